@@ -1,0 +1,57 @@
+"""The record batch, magic 2: what the log needs to know of it. Byte picture in `_batch.pyx`."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+cdef enum:
+    BATCH_LOG_OVERHEAD = 12        # base offset and length: what stands before the bytes that length counts
+    BATCH_HEADER_SIZE = 61
+    BATCH_CRC_FROM = 21            # the CRC covers attributes to the end, so the stamps below it are free
+
+    ATTRIBUTE_CODEC = 0x07
+    ATTRIBUTE_APPEND_TIME = 0x08
+    ATTRIBUTE_TRANSACTIONAL = 0x10
+    ATTRIBUTE_CONTROL = 0x20
+    ATTRIBUTE_DELETE_HORIZON = 0x40
+
+    CONTROL_ABORT = 0
+    CONTROL_COMMIT = 1
+
+cdef struct BatchHeader:
+    int64_t base_offset
+    int64_t size                   # whole batch in bytes: 12 + the length field
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id            # -1: none
+    int32_t leader_epoch
+    int32_t last_offset_delta
+    int32_t base_sequence
+    int32_t records_count
+    uint32_t crc
+    int16_t attributes
+    int16_t producer_epoch
+    int8_t magic
+
+# Decodes the 61 bytes at `data`; judges nothing.
+cdef void batch_load_header(const uint8_t* data, BatchHeader* header) noexcept nogil
+
+# Whether this can be the head of a batch that a log holds (compaction may have emptied it): OK,
+# BATCH_MAGIC, BATCH_TORN when `bytes_left` is less than its size, BATCH_CORRUPT when no writer can have written it.
+cdef int batch_check_header(const BatchHeader* header, int64_t bytes_left) noexcept nogil
+
+# OK or BATCH_CORRUPT: CRC over a whole batch of header.size bytes.
+cdef int batch_check_crc(const uint8_t* data, const BatchHeader* header) noexcept nogil
+
+# Everything a client's batch must be: exactly one batch of `size` bytes, header, CRC, counts, flags, and,
+# when uncompressed, a walk of every record (lengths, offset deltas 0,1,2..., timestamps against
+# max_timestamp). Fills `header` as far as it got.
+cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
+
+# Writes base offset and leader epoch in place; the CRC does not cover them.
+cdef void batch_stamp(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil
+
+# Sets the append-time bit and max_timestamp and computes the CRC anew.
+cdef void batch_stamp_append_time(uint8_t* data, int64_t size, int64_t timestamp_ms) noexcept nogil
+
+# Of a control batch (whole, checked): CONTROL_ABORT, CONTROL_COMMIT, or -1 for another type;
+# the coordinator's epoch through `coordinator_epoch`.
+cdef int batch_control_type(const uint8_t* data, const BatchHeader* header, int32_t* coordinator_epoch) noexcept nogil

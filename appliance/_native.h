@@ -1,0 +1,33 @@
+// The few lines that Cython cannot say: who frees a shared object, and the planted mutants.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+// A shared_ptr whose last owner calls `release` (which closes, unlinks and deletes).
+template <class T>
+std::shared_ptr<T> own(T *object, void (*release)(T *)) {
+    return std::shared_ptr<T>(object, release);
+}
+
+// Waits until notified or `deadline_ns` (CLOCK_MONOTONIC) has passed; false when it has passed.
+inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard, int64_t deadline_ns) {
+    std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
+    return changed.wait_until(guard, deadline) == std::cv_status::no_timeout;
+}
+
+// Planted durability bugs. A release build has none: `mutant("x")` is the constant false there.
+// The crash tests build a second copy with APPLIANCE_MUTANTS=1 and name one in the environment.
+#ifdef APPLIANCE_MUTANTS
+#include <cstdlib>
+#include <cstring>
+inline bool mutant(const char *name) {
+    const char *active = std::getenv("APPLIANCE_MUTANT");
+    return active != nullptr && std::strcmp(active, name) == 0;
+}
+#else
+inline constexpr bool mutant(const char *) { return false; }
+#endif

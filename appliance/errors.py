@@ -1,0 +1,141 @@
+"""Every fact that can be reported upward: one class each, with the Kafka error code that tells a client.
+
+The compiled core returns the codes of `_codes.pxd`; `from_code` is the one map to these classes.
+"""
+
+from __future__ import annotations
+
+
+class ApplianceError(Exception):
+    """Base of all that this package raises on purpose. `kafka_code` is what a client is told."""
+
+    kafka_code = -1
+    retriable = False
+
+
+class BatchTorn(ApplianceError):
+    kafka_code = 2
+
+
+class BatchCorrupt(ApplianceError):
+    kafka_code = 2
+
+
+class BatchMagicUnsupported(ApplianceError):
+    kafka_code = 43
+
+
+class BatchInvalid(ApplianceError):
+    kafka_code = 87
+
+
+class BatchTooLarge(ApplianceError):
+    kafka_code = 10
+
+
+class BatchCodecUnknown(ApplianceError):
+    kafka_code = 76
+
+
+class BatchTimestampInvalid(ApplianceError):
+    kafka_code = 32
+
+
+class BatchLargerThanSegment(ApplianceError):
+    kafka_code = 18
+
+
+class SequenceOutOfOrder(ApplianceError):
+    kafka_code = 45
+
+
+class SequenceDuplicate(ApplianceError):
+    kafka_code = 46
+
+
+class ProducerEpochOld(ApplianceError):
+    kafka_code = 47
+
+
+class ProducerUnknown(ApplianceError):
+    kafka_code = 59
+
+
+class TransactionStateInvalid(ApplianceError):
+    kafka_code = 48
+
+
+class TransactionCoordinatorFenced(ApplianceError):
+    kafka_code = 52
+
+
+class OffsetOutOfRange(ApplianceError):
+    kafka_code = 1
+
+
+class OffsetInHole(ApplianceError):
+    kafka_code = 2
+
+
+class LeaderEpochOld(ApplianceError):
+    kafka_code = 74
+
+
+class LogClosed(ApplianceError):
+    kafka_code = 6
+    retriable = True
+
+
+class LogFailed(ApplianceError):
+    kafka_code = 56
+
+
+class TimedOut(ApplianceError):
+    kafka_code = 7
+    retriable = True
+
+
+class StorageFull(ApplianceError):
+    kafka_code = 56
+    retriable = True
+
+
+class StorageIoFailed(ApplianceError):
+    kafka_code = 56
+
+
+class FilesExhausted(ApplianceError):
+    kafka_code = 56
+    retriable = True
+
+
+_BY_CODE: dict[int, type[ApplianceError]] = {
+    -1: BatchTorn,
+    -2: BatchCorrupt,
+    -3: BatchMagicUnsupported,
+    -4: BatchInvalid,
+    -5: BatchTooLarge,
+    -6: BatchCodecUnknown,
+    -7: BatchTimestampInvalid,
+    -8: BatchLargerThanSegment,
+    -20: SequenceOutOfOrder,
+    -21: SequenceDuplicate,
+    -22: ProducerEpochOld,
+    -23: ProducerUnknown,
+    -24: TransactionStateInvalid,
+    -25: TransactionCoordinatorFenced,
+    -40: OffsetOutOfRange,
+    -41: OffsetInHole,
+    -42: LeaderEpochOld,
+    -43: LogClosed,
+    -44: LogFailed,
+    -45: TimedOut,
+    -60: StorageFull,
+    -61: StorageIoFailed,
+    -62: FilesExhausted,
+}
+
+
+def from_code(code: int, facts: str) -> ApplianceError:
+    """The exception for a negative code of the compiled core; `facts` says which, got, wanted."""
+    return _BY_CODE[code](facts)

@@ -1,0 +1,75 @@
+"""One extension per `_*.pyx`.
+
+APPLIANCE_DEBUG=1                    bounds checks, assertions, line tracing
+APPLIANCE_SANITIZE=address|thread    for the sanitizer runs
+APPLIANCE_MUTANTS=1                  the planted durability bugs, for tests/crash only
+APPLIANCE_BUILD_TAG=name             keeps such a build's generated C++ apart from the release build's
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+DEBUG = os.environ.get("APPLIANCE_DEBUG") == "1"
+SANITIZE = os.environ.get("APPLIANCE_SANITIZE", "")
+MUTANTS = os.environ.get("APPLIANCE_MUTANTS") == "1"
+TAG = os.environ.get("APPLIANCE_BUILD_TAG", "debug" if DEBUG else "release")
+
+compile_args = ["-std=c++17", "-pthread", "-fno-strict-aliasing", "-fstack-protector-strong"]
+link_args = ["-pthread"]
+macros = []
+if SANITIZE:
+    compile_args += [f"-fsanitize={SANITIZE}", "-O1", "-g", "-fno-omit-frame-pointer"]
+    link_args += [f"-fsanitize={SANITIZE}"]
+elif DEBUG:
+    compile_args += ["-O0", "-g"]
+else:
+    compile_args += ["-O3", "-g0", "-D_FORTIFY_SOURCE=2"]
+    macros += [("NDEBUG", None)]
+if DEBUG:
+    macros += [("APPLIANCE_DEBUG", "1"), ("CYTHON_TRACE_NOGIL", "0")]
+if MUTANTS:
+    macros += [("APPLIANCE_MUTANTS", "1")]
+
+directives = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": DEBUG,
+    "initializedcheck": DEBUG,
+    "cdivision": not DEBUG,
+    "freethreading_compatible": False,
+}
+
+
+class ParallelBuild(build_ext):
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+
+extensions = [
+    Extension(
+        f"appliance.{source.stem}",
+        [str(source)],
+        language="c++",
+        include_dirs=["appliance"],
+        define_macros=macros,
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        depends=["appliance/_native.h", *map(str, sorted(Path("appliance").glob("*.pxd")))],
+    )
+    for source in sorted(Path("appliance").glob("_*.pyx"))
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        build_dir=f"build/cython-{TAG}",
+        compiler_directives=directives,
+        nthreads=os.cpu_count(),
+    ),
+    cmdclass={"build_ext": ParallelBuild},
+)

@@ -1,19 +1,24 @@
 """Every setting in one table: the fields below, each with its name, unit, limits and reason.
 
-Names are Kafka's where Kafka has the setting. A value comes, later ones winning, from the default, a
-TOML file, the environment (`APPLIANCE_LOG_SEGMENT_BYTES`), `--set log.segment.bytes=...` and flags.
-`docs/operations.md` is printed from this table by `python -m appliance.config`.
+Names are Kafka's where Kafka has the setting. A value comes, later ones winning, from the default,
+a TOML file, the environment (`APPLIANCE_LOG_SEGMENT_BYTES`), `--set log.segment.bytes=...` and
+flags. The table in `docs/operations.md` is printed by `python -m appliance.config`.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from appliance.errors import ApplianceError
 
@@ -32,30 +37,115 @@ class SettingInvalid(ApplianceError):
     kafka_code = 40
 
 
-def setting(
-    name: str,
-    default: Any,
-    reason: str,
-    *,
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-    default_text: str = "",
-) -> Any:
-    """A dataclass field that is a setting. A callable default is asked on the machine it runs on."""
-    facts = {
-        "name": name,
-        "reason": reason,
-        "unit": unit,
-        "minimum": minimum,
-        "maximum": maximum,
-        "choices": choices,
-        "default_text": default_text,
-    }
-    if callable(default):
-        return field(default_factory=default, metadata=facts)
-    return field(default=default, metadata=facts)
+ROUND_NUMBERS = [
+    ("bytes", GIB, "GiB"),
+    ("bytes", MIB, "MiB"),
+    ("bytes", KIB, "KiB"),
+    ("ms", DAY_MS, "d"),
+    ("ms", HOUR_MS, "h"),
+    ("ms", SECOND_MS, "s"),
+]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen. Port 0 asks the kernel for a free one; `[::1]:80` is IPv6."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError(text)
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table, kept in the metadata of its field."""
+
+    name: str
+    default: Any
+    reason: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    default_words: str = ""
+
+    @property
+    def kind(self) -> type:
+        return Path if isinstance(self.default, Path) else type(self.default)
+
+    @property
+    def environment(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
+
+    @property
+    def default_text(self) -> str:
+        """With the number that a person would say, where there is one."""
+        if self.default_words:
+            return self.default_words
+        for unit, size, word in ROUND_NUMBERS:
+            if self.unit == unit and self.default >= size and self.default % size == 0:
+                return f"{self.default} ({self.default // size} {word})"
+        return str(self.default)
+
+    @property
+    def wanted(self) -> str:
+        """What it accepts, in words."""
+        if self.choices:
+            return "one of " + ", ".join(repr(choice) for choice in self.choices)
+        if self.kind not in (int, float):
+            return {Path: "a path", Address: "HOST:PORT"}[self.kind]
+        words = "a whole number" if self.kind is int else "a number"
+        if self.maximum is not None:
+            words += f" from {self.minimum} to {self.maximum}"
+        elif self.minimum is not None:
+            words += f" of at least {self.minimum}"
+        return words + (f" ({self.unit})" if self.unit else "")
+
+    def from_text(self, text: str) -> Any:
+        """The value a person wrote; what cannot be read stays text, and the check refuses it."""
+        try:
+            return Address.parse(text) if self.kind is Address else self.kind(text.strip())
+        except ValueError:
+            return text
+
+    def check(self, value: Any, shown: object) -> None:
+        if not self._is_allowed(value):
+            raise SettingInvalid(f"{self.name}: got {shown}, wanted {self.wanted}")
+
+    def _is_allowed(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, self.kind):
+            return False
+        if not isinstance(value, (int, float)):
+            return not self.choices or value in self.choices
+        low = -LONG_MAX if self.minimum is None else self.minimum
+        high = LONG_MAX if self.maximum is None else self.maximum
+        return low <= value <= high
+
+
+def setting(name: str, default: Any, reason: str, **facts: Any) -> Any:
+    """A dataclass field that is a setting."""
+    return field(default=default, metadata={"setting": Setting(name, default, reason, **facts)})
+
+
+def settings_of(config: Any) -> Iterator[tuple[str, Setting]]:
+    """The settings of a configuration class, or object, by field."""
+    return ((each.name, each.metadata["setting"]) for each in fields(config) if each.metadata)
+
+
+def check_fields(config: Any) -> None:
+    """Also a configuration made in Python is held to the table."""
+    for name, row in settings_of(config):
+        value = getattr(config, name)
+        row.check(value, repr(value))
 
 
 @dataclass(frozen=True)
@@ -65,7 +155,8 @@ class StorageConfig:
     checkpoint_interval_ms: int = setting(
         "checkpoint.interval.ms",
         SECOND_MS,
-        "How often recovery points are saved. After a crash at most what was written since is read again.",
+        "How often recovery points are saved. After a crash at most what was written since "
+        "is read again.",
         unit="ms",
         minimum=10,
     )
@@ -87,7 +178,8 @@ class StorageConfig:
     sync: str = setting(
         "commit.sync",
         "auto",
-        "How a group commit reaches the disk: fdatasync per file, one syncfs, or whichever measures better.",
+        "How a group commit reaches the disk: fdatasync per file, one syncfs, or whichever "
+        "measures better.",
         choices=("auto", "files", "filesystem"),
     )
     sync_threads: int = setting(
@@ -99,24 +191,25 @@ class StorageConfig:
     )
     recovery_threads: int = setting(
         "recovery.threads",
-        lambda: os.cpu_count() or 1,
+        min(os.cpu_count() or 1, 256),
         "Partitions recovered at the same time at start.",
         minimum=1,
         maximum=256,
-        default_text="number of cores",
+        default_words="number of cores",
     )
     write_behind_bytes: int = setting(
         "write.behind.bytes",
         MIB,
-        "Unwritten bytes of a segment after which the kernel is asked to start writing, so that the "
-        "final sync is short. 0 leaves it to the kernel.",
+        "Unwritten bytes of a segment after which the kernel is asked to start writing, so that "
+        "the final sync is short. 0 leaves it to the kernel.",
         unit="bytes",
         minimum=0,
     )
     sealed_files_idle_ms: int = setting(
         "sealed.files.idle.ms",
         30 * SECOND_MS,
-        "Sealed segment files not read for this long are closed: open files stay far below the limit.",
+        "Sealed segment files not read for this long are closed: open files stay far below "
+        "the limit.",
         unit="ms",
         minimum=0,
     )
@@ -134,8 +227,8 @@ class StorageConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What one partition's log keeps and when. `name` is the broker's default for all topics; a topic's
-    own setting is the field's name with dots, as in Kafka (`segment_bytes` is `segment.bytes`)."""
+    """What one partition's log keeps and when. A field's setting is the broker's default for all
+    topics; a topic's own is the field's name with dots, as in Kafka (`segment.bytes`)."""
 
     segment_bytes: int = setting(
         "log.segment.bytes",
@@ -185,7 +278,8 @@ class LogConfig:
     flush_messages: int = setting(
         "log.flush.interval.messages",
         10_000,
-        "Records after which a partition is synced: the most that a power cut can take from acks=1.",
+        "Records after which a partition is synced: the most that a power cut can take "
+        "from acks=1.",
         unit="records",
         minimum=1,
     )
@@ -230,7 +324,7 @@ class LogConfig:
         "Age at which a record makes its log due for compaction whatever the ratio.",
         unit="ms",
         minimum=1,
-        default_text="no limit",
+        default_words="no limit",
     )
     max_message_bytes: int = setting(
         "message.max.bytes",
@@ -257,7 +351,8 @@ class LogConfig:
     visibility: str = setting(
         "log.visibility",
         "durable",
-        "How far consumers may read: only what a power cut cannot take back, or all that is written.",
+        "How far consumers may read: only what a power cut cannot take back, or all that "
+        "is written.",
         choices=("durable", "appended"),
     )
 
@@ -265,49 +360,148 @@ class LogConfig:
         check_fields(self)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise SettingInvalid(
-                f"log.cleaner.min.compaction.lag.ms: got {self.min_compaction_lag_ms}, wanted at most "
-                f"log.cleaner.max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
+                f"log.cleaner.min.compaction.lag.ms: got {self.min_compaction_lag_ms}, wanted at "
+                f"most log.cleaner.max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
             )
 
 
-def wanted(kind: type, facts: Mapping[str, Any]) -> str:
-    """What a setting accepts, in words."""
-    if facts["choices"]:
-        return "one of " + ", ".join(repr(choice) for choice in facts["choices"])
-    if kind not in (int, float):
-        return {Path: "a path", bool: "true or false"}.get(kind, "text")
-    words = "a whole number" if kind is int else "a number"
-    low, high = facts["minimum"], facts["maximum"]
-    if low is not None and high is not None:
-        words += f" from {low} to {high}"
-    elif low is not None:
-        words += f" of at least {low}"
-    return words + (f" ({facts['unit']})" if facts["unit"] else "")
+@dataclass(frozen=True)
+class BrokerConfig:
+    """One broker: its directory, its addresses, its timers, and the two tables above."""
+
+    data_dir: Path = setting(
+        "data.dir",
+        Path("data"),
+        "The directory that holds everything the broker knows. One broker at a time may use it.",
+    )
+    admin_address: Address = setting(
+        "admin.address",
+        Address("127.0.0.1", 8780),
+        "Where health and the admin pages are served. There is no login yet, so it is loopback.",
+    )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        30 * SECOND_MS,
+        "How often retention looks for segments to delete. Kafka's five minutes would make a "
+        "retention of one hour mean up to 65 minutes.",
+        unit="ms",
+        minimum=10,
+    )
+    cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        15 * SECOND_MS,
+        "How often compaction looks for a log that is due.",
+        unit="ms",
+        minimum=10,
+    )
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
-def is_allowed(value: Any, kind: type, facts: Mapping[str, Any]) -> bool:
-    if kind in (int, float):
-        if isinstance(value, bool) or not isinstance(value, (int, kind)):
-            return False
-        low, high = facts["minimum"], facts["maximum"]
-        high = LONG_MAX if high is None else high  # Kafka's longs; the core holds 64 bits
-        return (low is None or value >= low) and value <= high
-    if not isinstance(value, kind):
-        return False
-    return not facts["choices"] or value in facts["choices"]
+# The parts of a BrokerConfig by the field that holds them; "" is BrokerConfig itself.
+PARTS: dict[str, type] = {"": BrokerConfig, "storage": StorageConfig, "log": LogConfig}
 
 
-@cache
-def kinds_of(config: type) -> dict[str, type]:
-    return get_type_hints(config)
+def settings() -> dict[str, Setting]:
+    """Every setting by its name."""
+    return {row.name: row for part in PARTS.values() for _, row in settings_of(part)}
 
 
-def check_fields(config: Any) -> None:
-    """Also a config made in Python is held to the table."""
-    kinds = kinds_of(type(config))
-    for each in fields(config):
-        value = getattr(config, each.name)
-        if "name" in each.metadata and not is_allowed(value, kinds[each.name], each.metadata):
-            raise SettingInvalid(
-                f"{each.metadata['name']}: got {value!r}, wanted {wanted(kinds[each.name], each.metadata)}"
-            )
+@dataclass(frozen=True)
+class Given:
+    """A value and who gave it, before it is believed."""
+
+    origin: str
+    name: str
+    value: Any
+    is_text: bool = True  # written by a person or a shell; TOML has numbers of its own
+
+    def resolve(self) -> Any:
+        row = settings().get(self.name)
+        if row is None:
+            near = difflib.get_close_matches(self.name, settings(), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingInvalid(f"{self.name}: no such setting ({self.origin}){hint}")
+        value = self.value
+        if self.is_text or (isinstance(value, str) and row.kind in (Path, Address)):
+            value = row.from_text(value)
+        elif row.kind is float and type(value) is int:
+            value = float(value)
+        row.check(value, f"{self.value!r} ({self.origin})")
+        return value
+
+
+def from_file(path: Path) -> Iterator[Given]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingInvalid(f"file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingInvalid(f"file {path}: not TOML: {error}") from error
+    pending = list(document.items())
+    while pending:
+        name, value = pending.pop(0)
+        if isinstance(value, dict):
+            pending += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        else:
+            yield Given(f"file {path}", name, value, is_text=False)
+
+
+def from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
+    names = {row.environment: row.name for row in settings().values()}
+    for variable, value in sorted(environment.items()):
+        key = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if key != variable and key not in ENVIRONMENT_OF_BUILDS:
+            name = names.get(variable, key.lower().replace("_", "."))
+            yield Given(f"environment {variable}", name, value)
+
+
+def from_pairs(pairs: Iterable[str]) -> Iterator[Given]:
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingInvalid(f"--set {pair}: wanted key=value")
+        yield Given("--set", name.strip(), value)
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    pairs: Iterable[str] = (),
+    flags: Mapping[str, str | None] | None = None,
+) -> BrokerConfig:
+    """The broker's settings from all sources; a flag that was not given is None."""
+    given = [
+        *(from_file(file) if file else ()),
+        *from_environment(environment or {}),
+        *from_pairs(pairs),
+        *(Given("flag", name, text) for name, text in (flags or {}).items() if text is not None),
+    ]
+    values = {each.name: each.resolve() for each in given}
+    made = {
+        part: {name: values[row.name] for name, row in settings_of(config) if row.name in values}
+        for part, config in PARTS.items()
+    }
+    storage, log = StorageConfig(**made["storage"]), LogConfig(**made["log"])
+    return BrokerConfig(**made[""], storage=storage, log=log)
+
+
+def values_of(config: BrokerConfig) -> dict[str, Any]:
+    """Every setting's value in force, by name."""
+    parts = (config, config.storage, config.log)
+    return {row.name: getattr(part, field) for part in parts for field, row in settings_of(part)}
+
+
+def as_markdown() -> str:
+    """The settings table of docs/operations.md; a test compares the two."""
+    lines = ["| setting | default | accepts | why |", "|---|---|---|---|"]
+    for row in settings().values():
+        lines.append(f"| `{row.name}` | {row.default_text} | {row.wanted} | {row.reason} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")

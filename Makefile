@@ -1,0 +1,67 @@
+# make serve and make test are all that a fresh clone needs; everything else is for working on it.
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+CORE := setup.py $(wildcard appliance/*.pyx appliance/*.pxd appliance/*.h)
+export CXX ?= c++
+
+.NOTPARALLEL:
+.PHONY: help serve test lint bench clean build machine
+
+help:
+	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
+	@echo "make test    bring what the tests need, build, and run them (ARGS='-k name' for some)"
+	@echo "make lint    ruff, cython-lint, mypy, and the stubs of the compiled modules"
+	@echo "make bench   measure this machine; takes minutes and wants it idle"
+	@echo "make build   the virtual environment and the compiled modules, nothing more"
+	@echo "make clean   remove all that make built; data directories stay"
+
+serve: build
+	@exec $(BIN)/appliance serve $(ARGS)
+
+test: machine .venv/dev build
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/dev build
+	$(BIN)/ruff check .
+	$(BIN)/cython-lint appliance
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/house/test_stubs.py
+
+bench: .venv/dev build
+	$(BIN)/python -m bench $(ARGS)
+
+build: .venv/built
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/.cache
+	rm -f appliance/*.so appliance/*.cpp
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: each step runs again only when what it was made from is newer, so a second run needs no
+# network. The build requirements stay in the environment for the same reason.
+machine:
+	@tests/setup.sh
+
+.venv/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "make: wanted Python 3.10 or newer; name it with PYTHON=python3.x"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo "make: Python's venv module is missing; install python3-venv"; exit 1; }
+	@command -v $(CXX) >/dev/null || { echo "make: no C++ compiler; install g++ or clang"; exit 1; }
+	$(PYTHON) -m venv .venv
+	sed -n 's/^requires = //p' pyproject.toml | grep -o '"[^"]*"' | xargs $(PIP)
+	@touch $@
+
+.venv/installed: .venv/python pyproject.toml
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.venv/built: .venv/installed $(CORE)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+.venv/dev: .venv/installed
+	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@

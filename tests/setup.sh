@@ -1,0 +1,52 @@
+#!/bin/sh
+# Brings what the tests need beyond PyPI, and does nothing (no network either) when it is all there:
+#   a C++ compiler, Python's headers and venv     the compiled core and its environment
+#   Java 17+ and Maven                            Apache Kafka's own tools judge the files we write
+#   mkfs.ext4                                     crash and full-disk tests on a file system of their own
+set -eu
+PATH="$PATH:/usr/sbin:/sbin"
+
+python3_has() { python3 -c "$1" 2>/dev/null; }
+headers='import os, sysconfig; os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))'
+java_is_new() {
+    [ "$(java -version 2>&1 | sed -n '1s/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null
+}
+
+missing() { # in the names of the package manager: compiler, headers, venv, java, maven, e2fsprogs
+    command -v "${CXX:-c++}" >/dev/null || echo "$1"
+    python3_has "$headers" || echo "$2"
+    python3_has 'import venv, ensurepip' || echo "$3"
+    java_is_new || echo "$4"
+    command -v mvn >/dev/null || echo "$5"
+    command -v mkfs.ext4 >/dev/null || echo "$6"
+}
+missing_debian() { missing g++ python3-dev python3-venv "$1" maven e2fsprogs; }
+missing_fedora() { missing gcc-c++ python3-devel python3 java-21-openjdk-devel maven e2fsprogs; }
+
+if [ "$(id -u)" = 0 ]; then
+    root=
+elif sudo -n true 2>/dev/null; then
+    root="sudo -n"
+else
+    root="refused"
+fi
+
+if [ -z "$(missing_debian java)" ]; then
+    exit 0
+elif [ "$root" != refused ] && command -v apt-get >/dev/null; then
+    $root apt-get update -qq
+    java=$(apt-cache search --names-only '^openjdk-[0-9]+-jdk-headless$' | cut -d' ' -f1 | sort -V | tail -1)
+    # shellcheck disable=SC2046  # one word per package
+    DEBIAN_FRONTEND=noninteractive $root apt-get install -qq -y --no-install-recommends \
+        $(missing_debian "$java")
+elif [ "$root" != refused ] && command -v dnf >/dev/null; then
+    # shellcheck disable=SC2046
+    $root dnf install -q -y $(missing_fedora)
+fi
+
+if [ -n "$(missing_debian java)" ]; then
+    echo "make test: please install:" \
+        "$(missing 'a C++ compiler,' "Python's headers (python3-dev)," 'python3-venv,' \
+            'Java 17 or newer,' 'Maven,' 'e2fsprogs,' | tr '\n' ' ' | sed 's/, $//')" >&2
+    exit 1
+fi

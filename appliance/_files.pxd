@@ -1,0 +1,30 @@
+"""Whole reads and writes over file descriptors, and the names of a partition's files."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+cdef enum:
+    NAME_SIZE = 64                 # 20 digits, a suffix and room for `.corrupt-<ms>`
+
+# errno as a code: STORAGE_FULL, FILES_EXHAUSTED or STORAGE_IO.
+cdef int storage_code(int error) noexcept nogil
+
+# "00000000000000000042.log"; `suffix` includes its dot.
+cdef void file_name(char* name, int64_t base_offset, const char* suffix) noexcept nogil
+
+# All of `size` bytes at `position`, across short writes and EINTR: OK or a code.
+cdef int write_whole(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil
+
+# Up to `size` bytes, fewer only at the end of the file: a count or a code.
+cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) noexcept nogil
+
+# A descriptor or a code. O_CLOEXEC and O_NOFOLLOW are always set.
+cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil
+
+# A whole small file (an index, a snapshot) as bytes; absent counts as empty. Count or code.
+cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into) noexcept nogil
+
+cdef int sync_directory(int directory_fd) noexcept nogil
+cdef int sync_file(int fd) noexcept nogil
+cdef int64_t file_size(int fd) noexcept nogil

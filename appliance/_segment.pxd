@@ -1,0 +1,104 @@
+"""One segment: a `.log` file with its indexes. Knows no partition, no producer, no policy."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libcpp.memory cimport shared_ptr
+
+from appliance._batch cimport BatchHeader
+from appliance._index cimport Index
+from appliance._native cimport atomic_i64, mutex
+
+cdef enum:
+    WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
+    INDEX_GAP_MAX = 8388608        # an index that says nothing about this many bytes at the end is rebuilt
+    SEGMENT_SIZE_MAX = 2147483647  # positions and relative offsets are 32 bits on disk
+
+# An open file, closed by its last owner: a reader may hold it long after retention unlinked it.
+cdef cppclass File:
+    int fd
+
+ctypedef shared_ptr[File] FileRef
+
+cdef FileRef file_own(int fd) noexcept nogil
+
+cdef cppclass Segment:
+    int64_t base_offset            # constant
+    FileRef directory              # constant; of the partition
+    mutex guard                    # over file, index, index_is_loaded
+    FileRef file                   # empty until first used; dropped when idle
+    Index index
+    bint index_is_loaded
+    atomic_i64 size                # bytes that readers may see
+    atomic_i64 end_offset          # one past the last offset
+    atomic_i64 read_ns             # monotonic; when it was last read
+
+    # Below: owned by the one appender (the log's guard), or constant once sealed.
+    int64_t bytes_since_index
+    int64_t largest_timestamp      # -1: no record, or not known (see largest_is_known)
+    int64_t largest_timestamp_offset
+    bint largest_is_known
+    int64_t first_timestamp        # of the first batch; -1: no record
+    int64_t created_ms             # wall clock at the first append; 0: none yet
+    int64_t written_behind         # bytes whose write-back was started
+    int64_t synced_size            # bytes known to be on disk; moved by the committer
+    int64_t txn_count              # entries in the transaction index file
+    bint txn_is_dirty
+    bint index_is_final            # sealed, and both index files are on disk
+
+ctypedef shared_ptr[Segment] SegmentRef
+
+# A batch found in a segment.
+cdef struct Found:
+    int64_t position
+    BatchHeader header
+
+# Walks batch headers forward. Set position and end, window_size = 0; advance by header.size.
+cdef struct Walker:
+    int fd
+    int64_t position
+    int64_t end
+    int64_t window_from
+    int64_t window_size
+    uint8_t[WINDOW_SIZE] window
+
+cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexcept nogil
+
+# Creates the file; it must not exist. The caller syncs the directory before it acknowledges into it.
+cdef int segment_create(Segment* segment) noexcept nogil
+
+# The open file, opening it if need be.
+cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
+
+# Lets go of the file and the index if nobody read them since `before_ns`.
+cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil
+
+# 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN, BATCH_MAGIC, STORAGE_IO.
+cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil
+
+# Writes one stamped batch at the end. On failure the file is cut back to what it was; if even that
+# fails the answer is LOG_FAILED. Publishes size, not end_offset.
+cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,
+                        int64_t index_interval) noexcept nogil
+
+# Takes a batch that is already in the file into index and statistics (recovery, compaction).
+cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t position,
+                       int64_t index_interval) noexcept nogil
+
+# First batch whose last offset is >= `offset`. OFFSET_OUT_OF_RANGE: none in this segment.
+cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil
+
+# First batch with max_timestamp >= `timestamp`. OFFSET_OUT_OF_RANGE: none in this segment.
+cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil
+
+# Fills largest_timestamp from the time index and the batches after it.
+cdef int segment_load_largest(Segment* segment) noexcept nogil
+
+cdef int segment_load_index(Segment* segment) noexcept nogil
+cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil
+
+# Reads every header and builds both indexes anew.
+cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil
+
+# The last entry that a sealed segment's time index ends with.
+cdef void segment_seal_times(Segment* segment) noexcept nogil
+
+cdef int segment_unlink(Segment* segment) noexcept nogil

@@ -1,0 +1,354 @@
+"""One segment file: append at its end, find a batch in it, keep its indexes.
+
+What holds at all times
+1. Bytes below `size` never change. A reader that holds the file may send them at its leisure.
+2. `size` grows only after the bytes are written, so nobody reads a batch half there.
+3. A failed append leaves the file as it was before, or the segment takes no more appends.
+4. An index entry is believed only after the batch it names was looked at; what it lacks is walked.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
+
+from appliance._batch cimport (
+    BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
+)
+from appliance._codes cimport (
+    BATCH_CORRUPT, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO,
+)
+from appliance._files cimport (
+    NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, write_whole,
+)
+from appliance._index cimport (
+    Index, index_add_offset, index_add_time, index_load, index_offset_before, index_position,
+    index_store,
+)
+from appliance._native cimport (
+    ENOENT, O_CREAT, O_EXCL, O_RDWR, close, errno, ftruncate, monotonic_ns, own, unlinkat,
+)
+
+
+# ---- without the GIL ----
+
+cdef void _file_close(File* file) noexcept nogil:
+    close(file.fd)
+    del file
+
+
+cdef FileRef file_own(int fd) noexcept nogil:
+    cdef File* file = new File()
+    file.fd = fd
+    return own[File](file, _file_close)
+
+
+cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexcept nogil:
+    cdef SegmentRef segment = make_shared[Segment]()
+    segment.get().base_offset = base_offset
+    segment.get().directory = directory
+    segment.get().largest_timestamp = -1
+    segment.get().largest_timestamp_offset = base_offset
+    segment.get().first_timestamp = -1
+    segment.get().end_offset.store(base_offset)
+    segment.get().size.store(0)
+    segment.get().read_ns.store(0)
+    return segment
+
+
+cdef int segment_create(Segment* segment) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    cdef int fd
+    file_name(name, segment.base_offset, b".log")
+    fd = open_file(segment.directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
+    if fd < 0:
+        return fd
+    segment.file = file_own(fd)
+    segment.index_is_loaded = True
+    segment.largest_is_known = True
+    return OK
+
+
+cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil:
+    cdef int code
+    segment.guard.lock()
+    code = _open_locked(segment)
+    if code == OK:
+        file[0] = segment.file
+    segment.guard.unlock()
+    return code
+
+
+cdef int _open_locked(Segment* segment) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    cdef int fd
+    if segment.file.get() != NULL:
+        return OK
+    file_name(name, segment.base_offset, b".log")
+    # Writable although most are only read: a descriptor kept open for the file's active life is
+    # what reports a write-back error, whoever caused it.
+    fd = open_file(segment.directory.get().fd, name, O_RDWR)
+    if fd < 0:
+        return fd
+    segment.file = file_own(fd)
+    return OK
+
+
+cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil:
+    cdef Index empty
+    if segment.read_ns.load() >= before_ns or not segment.guard.try_lock():
+        return
+    segment.file.reset()
+    segment.index = empty
+    segment.index_is_loaded = False
+    segment.guard.unlock()
+
+
+cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil:
+    cdef int64_t left = walker.end - walker.position, got
+    if left <= 0:
+        return 0
+    if (walker.position < walker.window_from or walker.window_size == 0
+            or walker.position + BATCH_HEADER_SIZE > walker.window_from + walker.window_size):
+        got = read_whole(walker.fd, walker.window, min(WINDOW_SIZE, left), walker.position)
+        if got < 0:
+            return <int>got
+        walker.window_from = walker.position
+        walker.window_size = got
+        if got < BATCH_HEADER_SIZE:
+            return BATCH_CORRUPT
+    batch_load_header(walker.window + (walker.position - walker.window_from), header)
+    got = batch_check_header(header, left)
+    return 1 if got == OK else <int>got
+
+
+cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,
+                        int64_t index_interval) noexcept nogil:
+    cdef int64_t position = segment.size.load()
+    cdef FileRef file
+    cdef int code = segment_file(segment, &file)
+    if code != OK:
+        return code
+    code = write_whole(file.get().fd, data, header.size, position)
+    if code != OK:
+        # Nobody has seen these bytes: the visible size still ends before them.
+        if ftruncate(file.get().fd, position) < 0:
+            return LOG_FAILED
+        return code
+    segment_note(segment, header, position, index_interval)
+    return OK
+
+
+cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t position,
+                       int64_t index_interval) noexcept nogil:
+    cdef int64_t last_offset = header.base_offset + header.last_offset_delta
+    if position == 0:
+        segment.first_timestamp = header.max_timestamp
+    # An emptied batch has no record with this timestamp, and the dump tool would look for one.
+    if header.max_timestamp > segment.largest_timestamp and header.records_count > 0:
+        segment.largest_timestamp = header.max_timestamp
+        segment.largest_timestamp_offset = last_offset
+    segment.guard.lock()
+    if segment.bytes_since_index > index_interval:
+        index_add_offset(&segment.index, last_offset - segment.base_offset, position)
+        if segment.largest_timestamp >= 0:
+            index_add_time(&segment.index, segment.largest_timestamp,
+                           segment.largest_timestamp_offset - segment.base_offset)
+        segment.bytes_since_index = 0
+    segment.bytes_since_index += header.size
+    segment.size.store(position + header.size)
+    segment.guard.unlock()
+
+
+cdef void segment_seal_times(Segment* segment) noexcept nogil:
+    if segment.largest_timestamp < 0:
+        return
+    segment.guard.lock()
+    index_add_time(&segment.index, segment.largest_timestamp,
+                   segment.largest_timestamp_offset - segment.base_offset)
+    segment.guard.unlock()
+
+
+cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil:
+    cdef Walker walker
+    cdef FileRef file
+    cdef int code = _walk_from(segment, offset, &walker, &file)
+    if code != OK:
+        return code
+    while True:
+        code = walker_next(&walker, &found.header)
+        if code <= 0:
+            return OFFSET_OUT_OF_RANGE if code == 0 else code
+        if found.header.base_offset + found.header.last_offset_delta >= offset:
+            found.position = walker.position
+            return OK
+        walker.position += found.header.size
+
+
+cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil:
+    cdef Walker walker
+    cdef FileRef file
+    cdef int64_t relative
+    cdef int code = segment_load_index(segment)
+    if code != OK:
+        return code
+    segment.guard.lock()
+    relative = index_offset_before(&segment.index, timestamp)
+    segment.guard.unlock()
+    # Every batch up to and with that entry's is older: entries are running maxima.
+    code = _walk_from(segment, segment.base_offset + relative + 1, &walker, &file)
+    if code != OK:
+        return code
+    while True:
+        code = walker_next(&walker, &found.header)
+        if code <= 0:
+            return OFFSET_OUT_OF_RANGE if code == 0 else code
+        if found.header.max_timestamp >= timestamp and found.header.records_count > 0:
+            found.position = walker.position
+            return OK
+        walker.position += found.header.size
+
+
+cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* file) noexcept nogil:
+    """A walker at or before the batch that holds `offset`."""
+    cdef BatchHeader header
+    cdef int code = segment_load_index(segment)
+    if code == OK:
+        code = segment_file(segment, file)
+    if code != OK:
+        return code
+    segment.read_ns.store(monotonic_ns())
+    segment.guard.lock()
+    walker.position = index_position(&segment.index, offset - segment.base_offset)
+    segment.guard.unlock()
+    walker.fd = file.get().fd
+    walker.end = segment.size.load()
+    walker.window_size = 0
+    if walker.position == 0:
+        return OK
+    if walker_next(walker, &header) == 1 and header.base_offset <= offset \
+            and header.base_offset >= segment.base_offset:
+        return OK
+    # The entry names no batch: the index is wrong, so it goes; walking from the start is right.
+    code = segment_rebuild_index(segment, 4096)
+    walker.position = 0
+    walker.window_size = 0
+    return code
+
+
+cdef int segment_load_index(Segment* segment) noexcept nogil:
+    cdef int code = OK
+    cdef int64_t known = 0, size
+    segment.guard.lock()
+    if segment.index_is_loaded:
+        segment.guard.unlock()
+        return OK
+    size = segment.size.load()
+    code = index_load(&segment.index, segment.directory.get().fd, segment.base_offset, size)
+    segment.index_is_loaded = code == OK
+    if code == OK and not segment.index.offsets.empty():
+        known = segment.index.offsets.back().position
+    segment.bytes_since_index = size - known
+    segment.guard.unlock()
+    if code == OK and size - known > INDEX_GAP_MAX:
+        code = segment_rebuild_index(segment, 4096)
+    return code
+
+
+cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil:
+    cdef Index index
+    cdef Walker walker
+    cdef FileRef file
+    cdef BatchHeader header
+    cdef int64_t since = 0, largest = -1, largest_offset = segment.base_offset, last_offset
+    cdef int code = segment_file(segment, &file)
+    if code != OK:
+        return code
+    walker.fd = file.get().fd
+    walker.position = walker.window_size = 0
+    walker.end = segment.size.load()
+    code = walker_next(&walker, &header)
+    while code == 1:
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > largest and header.records_count > 0:
+            largest = header.max_timestamp
+            largest_offset = last_offset
+        if since > index_interval:
+            index_add_offset(&index, last_offset - segment.base_offset, walker.position)
+            if largest >= 0:
+                index_add_time(&index, largest, largest_offset - segment.base_offset)
+            since = 0
+        since += header.size
+        walker.position += header.size
+        code = walker_next(&walker, &header)
+    if largest >= 0:
+        index_add_time(&index, largest, largest_offset - segment.base_offset)
+    segment.guard.lock()
+    # Appends went on meanwhile: then the rebuilt one is a little sparse at its end, which is legal.
+    segment.index = index
+    segment.index_is_loaded = True
+    segment.guard.unlock()
+    return OK if code == 0 or code == BATCH_CORRUPT else code
+
+
+cdef int segment_load_largest(Segment* segment) noexcept nogil:
+    """A time index that lost its tail must not make a segment look old: what follows it is walked."""
+    cdef Walker walker
+    cdef FileRef file
+    cdef BatchHeader header
+    cdef int64_t largest = -1, largest_offset = segment.base_offset
+    cdef int code
+    if segment.largest_is_known:
+        return OK
+    code = segment_load_index(segment)
+    if code != OK:
+        return code
+    segment.guard.lock()
+    if not segment.index.times.empty():
+        largest = segment.index.times.back().timestamp
+        largest_offset = segment.base_offset + segment.index.times.back().relative_offset
+    segment.guard.unlock()
+    code = _walk_from(segment, largest_offset, &walker, &file)
+    if code != OK:
+        return code
+    code = walker_next(&walker, &header)
+    while code == 1:
+        if header.max_timestamp > largest and header.records_count > 0:
+            largest = header.max_timestamp
+            largest_offset = header.base_offset + header.last_offset_delta
+        walker.position += header.size
+        code = walker_next(&walker, &header)
+    if code < 0:
+        return code
+    segment.largest_timestamp = largest
+    segment.largest_timestamp_offset = largest_offset
+    segment.largest_is_known = True
+    return OK
+
+
+cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil:
+    cdef int code
+    segment.guard.lock()
+    code = OK
+    if segment.index_is_loaded:
+        code = index_store(&segment.index, segment.directory.get().fd, segment.base_offset, durable)
+    segment.guard.unlock()
+    return code
+
+
+cdef int segment_unlink(Segment* segment) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    cdef int directory_fd = segment.directory.get().fd
+    file_name(name, segment.base_offset, b".log")
+    if unlinkat(directory_fd, name, 0) < 0 and errno != ENOENT:
+        return storage_code(errno)
+    file_name(name, segment.base_offset, b".index")
+    unlinkat(directory_fd, name, 0)
+    file_name(name, segment.base_offset, b".timeindex")
+    unlinkat(directory_fd, name, 0)
+    file_name(name, segment.base_offset, b".txnindex")
+    unlinkat(directory_fd, name, 0)
+    file_name(name, segment.base_offset, b".snapshot")
+    unlinkat(directory_fd, name, 0)
+    return OK
+
+
+# ---- with the GIL ----

@@ -1,0 +1,147 @@
+"""A real Apache Kafka node on loopback, broker and controller in one, while a test needs it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.interop import kafka_jars
+
+READY = b"Kafka Server started"
+FLAGS = (*kafka_jars.TOOL_FLAGS[:-1], "-Xms256m", "-Xmx512m")
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"  # any 16 bytes in URL-safe base 64
+
+# One partition for each internal topic, and quick reactions: the tests wait for them.
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.initial.task.delay.ms": "500",
+}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now; held together so that they differ."""
+    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [holder.getsockname()[1] for holder in holders]
+    finally:
+        for holder in holders:
+            holder.close()
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    """Another process: there is nothing to wait on but what it says and writes."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain: {what}"
+        time.sleep(0.05)
+
+
+class KafkaBroker:
+    """`with KafkaBroker(directory) as kafka:` formats a new directory, starts, stops cleanly."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.log_dir = directory / "logs"
+        self.output = directory / "broker.out"
+        self.address = ""
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        properties = self._write_properties()
+        if not (self.log_dir / "meta.properties").exists():
+            kafka_jars.must_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
+                                "-c", str(properties))
+        with open(self.output, "wb") as output:
+            self._process = kafka_jars.start("kafka.Kafka", str(properties), output=output,
+                                             flags=FLAGS)
+        try:
+            wait_until(self._is_ready, f"Kafka's start, see {self.output}")
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, timeout_s: float = 60) -> None:
+        """The clean stop. A broker that ignores it is killed, and that is an error."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"Kafka did not stop in time:\n{self._tail()}") from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """The unclean stop; nothing when it has ended already."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.kill()
+            process.wait()
+
+    def tool(self, main: str, *arguments: str, stdin: str | None = None) -> str:
+        """Run one of Kafka's own clients against this broker; what it printed."""
+        return kafka_jars.must_run(main, "--bootstrap-server", self.address, *arguments,
+                                   stdin=stdin)
+
+    def create_topic(self, name: str, **settings: object) -> None:
+        """One partition; settings have underscores for Kafka's dots."""
+        configs = [part for key, value in settings.items()
+                   for part in ("--config", f"{key.replace('_', '.')}={value}")]
+        self.tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", name,
+                  "--partitions", "1", "--replication-factor", "1", *configs)
+
+    def partition(self, topic: str) -> Path:
+        return self.log_dir / f"{topic}-0"
+
+    def _write_properties(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        client, controller = free_ports(2)
+        self.address = f"127.0.0.1:{client}"
+        here = {
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(self.log_dir),
+        }
+        lines = [f"{key}={value}\n" for key, value in {**self._settings, **here}.items()]
+        path = self.directory / "server.properties"
+        path.write_text("".join(lines))
+        return path
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        ended = self._process.poll()
+        assert ended is None, f"Kafka ended with {ended} while starting:\n{self._tail()}"
+        return READY in self.output.read_bytes()
+
+    def _tail(self) -> str:
+        return self.output.read_text(errors="replace")[-4000:]

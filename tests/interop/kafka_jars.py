@@ -1,0 +1,104 @@
+"""Apache Kafka's jars for the interop tests: brought once by Maven, then used from tests/.cache.
+
+The version is pinned in kafka/pom.xml and nowhere else. Whoever lacks Java or Maven gets one
+sentence that says what to install; `make test` installs both where it may.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+HERE = Path(__file__).resolve().parent
+POM = HERE / "kafka" / "pom.xml"
+LOGGING = HERE / "kafka" / "log4j2.properties"
+CACHE = HERE.parent / ".cache"
+JAVA_NEEDED = 17
+
+# A tool here lives a second, most of it start-up: first compiler only, no parallel collector.
+TOOL_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+
+
+class KafkaUnavailable(RuntimeError):
+    """Java, Maven or the jars are missing; the text says what to do about it."""
+
+
+def version() -> str:
+    match = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
+    if match is None:
+        raise KafkaUnavailable(f"{POM} names no kafka.version")
+    return match.group(1)
+
+
+@functools.cache
+def jars() -> Path:
+    """The directory with all jars; the first call on a machine downloads them."""
+    wanted = CACHE / f"kafka-{version()}"
+    if not wanted.is_dir():
+        _bring(wanted)
+    return wanted
+
+
+@functools.cache
+def java() -> str:
+    needed = f"the tests with Apache Kafka need Java {JAVA_NEEDED} or newer"
+    found = shutil.which("java")
+    if found is None:
+        raise KafkaUnavailable(f"{needed}: there is no 'java' on PATH")
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60).stderr
+    match = re.search(r'version "(\d+)', said)
+    if match is None or int(match.group(1)) < JAVA_NEEDED:
+        raise KafkaUnavailable(f"{needed}, found: {said.partition(chr(10))[0] or 'none that runs'}")
+    return found
+
+
+def _bring(wanted: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailable("Maven is needed once, to download Kafka: there is no 'mvn' on PATH")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    # Into a directory of its own, then renamed: half a download never looks like a whole one.
+    with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=CACHE) as scratch:
+        lib = Path(scratch) / "lib"
+        goal = [maven, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies",
+                f"-DoutputDirectory={lib}"]
+        done = subprocess.run(goal, capture_output=True, text=True, timeout=900)
+        if done.returncode != 0:
+            raise KafkaUnavailable(
+                f"Maven could not bring Kafka {version()}:\n{done.stdout}{done.stderr}")
+        if not wanted.is_dir():
+            os.rename(lib, wanted)
+
+
+def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS) -> list[str]:
+    """One plain Java command line for a main class of Kafka's."""
+    return [java(), *flags, f"-Dlog4j2.configurationFile=file:{LOGGING}",
+            "-cp", f"{jars()}/*", main, *arguments]
+
+
+def run(main: str, *arguments: str, stdin: str | None = None,
+        timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end, however it ends."""
+    return subprocess.run(command(main, arguments), input=stdin, capture_output=True, text=True,
+                          timeout=timeout_s)
+
+
+def must_run(main: str, *arguments: str, stdin: str | None = None) -> str:
+    """Run a tool that has to succeed; what it printed."""
+    done = run(main, *arguments, stdin=stdin)
+    assert done.returncode == 0, f"{main} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def start(main: str, *arguments: str, output: IO[bytes],
+          flags: Sequence[str] = TOOL_FLAGS) -> subprocess.Popen[bytes]:
+    """Start a Java process that runs on; the caller stops it."""
+    return subprocess.Popen(command(main, arguments, flags), stdin=subprocess.DEVNULL,
+                            stdout=output, stderr=subprocess.STDOUT)

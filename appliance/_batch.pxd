@@ -2,6 +2,11 @@
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from libcpp.vector cimport vector
+
+from appliance._bytes cimport Cursor
+from appliance._records cimport RecordsClaim
+
 cdef enum:
     BATCH_LOG_OVERHEAD = 12        # base offset and length: what stands before the bytes that length counts
     BATCH_HEADER_SIZE = 61
@@ -42,12 +47,16 @@ cdef int batch_check_header(const BatchHeader* header, int64_t bytes_left) noexc
 cdef int batch_check_crc(const uint8_t* data, const BatchHeader* header) noexcept nogil
 
 # Everything a client's batch must be: exactly one batch of `size` bytes, header, CRC, counts, flags, and,
-# when uncompressed, a walk of every record (lengths, offset deltas 0,1,2..., timestamps against
-# max_timestamp). Fills `header` as far as it got.
+# when uncompressed, a walk of every record (lengths, offset deltas 0,1,2..., timestamps). Fills
+# `header` as far as it got. Where the records' largest timestamp differs from the header's claim,
+# header.max_timestamp is the records': give it to batch_stamp_max_timestamp before writing.
 cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
 
 # Writes base offset and leader epoch in place; the CRC does not cover them.
 cdef void batch_stamp(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil
+
+# Writes header.max_timestamp, and the CRC anew, if the batch says otherwise; nearly always nothing.
+cdef void batch_stamp_max_timestamp(uint8_t* data, const BatchHeader* header) noexcept nogil
 
 # Sets the append-time bit and max_timestamp and computes the CRC anew.
 cdef void batch_stamp_append_time(uint8_t* data, int64_t size, int64_t timestamp_ms) noexcept nogil
@@ -55,3 +64,36 @@ cdef void batch_stamp_append_time(uint8_t* data, int64_t size, int64_t timestamp
 # Of a control batch (whole, checked): CONTROL_ABORT, CONTROL_COMMIT, or -1 for another type;
 # the coordinator's epoch through `coordinator_epoch`.
 cdef int batch_control_type(const uint8_t* data, const BatchHeader* header, int32_t* coordinator_epoch) noexcept nogil
+
+# Writes the 61 bytes, the CRC field as it stands in `header`.
+cdef void batch_store_header(uint8_t* data, const BatchHeader* header) noexcept nogil
+
+# Of an uncompressed batch (whole, checked): OK, or BATCH_INVALID when a record has no key, which a
+# compacted topic refuses. A compressed batch must be decompressed first: see check() in `_batch.pyi`.
+cdef int batch_check_keys(const uint8_t* data, const BatchHeader* header) noexcept nogil
+
+# What the header claims of its records, for the walkers of `_records.pxd`.
+cdef RecordsClaim batch_claim(const BatchHeader* header) noexcept nogil
+
+# What each record's timestamp is in a batch with the append-time bit; -1 where records have their own.
+cdef int64_t append_time(const BatchHeader* header) noexcept nogil
+
+# The rest takes the GIL.
+
+cdef class BatchInfo:
+    cdef BatchHeader header
+    cdef readonly int64_t position     # of the batch in the bytes that were given
+
+# The records of a batch, and what keeps them alive once decompressed.
+cdef class Payload:
+    cdef Cursor records
+    cdef RecordsClaim claim
+    cdef bytes owner                   # None: the records stand in the batch itself
+
+# Headers of all whole batches, CRCs checked; raises for anything else, a cut tail only on demand.
+cdef vector[BatchHeader] scan_batches(const unsigned char[::1] data, bint partial_tail)
+
+# The records of the batch at `position`, decompressed to at most `size_max` bytes and checked.
+cdef Payload open_checked(
+    const unsigned char[::1] data, int64_t position, const BatchHeader* header, int64_t size_max
+)

@@ -1,0 +1,78 @@
+"""Records, the part of a batch behind its header: reading, judging and writing them.
+
+What a view points to is borrowed: it lives as long as the bytes under the cursor do.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance._bytes cimport Cursor
+
+cdef enum:
+    # length, attributes, timestamp delta, offset delta, key, value and header count of one byte each
+    RECORD_SIZE_MIN = 7
+
+cdef struct RecordView:
+    const uint8_t* start           # of the record: its length varint
+    const uint8_t* offset_at       # the offset delta, where what follows the timestamp begins
+    const uint8_t* end
+    const uint8_t* key             # meaningless when key_size is -1
+    const uint8_t* value           # meaningless when value_size is -1
+    const uint8_t* headers         # the first header; read them by header_next
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_size               # -1: null
+    int32_t value_size             # -1: null, a tombstone
+    int32_t headers_count
+
+cdef struct HeaderView:
+    const uint8_t* key
+    const uint8_t* value
+    int32_t key_size
+    int32_t value_size             # -1: null
+
+# What a batch header claims of the records behind it.
+cdef struct RecordsClaim:
+    int64_t base_timestamp
+    int32_t count
+    int32_t last_offset_delta
+    bint from_client               # offset deltas exactly 0, 1, 2...; else ascending, as compaction leaves them
+
+# The next record, with every length in it checked, headers included; OK or BATCH_INVALID.
+# The cursor stands behind the record afterwards. At the end of the bytes it is BATCH_INVALID: count records.
+cdef int record_next(Cursor* cursor, RecordView* record) noexcept nogil
+
+# The next header of a record that record_next has passed; the cursor runs from record.headers to record.end.
+cdef int header_next(Cursor* cursor, HeaderView* header) noexcept nogil
+
+# Whether the bytes are the records that `claim` says and nothing else: OK or BATCH_INVALID. The
+# largest timestamp goes through `max_timestamp`.
+cdef int records_check(
+    const uint8_t* data, int64_t size, const RecordsClaim* claim, int64_t* max_timestamp
+) noexcept nogil
+
+# Appends to `kept` the records whose byte in `keep` is not zero, moved from base timestamp
+# claim.base_timestamp to `base_timestamp`. The bytes must have passed records_check.
+cdef void records_retain(
+    Cursor records, const RecordsClaim* claim, const uint8_t* keep, int64_t base_timestamp,
+    vector[uint8_t]& kept
+) noexcept nogil
+
+# Python's side of a record, as built and as decoded.
+cdef class Record:
+    cdef readonly int64_t offset       # -1: not in a log yet
+    cdef readonly int64_t timestamp    # ms since 1970
+    cdef readonly object key           # bytes or None
+    cdef readonly object value         # bytes or None
+    cdef readonly object headers       # tuple of (str, bytes or None)
+
+# Appends decoded records to `into`; the bytes must have passed records_check. `append_time`
+# (not -1) stands for every record's own timestamp.
+cdef int decode_records(
+    Cursor records, const RecordsClaim* claim, int64_t base_offset, int64_t append_time, list into
+) except -1
+
+# Appends the encoding of one record (offset ignored) to `out`.
+cdef int encode_record(
+    vector[uint8_t]& out, Record record, int64_t timestamp_delta, int32_t offset_delta
+) except -1

@@ -1,0 +1,268 @@
+"""Records of a batch, magic 2, as they stand behind the 61-byte header once decompressed.
+
+    length            varint    bytes behind this field
+    attributes        i8        no bit has a meaning yet
+    timestamp delta   varlong   against the batch's base timestamp
+    offset delta      varint    against the batch's base offset
+    key length        varint    -1: null
+    key
+    value length      varint    -1: null, which compaction reads as "delete this key"
+    value
+    header count      varint
+    per header        varint key length, key (UTF-8), varint value length (-1: null), value
+
+Varints are zigzag, at most 5 bytes (varint) or 10 (varlong). All of it comes from clients, so every
+length is held against the bytes left before it is believed, and nothing is allocated to find out.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from appliance._bytes cimport Cursor, read_varint, varint_size, write_varint
+from appliance._codes cimport BATCH_INVALID, OK
+
+cdef enum:
+    VARINT_SIZE_MAX = 10
+
+
+# ---- without the GIL ----
+
+cdef inline int64_t _varint(Cursor* cursor, int bits) noexcept nogil:
+    """read_varint with a short cut: nearly every varint of a record is one byte."""
+    cdef uint8_t byte
+    if cursor.at < cursor.end and cursor.at[0] < 0x80:
+        byte = cursor.at[0]
+        cursor.at += 1
+        return <int64_t>(byte >> 1) ^ -<int64_t>(byte & 1)
+    return read_varint(cursor, bits)
+
+
+cdef inline const uint8_t* _field(Cursor* cursor, int32_t size_min, int32_t* size) noexcept nogil:
+    """A length of at least `size_min` (-1: null is allowed) and the bytes that it counts."""
+    cdef int64_t claimed = _varint(cursor, 32)
+    cdef const uint8_t* at = cursor.at
+    size[0] = <int32_t>claimed
+    if claimed < size_min or claimed > cursor.end - at:
+        cursor.failed = True
+    elif claimed > 0:
+        cursor.at += claimed
+    return at
+
+
+cdef int header_next(Cursor* cursor, HeaderView* header) noexcept nogil:
+    header.key = _field(cursor, 0, &header.key_size)
+    header.value = _field(cursor, -1, &header.value_size)
+    return BATCH_INVALID if cursor.failed else OK
+
+
+cdef inline void _skip_headers(Cursor* body, RecordView* record) noexcept nogil:
+    cdef HeaderView header
+    cdef int64_t count = _varint(body, 32)
+    cdef int64_t left
+    record.headers = body.at
+    # a header takes two bytes at least, so a claim of billions ends here and not in the loop
+    if count < 0 or count > (body.end - body.at) // 2:
+        body.failed = True
+        return
+    record.headers_count = <int32_t>count
+    for left in range(count):
+        if header_next(body, &header) != OK:
+            return
+
+
+cdef int record_next(Cursor* cursor, RecordView* record) noexcept nogil:
+    cdef Cursor body
+    cdef uint8_t attributes
+    record.start = cursor.at
+    cdef int64_t size = _varint(cursor, 32)
+    if cursor.failed or size < RECORD_SIZE_MIN - 1 or size > cursor.end - cursor.at:
+        cursor.failed = True
+        return BATCH_INVALID
+    body.at, body.end, body.failed = cursor.at, cursor.at + size, False
+    attributes = body.at[0]
+    body.at += 1
+    record.timestamp_delta = _varint(&body, 64)
+    record.offset_at = body.at
+    record.offset_delta = <int32_t>_varint(&body, 32)
+    record.key = _field(&body, -1, &record.key_size)
+    record.value = _field(&body, -1, &record.value_size)
+    _skip_headers(&body, record)
+    record.end = body.end
+    if body.failed or body.at != body.end or attributes != 0:
+        cursor.failed = True
+        return BATCH_INVALID
+    cursor.at = body.end
+    return OK
+
+
+cdef inline int64_t _timestamp(int64_t base_timestamp, int64_t delta) noexcept nogil:
+    """Wraps like Java's arithmetic, which wrote the delta; overflow of signed numbers would be undefined."""
+    return <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
+
+
+cdef inline bint _has_wrapped(int64_t base_timestamp, int64_t delta) noexcept nogil:
+    cdef int64_t timestamp = _timestamp(base_timestamp, delta)
+    return timestamp < base_timestamp if delta >= 0 else timestamp > base_timestamp
+
+
+cdef int records_check(
+    const uint8_t* data, int64_t size, const RecordsClaim* claim, int64_t* max_timestamp
+) noexcept nogil:
+    cdef RecordView record
+    cdef Cursor cursor
+    cdef int64_t timestamp, last_delta = -1
+    cdef int32_t i
+    cursor.at, cursor.end, cursor.failed = data, data + size, False
+    for i in range(claim.count):
+        if record_next(&cursor, &record) != OK:
+            return BATCH_INVALID
+        if record.offset_delta <= last_delta or record.offset_delta > claim.last_offset_delta:
+            return BATCH_INVALID
+        if claim.from_client and (
+            record.offset_delta != i or _has_wrapped(claim.base_timestamp, record.timestamp_delta)
+        ):
+            return BATCH_INVALID
+        last_delta = record.offset_delta
+        timestamp = _timestamp(claim.base_timestamp, record.timestamp_delta)
+        if i == 0 or timestamp > max_timestamp[0]:
+            max_timestamp[0] = timestamp
+    return OK if cursor.at == cursor.end else BATCH_INVALID
+
+
+cdef void _put(vector[uint8_t]& out, const uint8_t* data, size_t size) noexcept nogil:
+    out.insert(out.end(), data, data + size)
+
+
+cdef void _put_varint(vector[uint8_t]& out, int64_t value) noexcept nogil:
+    cdef uint8_t text[VARINT_SIZE_MAX]
+    _put(out, text, write_varint(text, value) - text)
+
+
+cdef void records_retain(
+    Cursor records, const RecordsClaim* claim, const uint8_t* keep, int64_t base_timestamp,
+    vector[uint8_t]& kept
+) noexcept nogil:
+    cdef RecordView record
+    cdef int64_t delta, behind
+    cdef uint8_t attributes = 0
+    cdef int32_t i
+    for i in range(claim.count):
+        if record_next(&records, &record) != OK:
+            return
+        if keep[i] == 0:
+            continue
+        if base_timestamp == claim.base_timestamp:
+            _put(kept, record.start, record.end - record.start)
+            continue
+        delta = _timestamp(claim.base_timestamp, record.timestamp_delta)
+        delta = <int64_t>(<uint64_t>delta - <uint64_t>base_timestamp)
+        behind = record.end - record.offset_at
+        _put_varint(kept, 1 + varint_size(delta) + behind)
+        _put(kept, &attributes, 1)
+        _put_varint(kept, delta)
+        _put(kept, record.offset_at, behind)
+
+
+# ---- with the GIL ----
+
+cdef class Record:
+    """One record. `headers` are pairs of a name and bytes or None, in the order they were written."""
+
+    def __init__(self, int64_t timestamp, key, value, headers=(), int64_t offset=-1):
+        self.timestamp = timestamp
+        self.key = _bytes_or_none(key, "key")
+        self.value = _bytes_or_none(value, "value")
+        self.headers = tuple([(str(name), _bytes_or_none(text, "header")) for name, text in headers])
+        self.offset = offset
+
+    def _facts(self):
+        return self.offset, self.timestamp, self.key, self.value, self.headers
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        return self._facts() == other._facts()
+
+    def __hash__(self):
+        return hash(self._facts())
+
+    def __repr__(self):
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, "
+            f"value={self.value!r}, headers={self.headers!r})"
+        )
+
+    def __reduce__(self):
+        return Record, (self.timestamp, self.key, self.value, self.headers, self.offset)
+
+
+cdef object _bytes_or_none(data, str what):
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"a record's {what} is bytes or None, not {type(data).__name__}")
+
+
+cdef inline object _copied(const uint8_t* data, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
+
+
+cdef tuple _decode_headers(const RecordView* record):
+    cdef Cursor cursor
+    cdef HeaderView header
+    cdef list headers = []
+    cursor.at, cursor.end, cursor.failed = record.headers, record.end, False
+    while cursor.at < cursor.end and header_next(&cursor, &header) == OK:
+        # a name that is not UTF-8 is the producer's mistake and no reason to withhold the record
+        name = _copied(header.key, header.key_size).decode("utf-8", "replace")
+        headers.append((name, _copied(header.value, header.value_size)))
+    return tuple(headers)
+
+
+cdef int decode_records(
+    Cursor records, const RecordsClaim* claim, int64_t base_offset, int64_t append_time, list into
+) except -1:
+    cdef RecordView view
+    cdef Record record
+    cdef int32_t i
+    for i in range(claim.count):
+        if record_next(&records, &view) != OK:
+            break
+        record = Record.__new__(Record)
+        record.offset = base_offset + view.offset_delta
+        record.timestamp = append_time
+        if append_time == -1:
+            record.timestamp = _timestamp(claim.base_timestamp, view.timestamp_delta)
+        record.key = _copied(view.key, view.key_size)
+        record.value = _copied(view.value, view.value_size)
+        record.headers = _decode_headers(&view) if view.headers_count else ()
+        into.append(record)
+    return 0
+
+
+cdef int _put_bytes(vector[uint8_t]& out, object data) except -1:
+    if data is None:
+        _put_varint(out, -1)
+        return 0
+    _put_varint(out, PyBytes_GET_SIZE(data))
+    _put(out, <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return 0
+
+
+cdef int encode_record(
+    vector[uint8_t]& out, Record record, int64_t timestamp_delta, int32_t offset_delta
+) except -1:
+    cdef vector[uint8_t] body
+    body.push_back(0)
+    _put_varint(body, timestamp_delta)
+    _put_varint(body, offset_delta)
+    _put_bytes(body, record.key)
+    _put_bytes(body, record.value)
+    _put_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _put_bytes(body, (<str>name).encode())
+        _put_bytes(body, value)
+    _put_varint(out, body.size())
+    _put(out, body.data(), body.size())
+    return 0

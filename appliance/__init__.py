@@ -1,0 +1,1 @@
+"""A message log for one box. Start reading at ARCHITECTURE.md."""

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Brings what the tests need beyond PyPI, and does nothing (no network either) when it is all there:
-#   a C++ compiler, Python's headers and venv     the compiled core and its environment
-#   Java 17+ and Maven                            Apache Kafka's own tools judge the files we write
-#   mkfs.ext4                                     crash and full-disk tests on a file system of their own
+#   a C++ compiler, Python's headers and venv   the compiled core and its environment
+#   Java 17+ and Maven                          Apache Kafka's own tools judge the files we write
+#   mkfs.ext4                                   crash and full-disk tests need a file system to spoil
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -35,7 +35,7 @@ if [ -z "$(missing_debian java)" ]; then
     exit 0
 elif [ "$root" != refused ] && command -v apt-get >/dev/null; then
     $root apt-get update -qq
-    java=$(apt-cache search --names-only '^openjdk-[0-9]+-jdk-headless$' | cut -d' ' -f1 | sort -V | tail -1)
+    java=$(apt-cache search --names-only '^openjdk-(17|21)-jdk-headless$' | cut -d' ' -f1 | tail -1)
     # shellcheck disable=SC2046  # one word per package
     DEBIAN_FRONTEND=noninteractive $root apt-get install -qq -y --no-install-recommends \
         $(missing_debian "$java")

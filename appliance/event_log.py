@@ -1,0 +1,60 @@
+"""Log lines that a person reads and a machine splits: `time level name: text key=value ...`.
+
+log = event_log.named("server")
+log.info("recovered", partitions=3, ms=41)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+
+class Named:
+    """A logger whose calls take facts by name."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def info(self, text: str, **facts: Any) -> None:
+        self._logger.info(text, extra={"facts": facts})
+
+    def warning(self, text: str, **facts: Any) -> None:
+        self._logger.warning(text, extra={"facts": facts})
+
+    def error(self, text: str, **facts: Any) -> None:
+        self._logger.error(text, extra={"facts": facts})
+
+    def exception(self, text: str, **facts: Any) -> None:
+        """For what must not happen: with the trace of the exception being handled."""
+        self._logger.exception(text, extra={"facts": facts})
+
+
+class Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        head = f"{stamp}.{int(record.msecs):03d}Z {record.levelname.lower()} {record.name}:"
+        facts = getattr(record, "facts", {})
+        line = " ".join([head, record.getMessage(), *(f"{k}={quote(v)}" for k, v in facts.items())])
+        return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+
+
+def quote(value: Any) -> str:
+    """As it is when it is one plain word, otherwise in quotes and still on one line."""
+    text = str(value)
+    is_plain = text.isprintable() and not any(mark in text for mark in ' "=')
+    return text if is_plain and text else json.dumps(text)
+
+
+def named(name: str) -> Named:
+    return Named(logging.getLogger(f"appliance.{name}"))
+
+
+def to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -1,0 +1,117 @@
+"""The core says where the GIL is held, and the data plane never takes it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "appliance"
+WITHOUT, WITH = "# ---- without the GIL ----", "# ---- with the GIL ----"
+
+# The one file that may turn a code of the core into an exception by taking the GIL.
+ERROR_DOOR = "_errors.pxd"
+
+DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")
+
+
+def core(*ends: str) -> list[Path]:
+    return sorted(path for end in ends for path in PACKAGE.glob(f"_*.{end}"))
+
+
+def banner_faults(text: str) -> str:
+    lines = text.splitlines()
+    if [line for line in lines if line.startswith("# ----")] != [WITHOUT, WITH]:
+        return "wanted the two banners, once each, in order"
+    late = [line for line in lines[lines.index(WITH) :] if re.search(r"^\s*cdef.* nogil:", line)]
+    return f"nogil function below the second banner: {late[0]}" if late else ""
+
+
+def takes_the_gil(text: str) -> bool:
+    return re.search(r"\bwith gil\b", re.sub(r'"""(?:.|\n)*?"""|#.*', "", text)) is not None
+
+
+def data_plane_asserts(text: str) -> list[int]:
+    """Lines of asserts inside `noexcept nogil` functions, where they would be swallowed."""
+    found, indent, signature, is_inside = [], 0, "", False
+    for number, line in enumerate(text.splitlines(), 1):
+        depth = len(line) - len(line.lstrip())
+        if signature:
+            signature += line
+        elif match := DATA_PLANE.match(line):
+            signature, indent = line, len(match[1])
+        elif line.strip() and depth <= indent:
+            is_inside = False
+        if signature and signature.count("(") == signature.count(")"):
+            is_inside = re.search(r"noexcept nogil\s*:", signature) is not None
+            signature = ""
+        elif is_inside and re.match(r"\s*assert\b", line):
+            found.append(number)
+    return found
+
+
+def cython_says(source: Path, folder: Path) -> str:
+    """What the compiler prints. A hint never fails a build, so only its words give it away."""
+    to = folder / f"{source.stem}.cpp"
+    command = [sys.executable, "-m", "cython", "-3", "--cplus", "-o", str(to), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", core("pyx"), ids=lambda path: path.name)
+def test_banners_divide_the_file(path: Path) -> None:
+    assert not banner_faults(path.read_text())
+
+
+@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=lambda path: path.name)
+def test_the_gil_is_taken_in_one_file_only(path: Path) -> None:
+    assert path.name == ERROR_DOOR or not takes_the_gil(path.read_text())
+
+
+@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=lambda path: path.name)
+def test_the_data_plane_does_not_assert(path: Path) -> None:
+    assert data_plane_asserts(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", core("pyx"), ids=lambda path: path.name)
+def test_the_compiler_has_no_performance_hint(path: Path, tmp_path: Path) -> None:
+    assert "performance hint" not in cython_says(path, tmp_path).lower()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WITHOUT}\n",
+        f"{WITH}\n{WITHOUT}\n",
+        f"{WITHOUT}\n{WITH}\n# ---- more ----\n",
+        f"{WITHOUT}\n{WITH}\ncdef int late() noexcept nogil:\n    return 0\n",
+    ],
+)
+def test_missing_or_swapped_banners_are_found(text: str) -> None:
+    assert banner_faults(text)
+
+
+def test_taking_the_gil_is_found() -> None:
+    assert takes_the_gil("cdef void f() noexcept nogil:\n    with gil:\n        pass\n")
+    assert takes_the_gil("cdef void f() noexcept with gil:\n    pass\n")
+    assert not takes_the_gil("# no with gil here\n")
+
+
+def test_a_swallowed_assert_is_found() -> None:
+    text = (
+        "cdef int f(\n    int a,\n) noexcept nogil:\n    assert a\n"
+        "cdef int g(int a) except -1 nogil:\n    assert a\n"
+        "cdef class C:\n    cdef int h(self) noexcept nogil:\n"
+        "        if self.x:\n            assert 0\n"
+    )
+    assert data_plane_asserts(text) == [4, 10]
+
+
+def test_a_performance_hint_is_found(tmp_path: Path) -> None:
+    planted = tmp_path / "planted.pyx"
+    planted.write_text("cdef void f() except * nogil:\n    pass\n\nwith nogil:\n    f()\n")
+    assert "performance hint" in cython_says(planted, tmp_path).lower()

@@ -1,0 +1,118 @@
+"""Imports go downward only. The table is the architecture: a new module enters it on purpose."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "appliance"
+
+# From the ground up. A module may import (or cimport) what stands on a line above its own.
+LAYERS = [
+    ("__init__", "errors", "_native", "_codes", "_bytes"),
+    ("config", "_crc", "_files", "_records"),
+    ("compression", "_batch", "_index", "_producers"),
+    ("_segment",),
+    ("_log",),
+    ("_committer",),
+    ("log_dir", "arrow"),
+    ("admin_http",),
+    ("server",),
+    ("cli",),
+    ("__main__",),
+]
+
+# Tighter than their height: these see nothing of the package but what is listed.
+ONLY = {
+    "admin_http": {"errors", "config"},  # it asks for snapshots and never touches a log
+    "__main__": {"cli"},
+}
+
+IMPORT = re.compile(
+    r"^\s*(?:from\s+appliance\s+c?import\s+(?P<names>\(.*?\)|[^\n(]+)"
+    r"|from\s+appliance\.(?P<module>\w+)\b"
+    r"|c?import\s+appliance\.(?P<plain>\w+))",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def imports_of_cython(text: str) -> set[str]:
+    found = set()
+    for match in IMPORT.finditer(re.sub(r"#.*", "", text)):
+        if match["names"]:
+            names = match["names"].strip("()").split(",")
+            found |= {name.split()[0] for name in names if name.strip()}
+        else:
+            found.add(match["module"] or match["plain"])
+    return found
+
+
+def imports_of_python(text: str) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [each.name.split(".") for each in node.names]
+            found |= {parts[1] for parts in names if parts[0] == "appliance" and parts[1:]}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import hides its direction"
+            if node.module == "appliance":
+                found |= {each.name for each in node.names}
+            elif node.module and node.module.startswith("appliance."):
+                found.add(node.module.split(".")[1])
+    return found
+
+
+def imports_of(path: Path) -> set[str]:
+    text = path.read_text()
+    return imports_of_python(text) if path.suffix == ".py" else imports_of_cython(text)
+
+
+def against_the_layers(module: str, imported: set[str]) -> set[str]:
+    """What `module` imports although it may not."""
+    heights = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+    if module in ONLY:
+        return imported - ONLY[module]
+    return {name for name in imported - {module} if heights[name] >= heights[module]}
+
+
+def files() -> list[Path]:
+    return sorted(path for end in ("py", "pyx", "pxd") for path in PACKAGE.glob(f"*.{end}"))
+
+
+def test_every_module_is_in_the_table() -> None:
+    table = [name for layer in LAYERS for name in layer]
+    assert len(table) == len(set(table))
+    assert {path.stem for path in files()} == set(table)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_imports_go_downward(path: Path) -> None:
+    assert not against_the_layers(path.stem, imports_of(path))
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("_index", "from appliance._segment cimport Segment\n"),
+        ("_index", "from appliance._crc cimport (\n    crc32c,\n)\nfrom appliance cimport _log\n"),
+        ("_index", "from appliance cimport (\n    _crc,\n    _log as log,\n)\n"),
+        ("_index", "cimport appliance._committer\n"),
+    ],
+)
+def test_an_upward_cimport_is_found(module: str, text: str) -> None:
+    assert against_the_layers(module, imports_of_cython(text))
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("config", "import appliance.server\n"),
+        ("config", "def late():\n    from appliance import errors, log_dir\n"),
+        ("admin_http", "from appliance.log_dir import LogDir\n"),
+    ],
+)
+def test_an_upward_import_is_found(module: str, text: str) -> None:
+    assert against_the_layers(module, imports_of_python(text))

@@ -1,0 +1,137 @@
+"""Limits that a reader relies on: short functions and lines, no banned words, no stray files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_layers import imports_of
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "appliance"
+FUNCTION_LINES_MAX = 70
+LINE_MAX = 100
+
+ENTRY_POINTS = {"__init__", "__main__"}
+BANNED = {
+    r"^\s*DEF\s": "constants are cdef enums beside their picture",
+    r"^\s*include\s": "each module states its cimports",
+    r"except \*": "takes the GIL back at every call",
+    r"\bcpdef\b": "two doors into one function",
+}
+CYTHON_FUNCTION = re.compile(
+    r"(\s*)(?:async def|cdef|cpdef|def)\b(?! (?:class|extern|struct|enum))[^#=]*?(\w+)\("
+)
+UNNUMBERED = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\s*\(?#\d)")
+
+
+def sources(*ends: str) -> list[Path]:
+    folders = [ROOT / name for name in ("appliance", "bench", "tests")]
+    found = (path for folder in folders for end in ends for path in folder.rglob(f"*.{end}"))
+    return sorted(path for path in found if ".cache" not in path.parts)
+
+
+def core() -> list[Path]:
+    return sorted([*PACKAGE.glob("*.pyx"), *PACKAGE.glob("*.pxd")])
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def functions_of_python(text: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno is not None
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def functions_of_cython(text: str) -> Iterator[tuple[str, int]]:
+    """A function goes to its last line that is indented deeper, or that closes its signature."""
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        match = CYTHON_FUNCTION.match(line)
+        if not match:
+            continue
+        end = last = start
+        while end + 1 < len(lines):
+            end += 1
+            indent = len(lines[end]) - len(lines[end].lstrip())
+            if lines[end].strip() and indent <= len(match[1]) and lines[end].lstrip()[0] != ")":
+                break
+            last = end if lines[end].strip() else last
+        if last > start or line.rstrip().endswith(":"):
+            yield match[2], last - start + 1
+
+
+def banned_words(text: str) -> list[str]:
+    code = re.sub(r'"""(?:.|\n)*?"""|#.*', "", text)
+    return [why for word, why in BANNED.items() if re.search(word, code, re.MULTILINE)]
+
+
+def orphans(files: set[str], imported: set[str], texts: str) -> set[str]:
+    """Files of the package that nothing leads to."""
+    modules = {Path(name).stem for name in files if name.endswith((".py", ".pyx"))}
+    lost = {name for name in modules if name not in imported | ENTRY_POINTS}
+    lost |= {n for n in files if n.endswith(".pyi") and n.replace(".pyi", ".pyx") not in files}
+    lost |= {n for n in files if n.endswith(".pxd") and Path(n).stem not in imported | modules}
+    return lost | {name for name in files if name.endswith(".h") and f'"{name}"' not in texts}
+
+
+@pytest.mark.parametrize("path", sources("py", "pyx"), ids=name_of)
+def test_functions_are_short(path: Path) -> None:
+    reader = functions_of_python if path.suffix == ".py" else functions_of_cython
+    assert [each for each in reader(path.read_text()) if each[1] > FUNCTION_LINES_MAX] == []
+
+
+@pytest.mark.parametrize("path", sources("py", "pyi", "pyx", "pxd", "h", "sh"), ids=name_of)
+def test_lines_are_short_and_work_is_numbered(path: Path) -> None:
+    lines = list(enumerate(path.read_text().splitlines(), 1))
+    assert lines or path.name == "py.typed", "an empty file says nothing"
+    assert [number for number, line in lines if len(line) > LINE_MAX] == []
+    assert [number for number, line in lines if UNNUMBERED.search(line)] == []
+
+
+@pytest.mark.parametrize("path", core(), ids=name_of)
+def test_the_core_has_no_banned_words(path: Path) -> None:
+    assert banned_words(path.read_text()) == []
+
+
+def test_no_file_is_an_orphan() -> None:
+    ends = (".py", ".pyx", ".pxd", ".pyi", ".h")
+    files = {path.name for path in PACKAGE.iterdir() if path.suffix in ends}
+    readers = [path for path in sources("py", "pyx", "pxd") if path.name != "test_tidy.py"]
+    imported = {name for path in readers for name in imports_of(path) if name != path.stem}
+    texts = "".join(path.read_text() for path in core())
+    assert orphans(files, imported, texts) == set()
+
+
+def test_a_long_function_is_found() -> None:
+    body = "    x = 1\n" * FUNCTION_LINES_MAX
+    assert dict(functions_of_python(f"def long():\n{body}")) == {"long": 71}
+    head = "cdef int short(int a) noexcept nogil:\n    return a\n\n"
+    wide = f"cdef int long(\n    int a,\n) noexcept nogil:\n{body}\n\ncdef int x = 3\n"
+    assert dict(functions_of_cython(head + wide)) == {"short": 2, "long": 73}
+    method = f"cdef class C:\n    def long(self):\n    {body.replace('    x', '        x')}"
+    assert dict(functions_of_cython(method)) == {"long": 71}
+
+
+def test_banned_words_are_found() -> None:
+    bad = ["DEF SIZE = 1", 'include "x.pyx"', "cdef int f() except * nogil:", "cpdef int g():"]
+    assert [len(banned_words(text)) for text in bad] == [1, 1, 1, 1]
+    assert banned_words('"""A DEF\nDEF in prose."""\nx = 1  # except * is banned\n') == []
+
+
+def test_work_without_a_number_is_found() -> None:
+    word = "TO" + "DO"
+    assert UNNUMBERED.search(f"# {word}: later")
+    assert not UNNUMBERED.search(f"# {word} (#12): later")
+
+
+def test_orphans_are_found() -> None:
+    files = {"a.py", "_b.pyx", "_b.pxd", "_gone.pyi", "_lone.pxd", "_x.h", "_b.h", "__init__.py"}
+    lost = orphans(files, {"_b"}, 'cdef extern from "_b.h"')
+    assert lost == {"a", "_gone.pyi", "_lone.pxd", "_x.h"}

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appliance import config
+from appliance.config import Address, LogConfig, SettingInvalid, StorageConfig, load
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "appliance.toml"
+    path.write_text(text)
+    return path
+
+
+def test_defaults_are_the_table() -> None:
+    values = config.values_of(load())
+    assert values == {name: row.default for name, row in config.settings().items()}
+    assert values["log.segment.bytes"] == 1 << 30
+    assert values["log.visibility"] == "durable"
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = written(tmp_path, '[log]\nroll.ms = 1\n[data]\ndir = "file"\n')
+    environment = {"APPLIANCE_LOG_ROLL_MS": "2", "APPLIANCE_DATA_DIR": "env", "HOME": "/"}
+    assert load(file).log.segment_ms == 1
+    assert load(file, environment).log.segment_ms == 2
+    assert load(file, environment, ["log.roll.ms=3"]).log.segment_ms == 3
+    assert load(file, environment, ["data.dir=set"], {"data.dir": "flag"}).data_dir == Path("flag")
+    assert load(file, environment, [], {"data.dir": None}).data_dir == Path("env")
+
+
+def test_toml_may_nest_or_quote_its_keys(tmp_path: Path) -> None:
+    file = written(tmp_path, '"log.roll.ms" = 5\n[log.segment]\nbytes = 1_000_000\n')
+    assert load(file).log == LogConfig(segment_ms=5, segment_bytes=1_000_000)
+
+
+def test_no_name_is_the_beginning_of_another() -> None:
+    names = sorted(config.settings())
+    inside = [(a, b) for a in names for b in names if b.startswith(a + ".")]
+    assert inside == [], "TOML could not hold both"
+
+
+def test_names_and_variables_are_unique() -> None:
+    count = sum(1 for part in config.PARTS.values() for _ in config.settings_of(part))
+    assert len(config.settings()) == count
+    assert len({row.environment for row in config.settings().values()}) == count
+
+
+def test_every_setting_has_its_reason() -> None:
+    for row in config.settings().values():
+        assert row.reason.endswith("."), row.name
+        row.check(row.default, row.default)
+        has_limit = row.minimum is not None or row.kind not in (int, float)
+        assert has_limit, f"{row.name}: what is the least that makes sense?"
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        ("log.segment.byte=1", "log.segment.byte: no such setting (--set); did you mean"),
+        ("log.segment.bytes=60", "got '60' (--set), wanted a whole number from 61 to 2147483647"),
+        ("log.segment.bytes=1.5", "got '1.5' (--set), wanted a whole number"),
+        ("log.retention.ms=-2", "wanted a whole number of at least -1 (ms)"),
+        ("log.retention.ms=9223372036854775808", "wanted a whole number of at least -1 (ms)"),
+        ("log.cleaner.min.cleanable.ratio=nan", "got 'nan' (--set), wanted a number from 0 to 1"),
+        ("commit.sync=never", "wanted one of 'auto', 'files', 'filesystem'"),
+        ("admin.address=8780", "got '8780' (--set), wanted HOST:PORT"),
+        ("admin.address=a:65536", "wanted HOST:PORT"),
+        ("commit.threads", "--set commit.threads: wanted key=value"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_was_wanted(pair: str, words: str) -> None:
+    with pytest.raises(SettingInvalid) as refused:
+        load(pairs=[pair])
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('commit.threads = "4"\n', "commit.threads: got '4' (file"),
+        ("commit.threads = true\n", "commit.threads: got True (file"),
+        ("commit.thread = 4\n", "commit.thread: no such setting (file"),
+        ("commit = \n", "not TOML"),
+        ("data.dir = 7\n", "data.dir: got 7 (file"),
+    ],
+)
+def test_a_bad_file_is_named(text: str, words: str, tmp_path: Path) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(SettingInvalid) as refused:
+        load(file)
+    assert words in str(refused.value)
+    assert str(file) in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingInvalid, match=r"absent\.toml: No such file"):
+        load(tmp_path / "absent.toml")
+
+
+def test_an_unknown_variable_of_ours_is_an_error_and_a_build_flag_is_not() -> None:
+    with pytest.raises(SettingInvalid, match=r"environment APPLIANCE_LOG_ROL_MS.*log\.roll\.ms"):
+        load(environment={"APPLIANCE_LOG_ROL_MS": "1"})
+    load(environment={"APPLIANCE_DEBUG": "1"})
+
+
+def test_configurations_made_in_python_are_held_to_the_table() -> None:
+    with pytest.raises(SettingInvalid, match=r"commit\.sync: got 'no'"):
+        StorageConfig(sync="no")
+    with pytest.raises(
+        SettingInvalid, match=r"at most log\.cleaner\.max\.compaction\.lag\.ms, which is 1"
+    ):
+        LogConfig(min_compaction_lag_ms=2, max_compaction_lag_ms=1)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:0", "localhost:65535"])
+def test_an_address_is_read_as_it_is_written(text: str) -> None:
+    assert str(Address.parse(text)) == text

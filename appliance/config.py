@@ -340,6 +340,22 @@ class LogConfig:
         "Whose clock stamps a record: the producer's or ours.",
         choices=("CreateTime", "LogAppendTime"),
     )
+    message_timestamp_before_max_ms: int = setting(
+        "log.message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How far in the past a producer's timestamp may lie.",
+        unit="ms",
+        minimum=0,
+        default_words="no limit",
+    )
+    message_timestamp_after_max_ms: int = setting(
+        "log.message.timestamp.after.max.ms",
+        HOUR_MS,
+        "How far in the future a producer's timestamp may lie: one wrong clock must not keep a "
+        "segment from retention for years.",
+        unit="ms",
+        minimum=0,
+    )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         DAY_MS,

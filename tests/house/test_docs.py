@@ -1,0 +1,43 @@
+"""What can be set or asked is documented, and the documents name nothing that is not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from appliance import admin_http, config
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def settings_chapter(text: str) -> str:
+    found = re.search(r"<!-- settings -->\n(.*)<!-- /settings -->", text, re.DOTALL)
+    assert found, "wanted the two settings marks"
+    return found[1]
+
+
+def documented_routes(text: str) -> set[str]:
+    return set(re.findall(r"^## `([A-Z]+ /\S*)`$", text, re.MULTILINE))
+
+
+def served_routes() -> set[str]:
+    return {f"{each.method} {each.path}" for each in admin_http.ROUTES}
+
+
+def test_every_setting_is_in_the_operations_page() -> None:
+    text = (DOCS / "operations.md").read_text()
+    assert settings_chapter(text) == config.as_markdown(), "print it: python -m appliance.config"
+
+
+def test_every_admin_route_is_documented() -> None:
+    assert documented_routes((DOCS / "admin-api.md").read_text()) == served_routes()
+
+
+def test_a_setting_left_out_is_found() -> None:
+    less = "".join(config.as_markdown().splitlines(keepends=True)[:-1])
+    text = f"<!-- settings -->\n{less}<!-- /settings -->\n"
+    assert settings_chapter(text) != config.as_markdown()
+
+
+def test_a_route_left_out_is_found() -> None:
+    assert documented_routes("## `GET /livez`\n\n`GET /healthz`\n") == {"GET /livez"}

@@ -277,7 +277,7 @@ cdef int _check_keys(Cursor* records, int32_t count) noexcept nogil:
 
 cdef int _scan(
     const uint8_t* data, int64_t size, vector[BatchHeader]& found, int64_t* position
-) noexcept nogil:
+) except? -1 nogil:
     """Headers of the whole batches that follow each other; `position` is where it ended."""
     cdef BatchHeader header
     cdef int code = OK

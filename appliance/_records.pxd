@@ -51,12 +51,17 @@ cdef int records_check(
     const uint8_t* data, int64_t size, const RecordsClaim* claim, int64_t* max_timestamp
 ) noexcept nogil
 
+# `append_time` (not -1) stands for every record's own timestamp.
+cdef int64_t record_timestamp(
+    const RecordsClaim* claim, const RecordView* record, int64_t append_time
+) noexcept nogil
+
 # Appends to `kept` the records whose byte in `keep` is not zero, moved from base timestamp
 # claim.base_timestamp to `base_timestamp`. The bytes must have passed records_check.
-cdef void records_retain(
+cdef int records_retain(
     Cursor records, const RecordsClaim* claim, const uint8_t* keep, int64_t base_timestamp,
     vector[uint8_t]& kept
-) noexcept nogil
+) except -1 nogil
 
 # Python's side of a record, as built and as decoded.
 cdef class Record:
@@ -66,8 +71,7 @@ cdef class Record:
     cdef readonly object value         # bytes or None
     cdef readonly object headers       # tuple of (str, bytes or None)
 
-# Appends decoded records to `into`; the bytes must have passed records_check. `append_time`
-# (not -1) stands for every record's own timestamp.
+# Appends decoded records to `into`; the bytes must have passed records_check.
 cdef int decode_records(
     Cursor records, const RecordsClaim* claim, int64_t base_offset, int64_t append_time, list into
 ) except -1

@@ -129,26 +129,33 @@ cdef int records_check(
     return OK if cursor.at == cursor.end else BATCH_INVALID
 
 
-cdef void _put(vector[uint8_t]& out, const uint8_t* data, size_t size) noexcept nogil:
+cdef int64_t record_timestamp(
+    const RecordsClaim* claim, const RecordView* record, int64_t append_time
+) noexcept nogil:
+    return _timestamp(claim.base_timestamp, record.timestamp_delta) if append_time == -1 else append_time
+
+
+cdef int _put(vector[uint8_t]& out, const uint8_t* data, size_t size) except -1 nogil:
     out.insert(out.end(), data, data + size)
+    return 0
 
 
-cdef void _put_varint(vector[uint8_t]& out, int64_t value) noexcept nogil:
+cdef int _put_varint(vector[uint8_t]& out, int64_t value) except -1 nogil:
     cdef uint8_t text[VARINT_SIZE_MAX]
-    _put(out, text, write_varint(text, value) - text)
+    return _put(out, text, write_varint(text, value) - text)
 
 
-cdef void records_retain(
+cdef int records_retain(
     Cursor records, const RecordsClaim* claim, const uint8_t* keep, int64_t base_timestamp,
     vector[uint8_t]& kept
-) noexcept nogil:
+) except -1 nogil:
     cdef RecordView record
     cdef int64_t delta, behind
     cdef uint8_t attributes = 0
     cdef int32_t i
     for i in range(claim.count):
         if record_next(&records, &record) != OK:
-            return
+            break
         if keep[i] == 0:
             continue
         if base_timestamp == claim.base_timestamp:
@@ -161,6 +168,7 @@ cdef void records_retain(
         _put(kept, &attributes, 1)
         _put_varint(kept, delta)
         _put(kept, record.offset_at, behind)
+    return 0
 
 
 # ---- with the GIL ----
@@ -231,9 +239,7 @@ cdef int decode_records(
             break
         record = Record.__new__(Record)
         record.offset = base_offset + view.offset_delta
-        record.timestamp = append_time
-        if append_time == -1:
-            record.timestamp = _timestamp(claim.base_timestamp, view.timestamp_delta)
+        record.timestamp = record_timestamp(claim, &view, append_time)
         record.key = _copied(view.key, view.key_size)
         record.value = _copied(view.value, view.value_size)
         record.headers = _decode_headers(&view) if view.headers_count else ()
@@ -264,5 +270,4 @@ cdef int encode_record(
         _put_bytes(body, (<str>name).encode())
         _put_bytes(body, value)
     _put_varint(out, body.size())
-    _put(out, body.data(), body.size())
-    return 0
+    return _put(out, body.data(), body.size())

@@ -35,11 +35,11 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 SIZE_MAX = 128 << 20
 
 # Input handed to a decompressor at once. When a member or frame ends inside a piece, the library copies
-# the rest of the piece; 16 KiB keeps a megabyte of tiny members from costing gigabytes of copies.
-PIECE_SIZE = 16 << 10
+# the rest of the piece; 64 KiB keeps a megabyte of tiny members from costing tens of gigabytes of copies.
+PIECE_SIZE = 64 << 10
 
 # Output asked for at once, so that a small batch does not allocate the whole bound.
-OUTPUT_SIZE = 1 << 20
+OUTPUT_SIZE = 256 << 10
 
 # zstd's own command line refuses windows above 2^27, and the highest level a producer can set (22) uses
 # just that; windows up to 2^31 exist and would have one batch claim 2 GiB of memory.

@@ -1,0 +1,36 @@
+"""What holds the columns while they grow. Every vector belongs to its object; an Arrow buffer made of one
+keeps the object alive, and nothing grows any more by then."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance._bytes cimport Cursor
+from appliance._records cimport RecordsClaim
+
+# One batch, ready to be copied. The bytes belong to the caller's data or to a Payload in Columns.owners.
+cdef struct Source:
+    Cursor records
+    RecordsClaim claim
+    int64_t base_offset
+    int64_t append_time            # -1: each record has its own timestamp
+
+# Byte strings, some of them null.
+cdef class BinaryColumn:
+    cdef vector[int32_t] ends      # ends[0] is 0; entry i lies from ends[i] to ends[i + 1]
+    cdef vector[uint8_t] data
+    cdef vector[uint8_t] validity  # one bit an entry, lowest bit first; 0: null
+    cdef readonly int64_t null_count
+
+# The records of some batches, column by column.
+cdef class Columns:
+    cdef vector[int64_t] offsets
+    cdef vector[int64_t] timestamps
+    cdef vector[int32_t] headers_ends
+    cdef vector[Source] sources
+    cdef int64_t first_offset      # records below it are left out: a Fetch answers with whole batches
+    cdef int64_t end_offset        # and from here on
+    cdef list owners
+    cdef readonly BinaryColumn key
+    cdef readonly BinaryColumn value
+    cdef readonly BinaryColumn header_key
+    cdef readonly BinaryColumn header_value

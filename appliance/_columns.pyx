@@ -1,0 +1,196 @@
+"""Records as columns in Arrow's layout, without a Python object per record; `arrow.py` is the user.
+
+    offset, timestamp   int64 each
+    key, value          one bit of validity, int32 ends, the bytes one behind the other
+    headers             int32 ends of lists; below them a key and a value column as above
+
+Arrow's `binary` counts its bytes in 32 bits. All bytes of a column come from the records, so it is
+enough to refuse more than 2^31 - 1 bytes of records in one call, before anything is copied.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance._batch cimport (
+    ATTRIBUTE_CONTROL, BatchHeader, Payload, append_time, open_checked, scan_batches,
+)
+from appliance._bytes cimport Cursor
+from appliance._codes cimport BATCH_INVALID, OK
+from appliance._records cimport (
+    HeaderView, RecordView, header_next, record_next, record_timestamp,
+)
+
+from appliance import compression, errors
+
+cdef extern from * nogil:
+    const int64_t ENDS_MAX "INT32_MAX"
+    const int64_t OFFSET_MAX "INT64_MAX"
+
+# The bytes of records one call may hold, unless told otherwise: a Fetch of Java's default 50 MiB that
+# packs 20 to 1.
+COLUMNS_SIZE_MAX = 1 << 30
+
+
+# ---- without the GIL ----
+
+cdef int _put(BinaryColumn column, const uint8_t* data, int32_t size) except -1 nogil:
+    cdef size_t slot = column.ends.size() - 1
+    if slot & 7 == 0:
+        column.validity.push_back(0)
+    if size < 0:
+        column.null_count += 1
+    else:
+        column.validity[slot >> 3] |= 1 << (slot & 7)
+        column.data.insert(column.data.end(), data, data + size)
+    column.ends.push_back(<int32_t>column.data.size())
+    return 0
+
+
+cdef int _put_headers(Columns columns, const RecordView* record) except -1 nogil:
+    cdef Cursor headers
+    cdef HeaderView header
+    headers.at, headers.end, headers.failed = record.headers, record.end, False
+    while headers.at < headers.end and header_next(&headers, &header) == OK:
+        _put(columns.header_key, header.key, header.key_size)
+        _put(columns.header_value, header.value, header.value_size)
+    return 0
+
+
+cdef int _put_record(Columns columns, const Source* source, const RecordView* record) except -1 nogil:
+    cdef int64_t offset = source.base_offset + record.offset_delta
+    if offset < columns.first_offset or offset >= columns.end_offset:
+        return 0
+    columns.offsets.push_back(offset)
+    columns.timestamps.push_back(record_timestamp(&source.claim, record, source.append_time))
+    _put(columns.key, record.key, record.key_size)
+    _put(columns.value, record.value, record.value_size)
+    if record.headers_count:
+        _put_headers(columns, record)
+    columns.headers_ends.push_back(<int32_t>(columns.header_key.ends.size() - 1))
+    return 0
+
+
+cdef int _fill(Columns columns) except? -1 nogil:
+    """All sources into the columns: OK or BATCH_INVALID."""
+    cdef RecordView record
+    cdef Source source
+    cdef int32_t i
+    for source in columns.sources:
+        for i in range(source.claim.count):
+            if record_next(&source.records, &record) != OK:
+                return BATCH_INVALID
+            _put_record(columns, &source, &record)
+    return OK
+
+
+# ---- with the GIL ----
+
+# What an empty vector shows: Arrow wants an address even for no bytes.
+cdef int64_t _nothing = 0
+
+
+cdef class Buffer:
+    """A vector of a column as Python's buffer protocol shows it."""
+
+    cdef object owner
+    cdef const void* data
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, <void*>self.data, self.size, 1, flags)
+
+    def __len__(self):
+        return self.size
+
+
+cdef Buffer _buffer(object owner, const void* data, size_t size):
+    cdef Buffer buffer = Buffer.__new__(Buffer)
+    buffer.owner, buffer.size = owner, size
+    buffer.data = &_nothing if data == NULL else data
+    return buffer
+
+
+cdef class BinaryColumn:
+    def __cinit__(self):
+        self.ends.push_back(0)
+
+    def __len__(self):
+        return self.ends.size() - 1
+
+    def buffers(self):
+        """Validity (None: nothing is null), ends and bytes."""
+        validity = _buffer(self, self.validity.data(), self.validity.size()) if self.null_count else None
+        ends = _buffer(self, self.ends.data(), self.ends.size() * sizeof(int32_t))
+        return [validity, ends, _buffer(self, self.data.data(), self.data.size())]
+
+
+cdef class Columns:
+    def __cinit__(self):
+        self.headers_ends.push_back(0)
+        self.owners = []
+        self.key, self.value = BinaryColumn(), BinaryColumn()
+        self.header_key, self.header_value = BinaryColumn(), BinaryColumn()
+
+    def __len__(self):
+        return self.offsets.size()
+
+    @property
+    def offset(self):
+        return _buffer(self, self.offsets.data(), self.offsets.size() * sizeof(int64_t))
+
+    @property
+    def timestamp(self):
+        return _buffer(self, self.timestamps.data(), self.timestamps.size() * sizeof(int64_t))
+
+    @property
+    def header_lists(self):
+        return _buffer(self, self.headers_ends.data(), self.headers_ends.size() * sizeof(int32_t))
+
+
+cdef int _open_sources(
+    Columns columns, const unsigned char[::1] data, vector[BatchHeader]& found, int64_t size_max
+) except -1:
+    """Decompresses and checks every batch; `size_max` holds for all of them together."""
+    cdef BatchHeader header
+    cdef Source source
+    cdef Payload payload
+    cdef int64_t position = 0, left = min(size_max, ENDS_MAX), records_count = 0
+    for header in found:
+        if header.records_count and not header.attributes & ATTRIBUTE_CONTROL:
+            payload = open_checked(data, position, &header, min(left, compression.SIZE_MAX))
+            left -= payload.records.end - payload.records.at
+            if left < 0:
+                raise errors.BatchTooLarge(
+                    f"{min(size_max, ENDS_MAX) - left} bytes of records for one set of columns, "
+                    f"{min(size_max, ENDS_MAX)} allowed: read fewer batches at a time"
+                )
+            source.records, source.claim = payload.records, payload.claim
+            source.base_offset, source.append_time = header.base_offset, append_time(&header)
+            columns.sources.push_back(source)
+            columns.owners.append(payload)
+            records_count += header.records_count
+        position += header.size
+    columns.offsets.reserve(records_count)
+    columns.timestamps.reserve(records_count)
+    columns.value.data.reserve(min(size_max, ENDS_MAX) - left)
+    return 0
+
+
+def columns(
+    const unsigned char[::1] data not None, *, bint partial_tail=False, int64_t first_offset=0,
+    int64_t end_offset=OFFSET_MAX, int64_t size_max=COLUMNS_SIZE_MAX,
+):
+    """The records of all batches in `data` from `first_offset` up to `end_offset`, control batches left out."""
+    cdef vector[BatchHeader] found = scan_batches(data, partial_tail)
+    cdef Columns filled = Columns()
+    filled.first_offset, filled.end_offset = first_offset, end_offset
+    _open_sources(filled, data, found, size_max)
+    cdef int code
+    with nogil:
+        code = _fill(filled)
+    if code != OK:
+        raise errors.from_code(code, f"{data.shape[0]} bytes of batches changed while they were read")
+    filled.sources.clear()
+    filled.owners.clear()
+    return filled

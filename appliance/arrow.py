@@ -1,0 +1,96 @@
+"""Record batches of the log as record batches of Arrow, column by column and without copying twice.
+
+pyarrow is an extra (`appliance[spark]`) and large: it is imported by the first call, not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._columns import COLUMNS_SIZE_MAX, BinaryColumn, Buffer, columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OFFSET_MAX = (1 << 63) - 1
+
+
+def schema() -> pa.Schema:
+    """Of every batch that `record_batch` makes. Timestamps are milliseconds since 1970, in UTC."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+    return pa.schema(
+        [
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("timestamp", pa.int64(), nullable=False),
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+            pa.field("headers", pa.list_(pa.field("item", header, nullable=False)), nullable=False),
+        ]
+    )
+
+
+def record_batch(
+    data: bytes | bytearray | memoryview,
+    *,
+    first_offset: int = 0,
+    end_offset: int = OFFSET_MAX,
+    partial_tail: bool = False,
+    size_max: int = COLUMNS_SIZE_MAX,
+) -> pa.RecordBatch:
+    """The records of all batches in `data` with first_offset <= offset < end_offset.
+
+    Control batches are left out; `size_max` bounds the bytes of records, decompressed.
+    """
+    import pyarrow as pa
+
+    filled = columns(
+        data,
+        first_offset=first_offset,
+        end_offset=end_offset,
+        partial_tail=partial_tail,
+        size_max=size_max,
+    )
+    shape, count = schema(), len(filled)
+    header_type = shape.field("headers").type.value_type
+    header_keys = _header_keys(filled.header_key)
+    header_values = _binary(filled.header_value)
+    headers = pa.StructArray.from_arrays([header_keys, header_values], fields=list(header_type))
+    arrays = [
+        pa.Array.from_buffers(pa.int64(), count, [None, _shared(filled.offset)]),
+        pa.Array.from_buffers(pa.int64(), count, [None, _shared(filled.timestamp)]),
+        _binary(filled.key),
+        _binary(filled.value),
+        pa.Array.from_buffers(
+            shape.field("headers").type,
+            count,
+            [None, _shared(filled.header_lists)],
+            children=[headers],
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=shape)
+
+
+def _shared(buffer: Buffer | None) -> Any:
+    import pyarrow as pa
+
+    return None if buffer is None else pa.py_buffer(buffer)
+
+
+def _binary(column: BinaryColumn) -> Any:
+    import pyarrow as pa
+
+    shared = [_shared(buffer) for buffer in column.buffers()]
+    return pa.Array.from_buffers(pa.binary(), len(column), shared, column.null_count)
+
+
+def _header_keys(column: BinaryColumn) -> Any:
+    """As strings. A producer may have written what is not UTF-8; it is replaced, as `records` does."""
+    import pyarrow as pa
+
+    keys = _binary(column)
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.as_py().decode("utf-8", "replace") for key in keys], pa.string())

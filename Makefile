@@ -54,14 +54,17 @@ machine:
 	sed -n 's/^requires = //p' pyproject.toml | grep -o '"[^"]*"' | xargs $(PIP)
 	@touch $@
 
+# Installing compiles as well, always everything; so `dev` counts as an install, and `built` compiles
+# only what changed after it.
 .venv/installed: .venv/python pyproject.toml
 	$(PIP) --no-build-isolation --editable .
 	@touch $@
 
-.venv/built: .venv/installed $(CORE)
-	$(BIN)/python setup.py --quiet build_ext --inplace
-	@touch $@
-
-.venv/dev: .venv/installed
+.venv/dev: .venv/python pyproject.toml
 	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch .venv/installed $@
+
+.venv/built: .venv/installed $(CORE)
+	@if [ -n "$$(find $(CORE) -newer .venv/installed)" ]; then \
+		set -x; $(BIN)/python setup.py --quiet build_ext --inplace; fi
 	@touch $@

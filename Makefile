@@ -25,7 +25,7 @@ test: machine .venv/dev build
 
 lint: .venv/dev build
 	$(BIN)/ruff check .
-	$(BIN)/cython-lint appliance
+	PATH="$(BIN):$$PATH" cython-lint appliance  # it starts pycodestyle by name
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/house/test_stubs.py
 

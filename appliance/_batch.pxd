@@ -8,9 +8,9 @@ from appliance._bytes cimport Cursor
 from appliance._records cimport RecordsClaim
 
 cdef enum:
-    BATCH_LOG_OVERHEAD = 12        # base offset and length: what stands before the bytes that length counts
+    BATCH_LOG_OVERHEAD = 12        # base offset and length, which the length does not count
     BATCH_HEADER_SIZE = 61
-    BATCH_CRC_FROM = 21            # the CRC covers attributes to the end, so the stamps below it are free
+    BATCH_CRC_FROM = 21            # the CRC covers attributes to the end; stamps below it are free
 
     ATTRIBUTE_CODEC = 0x07
     ATTRIBUTE_APPEND_TIME = 0x08
@@ -40,16 +40,18 @@ cdef struct BatchHeader:
 cdef void batch_load_header(const uint8_t* data, BatchHeader* header) noexcept nogil
 
 # Whether this can be the head of a batch that a log holds (compaction may have emptied it): OK,
-# BATCH_MAGIC, BATCH_TORN when `bytes_left` is less than its size, BATCH_CORRUPT when no writer can have written it.
+# BATCH_MAGIC, BATCH_TORN when `bytes_left` is less than its size, BATCH_CORRUPT when no writer can
+# have written it.
 cdef int batch_check_header(const BatchHeader* header, int64_t bytes_left) noexcept nogil
 
 # OK or BATCH_CORRUPT: CRC over a whole batch of header.size bytes.
 cdef int batch_check_crc(const uint8_t* data, const BatchHeader* header) noexcept nogil
 
-# Everything a client's batch must be: exactly one batch of `size` bytes, header, CRC, counts, flags, and,
-# when uncompressed, a walk of every record (lengths, offset deltas 0,1,2..., timestamps). Fills
-# `header` as far as it got. Where the records' largest timestamp differs from the header's claim,
-# header.max_timestamp is the records': give it to batch_stamp_max_timestamp before writing.
+# Everything a client's batch must be: exactly one batch of `size` bytes, header, CRC, counts,
+# flags, and, when uncompressed, a walk of every record (lengths, offset deltas 0,1,2...,
+# timestamps). Fills `header` as far as it got. Where the records' largest timestamp is not what
+# the header claims, header.max_timestamp is the records': give it to batch_stamp_max_timestamp
+# before writing.
 cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
 
 # Writes base offset and leader epoch in place; the CRC does not cover them.
@@ -63,19 +65,21 @@ cdef void batch_stamp_append_time(uint8_t* data, int64_t size, int64_t timestamp
 
 # Of a control batch (whole, checked): CONTROL_ABORT, CONTROL_COMMIT, or -1 for another type;
 # the coordinator's epoch through `coordinator_epoch`.
-cdef int batch_control_type(const uint8_t* data, const BatchHeader* header, int32_t* coordinator_epoch) noexcept nogil
+cdef int batch_control_type(
+    const uint8_t* data, const BatchHeader* header, int32_t* coordinator_epoch
+) noexcept nogil
 
 # Writes the 61 bytes, the CRC field as it stands in `header`.
 cdef void batch_store_header(uint8_t* data, const BatchHeader* header) noexcept nogil
 
 # Of an uncompressed batch (whole, checked): OK, or BATCH_INVALID when a record has no key, which a
-# compacted topic refuses. A compressed batch must be decompressed first: see check() in `_batch.pyi`.
+# compacted topic refuses. A compressed batch must be decompressed first, as check() does.
 cdef int batch_check_keys(const uint8_t* data, const BatchHeader* header) noexcept nogil
 
 # What the header claims of its records, for the walkers of `_records.pxd`.
 cdef RecordsClaim batch_claim(const BatchHeader* header) noexcept nogil
 
-# What each record's timestamp is in a batch with the append-time bit; -1 where records have their own.
+# What each record's timestamp is in a batch with the append-time bit; -1: records have their own.
 cdef int64_t append_time(const BatchHeader* header) noexcept nogil
 
 # The rest takes the GIL.

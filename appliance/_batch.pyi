@@ -3,7 +3,7 @@ from typing import Literal
 
 from typing_extensions import disjoint_base
 
-from ._records import Record as Record
+from appliance._records import Record as Record
 
 _Bytes = bytes | bytearray | memoryview
 _Headers = Iterable[tuple[str, _Bytes | None]]

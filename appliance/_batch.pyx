@@ -5,21 +5,23 @@
     12  leader epoch       i32     the log's to set
     16  magic              i8      2
     17  CRC                u32     CRC-32C of byte 21 to the end
-    21  attributes         i16     bits 0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
-    23  last offset delta  i32     last offset = base offset + this, also when compaction took records out
+    21  attributes         i16     bits 0-2 codec, 3 append time, 4 transactional, 5 control,
+                                   6 delete horizon
+    23  last offset delta  i32     last offset - base offset, also after compaction took records out
     27  base timestamp     i64     the delete horizon where bit 6 is set
     35  max timestamp      i64     of all records where bit 3 is set
     43  producer id        i64     -1: none; the next two then mean nothing (clients put 0 or -1)
     51  producer epoch     i16
     53  base sequence      i32
     57  records count      i32     0 only where compaction emptied the batch
-    61  records                    compressed as a whole by the codec; their picture is in `_records.pyx`
+    61  records                    compressed as a whole; their picture is in `_records.pyx`
 
-Base offset, length and leader epoch stand before what the CRC covers: a batch is summed once when it
-arrives, stamped in place, and goes to disk and to every consumer as the producer compressed it.
+Base offset, length and leader epoch stand before what the CRC covers: a batch is summed once when
+it arrives, stamped in place, and goes to disk and to every consumer as the producer compressed it.
 
-Two sets of rules. `batch_check` is for what a client sends: one batch, its counts exact. The log's own
-`batch_check_header` is for what may be on disk: gaps, emptied batches and control batches are legal there.
+Two sets of rules. `batch_check` is for what a client sends: one batch, its counts exact. The log's
+own `batch_check_header` is for what may be on disk: gaps, emptied batches and control batches are
+legal there. Both sets, and all that builds a batch, stand in this one file, beside the picture.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -31,8 +33,7 @@ from appliance._bytes cimport (
     Cursor, load_i16, load_i32, load_i64, load_u32, store_i16, store_i32, store_i64, store_u32,
 )
 from appliance._codes cimport (
-    BATCH_CODEC, BATCH_CORRUPT, BATCH_INVALID, BATCH_MAGIC, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
-    BATCH_TORN, OK,
+    BATCH_CODEC, BATCH_CORRUPT, BATCH_INVALID, BATCH_MAGIC, BATCH_TIMESTAMP, BATCH_TORN, OK,
 )
 from appliance._crc cimport crc32c
 from appliance._records cimport (
@@ -51,9 +52,9 @@ cdef enum:
     ATTRIBUTES_KNOWN = 0x7F
     CONTROL_KEY_SIZE = 4           # i16 version, i16 type
     CONTROL_VALUE_SIZE = 6         # i16 version, i32 coordinator epoch
-    OLD_MESSAGE_LENGTH_MIN = 14    # CRC, magic, attributes, two null fields: magic 0 with nothing in it
+    OLD_MESSAGE_LENGTH_MIN = 14    # of magic 0: CRC, magic, attributes, two null fields
 
-    # A batch that claims more records than readers will ever decompress (compression.SIZE_MAX) could
+    # A batch that claims more records than readers will decompress (compression.SIZE_MAX) could
     # only take up offsets; refusing it here keeps "accepted" from meaning "never readable".
     COMPRESSED_COUNT_MAX = (128 << 20) // 7
 
@@ -268,8 +269,8 @@ cdef int batch_check_keys(const uint8_t* data, const BatchHeader* header) noexce
 
 cdef int _check_keys(Cursor* records, int32_t count) noexcept nogil:
     cdef RecordView record
-    cdef int32_t i
-    for i in range(count):
+    cdef int32_t _i
+    for _i in range(count):
         if record_next(records, &record) != OK or record.key_size < 0:
             return BATCH_INVALID
     return OK
@@ -311,10 +312,11 @@ cdef class BatchInfo:
     def text(self):
         """The header in words and numbers, as error messages want it."""
         return (
-            f"position {self.position}, base offset {self.base_offset}, size {self.size}, magic {self.magic}, "
-            f"attributes {self.attributes:#x}, {self.records_count} records, last offset delta "
-            f"{self.last_offset_delta}, max timestamp {self.max_timestamp}, producer {self.producer_id} "
-            f"epoch {self.producer_epoch} sequence {self.base_sequence}, CRC {self.crc:#010x}"
+            f"position {self.position}, base offset {self.base_offset}, size {self.size}, "
+            f"magic {self.magic}, attributes {self.attributes:#x}, {self.records_count} records, "
+            f"last offset delta {self.last_offset_delta}, max timestamp {self.max_timestamp}, "
+            f"producer {self.producer_id} epoch {self.producer_epoch} "
+            f"sequence {self.base_sequence}, CRC {self.crc:#010x}"
         )
 
     @property
@@ -359,7 +361,9 @@ cdef class BatchInfo:
 
     @property
     def delete_horizon_ms(self):
-        return self.header.base_timestamp if self.header.attributes & ATTRIBUTE_DELETE_HORIZON else None
+        if not self.header.attributes & ATTRIBUTE_DELETE_HORIZON:
+            return None
+        return self.header.base_timestamp
 
     @property
     def base_timestamp(self):
@@ -416,8 +420,10 @@ cdef object _refusal(int code, const unsigned char[::1] data, int64_t position):
     return errors.from_code(code, facts)
 
 
-def check(const unsigned char[::1] batch not None, *, bint deep=False, bint keys_required=False):
-    """Hold `batch` against the rules for clients. `deep` decompresses and checks the records too."""
+def check(
+    const unsigned char[::1] batch not None, *, bint deep=False, bint keys_required=False
+):
+    """Hold `batch` against the rules for clients; `deep` decompresses and reads the records too."""
     cdef BatchHeader header
     cdef int64_t size = batch.shape[0]
     cdef const uint8_t* data = &batch[0] if size else NULL
@@ -461,7 +467,7 @@ cdef vector[BatchHeader] scan_batches(const unsigned char[::1] data, bint partia
 
 
 def headers(const unsigned char[::1] data not None, *, bint partial_tail=False):
-    """A BatchInfo for each batch in `data`. `partial_tail`: the last may be cut off, as a Fetch may do."""
+    """A BatchInfo for each batch in `data`; with `partial_tail` the last may be cut off."""
     cdef BatchHeader header
     cdef int64_t position = 0
     infos = []
@@ -481,7 +487,8 @@ cdef Payload open_batch(
     payload.records = _records_of(&data[position], header)
     codec = header.attributes & ATTRIBUTE_CODEC
     if codec and header.records_count:
-        payload.owner = compression.decompress(codec, data[position + BATCH_HEADER_SIZE:end], size_max)
+        packed = data[position + BATCH_HEADER_SIZE:end]
+        payload.owner = compression.decompress(codec, packed, size_max)
         payload.records.at = <const uint8_t*>PyBytes_AS_STRING(payload.owner)
         payload.records.end = payload.records.at + len(payload.owner)
     return payload
@@ -500,7 +507,8 @@ cdef Payload open_checked(
 
 
 def records(
-    const unsigned char[::1] data not None, *, bint partial_tail=False, int64_t size_max=compression.SIZE_MAX
+    const unsigned char[::1] data not None, *, bint partial_tail=False,
+    int64_t size_max=compression.SIZE_MAX,
 ):
     """All records of `data`, decoded; control batches are passed over."""
     cdef BatchHeader header
@@ -533,7 +541,9 @@ cdef bytes _sealed(BatchHeader* header, const uint8_t* payload, int64_t size):
     """Header and records as one batch, length and CRC filled in."""
     header.size = BATCH_HEADER_SIZE + size
     if header.size - BATCH_LOG_OVERHEAD > SIZE_MAX_I32:
-        raise errors.BatchTooLarge(f"batch of {header.size} bytes, its length field ends at {SIZE_MAX_I32}")
+        raise errors.BatchTooLarge(
+            f"batch of {header.size} bytes, its length field ends at {SIZE_MAX_I32}"
+        )
     cdef bytes batch = PyBytes_FromStringAndSize(NULL, header.size)
     cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
     header.magic = MAGIC
@@ -554,7 +564,8 @@ cdef bytes _compressed(BatchHeader* header, vector[uint8_t]& payload):
 
 def build(
     records, int64_t base_offset=0, codec=0, base_timestamp=None, int64_t producer_id=-1,
-    int16_t producer_epoch=-1, int32_t base_sequence=-1, bint transactional=False, int32_t leader_epoch=-1,
+    int16_t producer_epoch=-1, int32_t base_sequence=-1, bint transactional=False,
+    int32_t leader_epoch=-1,
 ):
     """One batch of `records`: Record objects, or tuples (timestamp, key, value[, headers])."""
     cdef vector[uint8_t] payload
@@ -569,10 +580,11 @@ def build(
     for given in records:
         record = given if isinstance(given, Record) else _Record(*given)
         if header.records_count == 0:
-            header.base_timestamp = record.timestamp if base_timestamp is None else base_timestamp
             header.max_timestamp = record.timestamp
+            header.base_timestamp = record.timestamp if base_timestamp is None else base_timestamp
         header.max_timestamp = max(header.max_timestamp, record.timestamp)
-        encode_record(payload, record, record.timestamp - header.base_timestamp, header.records_count)
+        delta = record.timestamp - header.base_timestamp
+        encode_record(payload, record, delta, header.records_count)
         header.records_count += 1
     if header.records_count == 0:
         raise errors.BatchInvalid("a batch of 0 records, at least 1 is wanted")
@@ -599,7 +611,8 @@ def build_control(
     record = _Record(timestamp, <bytes>key[:CONTROL_KEY_SIZE], <bytes>value[:CONTROL_VALUE_SIZE])
     encode_record(payload, record, 0, 0)
     header.base_offset, header.leader_epoch, header.records_count = base_offset, leader_epoch, 1
-    header.producer_id, header.producer_epoch, header.base_sequence = producer_id, producer_epoch, -1
+    header.producer_id, header.producer_epoch = producer_id, producer_epoch
+    header.base_sequence = -1
     header.base_timestamp = header.max_timestamp = timestamp
     header.last_offset_delta = 0
     header.attributes = ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
@@ -641,7 +654,8 @@ def retain_records(
     batch_load_header(&batch[0], &header)
     payload = open_checked(batch, 0, &header, size_max)
     mask = _mask(keep, header.records_count)
-    sets_horizon = delete_horizon_ms is not None and not header.attributes & ATTRIBUTE_DELETE_HORIZON
+    has_horizon = header.attributes & ATTRIBUTE_DELETE_HORIZON
+    sets_horizon = delete_horizon_ms is not None and not has_horizon
     if 1 not in mask:
         return _emptied(&header)
     if 0 not in mask and not sets_horizon:
@@ -665,7 +679,8 @@ cdef int _relabel(
     claim = batch_claim(header)
     cdef int code = records_check(kept.data(), kept.size(), &claim, &max_timestamp)
     if code != OK:
-        raise errors.from_code(code, f"{count} retained records in {kept.size()} bytes do not read back")
+        facts = f"{count} retained records in {kept.size()} bytes do not read back"
+        raise errors.from_code(code, facts)
     if not header.attributes & ATTRIBUTE_APPEND_TIME:
         header.max_timestamp = max_timestamp
     return 0

@@ -1,5 +1,5 @@
-"""What holds the columns while they grow. Every vector belongs to its object; an Arrow buffer made of one
-keeps the object alive, and nothing grows any more by then."""
+"""What holds the columns while they grow. Every vector belongs to its object; an Arrow buffer made
+of one keeps the object alive, and nothing grows any more by then."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
@@ -7,7 +7,7 @@ from libcpp.vector cimport vector
 from appliance._bytes cimport Cursor
 from appliance._records cimport RecordsClaim
 
-# One batch, ready to be copied. The bytes belong to the caller's data or to a Payload in Columns.owners.
+# One batch, ready to be copied. The bytes belong to the caller or to a Payload in Columns.owners.
 cdef struct Source:
     Cursor records
     RecordsClaim claim
@@ -27,8 +27,8 @@ cdef class Columns:
     cdef vector[int64_t] timestamps
     cdef vector[int32_t] headers_ends
     cdef vector[Source] sources
-    cdef int64_t first_offset      # records below it are left out: a Fetch answers with whole batches
-    cdef int64_t end_offset        # and from here on
+    cdef int64_t first_offset      # records below are left out: a Fetch answers with whole batches
+    cdef int64_t end_offset        # so are records from here on
     cdef list owners
     cdef readonly BinaryColumn key
     cdef readonly BinaryColumn value

@@ -6,7 +6,6 @@ COLUMNS_SIZE_MAX: int
 
 @disjoint_base
 class Buffer:
-    def __buffer__(self, flags: int, /) -> memoryview: ...
     def __len__(self) -> int: ...
 
 @disjoint_base

@@ -27,8 +27,8 @@ cdef extern from * nogil:
     const int64_t ENDS_MAX "INT32_MAX"
     const int64_t OFFSET_MAX "INT64_MAX"
 
-# The bytes of records one call may hold, unless told otherwise: a Fetch of Java's default 50 MiB that
-# packs 20 to 1.
+# The bytes of records one call may hold, unless told otherwise: a Fetch of Java's default 50 MiB
+# that packs 20 to 1.
 COLUMNS_SIZE_MAX = 1 << 30
 
 
@@ -57,7 +57,9 @@ cdef int _put_headers(Columns columns, const RecordView* record) except -1 nogil
     return 0
 
 
-cdef int _put_record(Columns columns, const Source* source, const RecordView* record) except -1 nogil:
+cdef int _put_record(
+    Columns columns, const Source* source, const RecordView* record
+) except -1 nogil:
     cdef int64_t offset = source.base_offset + record.offset_delta
     if offset < columns.first_offset or offset >= columns.end_offset:
         return 0
@@ -75,9 +77,9 @@ cdef int _fill(Columns columns) except? -1 nogil:
     """All sources into the columns: OK or BATCH_INVALID."""
     cdef RecordView record
     cdef Source source
-    cdef int32_t i
+    cdef int32_t _i
     for source in columns.sources:
-        for i in range(source.claim.count):
+        for _i in range(source.claim.count):
             if record_next(&source.records, &record) != OK:
                 return BATCH_INVALID
             _put_record(columns, &source, &record)
@@ -120,7 +122,9 @@ cdef class BinaryColumn:
 
     def buffers(self):
         """Validity (None: nothing is null), ends and bytes."""
-        validity = _buffer(self, self.validity.data(), self.validity.size()) if self.null_count else None
+        validity = None
+        if self.null_count:
+            validity = _buffer(self, self.validity.data(), self.validity.size())
         ends = _buffer(self, self.ends.data(), self.ends.size() * sizeof(int32_t))
         return [validity, ends, _buffer(self, self.data.data(), self.data.size())]
 
@@ -181,7 +185,7 @@ def columns(
     const unsigned char[::1] data not None, *, bint partial_tail=False, int64_t first_offset=0,
     int64_t end_offset=OFFSET_MAX, int64_t size_max=COLUMNS_SIZE_MAX,
 ):
-    """The records of all batches in `data` from `first_offset` up to `end_offset`, control batches left out."""
+    """The records in `data` from `first_offset` up to `end_offset`, control batches left out."""
     cdef vector[BatchHeader] found = scan_batches(data, partial_tail)
     cdef Columns filled = Columns()
     filled.first_offset, filled.end_offset = first_offset, end_offset
@@ -190,7 +194,8 @@ def columns(
     with nogil:
         code = _fill(filled)
     if code != OK:
-        raise errors.from_code(code, f"{data.shape[0]} bytes of batches changed while they were read")
+        facts = f"{data.shape[0]} bytes of batches changed while they were read"
+        raise errors.from_code(code, facts)
     filled.sources.clear()
     filled.owners.clear()
     return filled

@@ -44,8 +44,8 @@ constexpr size_t LANE_WORDS_MAX = 256;
 constexpr size_t LANE_WORDS_MIN = 4;
 
 struct Tables {
-    uint32_t slice[8][256];                // slice[k][b]: the CRC of byte b followed by k zero bytes
-    uint32_t fold[2 * LANE_WORDS_MAX + 1]; // fold[n]: x^(64n - 33)
+    uint32_t slice[8][256];  // slice[k][b]: the CRC of byte b followed by k zero bytes
+    uint32_t fold[2 * LANE_WORDS_MAX + 1];  // fold[n]: x^(64n - 33)
     Tables() {
         for (uint32_t byte = 0; byte < 256; byte++) {
             uint32_t crc = byte;

@@ -9,7 +9,7 @@ from libcpp.vector cimport vector
 from appliance._bytes cimport Cursor
 
 cdef enum:
-    # length, attributes, timestamp delta, offset delta, key, value and header count of one byte each
+    # one byte each: length, attributes, timestamp delta, offset delta, key, value, header count
     RECORD_SIZE_MIN = 7
 
 cdef struct RecordView:
@@ -36,13 +36,15 @@ cdef struct RecordsClaim:
     int64_t base_timestamp
     int32_t count
     int32_t last_offset_delta
-    bint from_client               # offset deltas exactly 0, 1, 2...; else ascending, as compaction leaves them
+    bint from_client               # offset deltas exactly 0, 1, 2...; else ascending, with gaps
 
 # The next record, with every length in it checked, headers included; OK or BATCH_INVALID.
-# The cursor stands behind the record afterwards. At the end of the bytes it is BATCH_INVALID: count records.
+# The cursor stands behind the record afterwards. At the end of the bytes it is BATCH_INVALID:
+# count the records.
 cdef int record_next(Cursor* cursor, RecordView* record) noexcept nogil
 
-# The next header of a record that record_next has passed; the cursor runs from record.headers to record.end.
+# The next header of a record that record_next has passed; the cursor runs from record.headers to
+# record.end.
 cdef int header_next(Cursor* cursor, HeaderView* header) noexcept nogil
 
 # Whether the bytes are the records that `claim` says and nothing else: OK or BATCH_INVALID. The

@@ -1,6 +1,5 @@
 from collections.abc import Iterable
 
-
 from typing_extensions import disjoint_base
 
 _Bytes = bytes | bytearray | memoryview
@@ -20,5 +19,5 @@ class Record:
         headers: Iterable[tuple[str, _Bytes | None]] = (),
         offset: int = -1,
     ) -> None: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

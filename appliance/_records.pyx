@@ -58,14 +58,14 @@ cdef int header_next(Cursor* cursor, HeaderView* header) noexcept nogil:
 cdef inline void _skip_headers(Cursor* body, RecordView* record) noexcept nogil:
     cdef HeaderView header
     cdef int64_t count = _varint(body, 32)
-    cdef int64_t left
+    cdef int64_t _i
     record.headers = body.at
     # a header takes two bytes at least, so a claim of billions ends here and not in the loop
     if count < 0 or count > (body.end - body.at) // 2:
         body.failed = True
         return
     record.headers_count = <int32_t>count
-    for left in range(count):
+    for _i in range(count):
         if header_next(body, &header) != OK:
             return
 
@@ -96,7 +96,7 @@ cdef int record_next(Cursor* cursor, RecordView* record) noexcept nogil:
 
 
 cdef inline int64_t _timestamp(int64_t base_timestamp, int64_t delta) noexcept nogil:
-    """Wraps like Java's arithmetic, which wrote the delta; overflow of signed numbers would be undefined."""
+    """Wraps like Java's arithmetic, which wrote the delta; signed overflow would be undefined."""
     return <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
 
 
@@ -132,7 +132,9 @@ cdef int records_check(
 cdef int64_t record_timestamp(
     const RecordsClaim* claim, const RecordView* record, int64_t append_time
 ) noexcept nogil:
-    return _timestamp(claim.base_timestamp, record.timestamp_delta) if append_time == -1 else append_time
+    if append_time != -1:
+        return append_time
+    return _timestamp(claim.base_timestamp, record.timestamp_delta)
 
 
 cdef int _put(vector[uint8_t]& out, const uint8_t* data, size_t size) except -1 nogil:
@@ -174,13 +176,14 @@ cdef int records_retain(
 # ---- with the GIL ----
 
 cdef class Record:
-    """One record. `headers` are pairs of a name and bytes or None, in the order they were written."""
+    """One record. `headers` are pairs of a name and bytes or None, in the order of writing."""
 
     def __init__(self, int64_t timestamp, key, value, headers=(), int64_t offset=-1):
         self.timestamp = timestamp
         self.key = _bytes_or_none(key, "key")
         self.value = _bytes_or_none(value, "value")
-        self.headers = tuple([(str(name), _bytes_or_none(text, "header")) for name, text in headers])
+        pairs = [(str(name), _bytes_or_none(text, "header")) for name, text in headers]
+        self.headers = tuple(pairs)
         self.offset = offset
 
     def _facts(self):
@@ -233,8 +236,8 @@ cdef int decode_records(
 ) except -1:
     cdef RecordView view
     cdef Record record
-    cdef int32_t i
-    for i in range(claim.count):
+    cdef int32_t _i
+    for _i in range(claim.count):
         if record_next(&records, &view) != OK:
             break
         record = Record.__new__(Record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._columns import COLUMNS_SIZE_MAX, BinaryColumn, Buffer, columns
+from appliance._columns import COLUMNS_SIZE_MAX, BinaryColumn, Buffer, columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,8 @@ def schema() -> pa.Schema:
     """Of every batch that `record_batch` makes. Timestamps are milliseconds since 1970, in UTC."""
     import pyarrow as pa
 
-    header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+    key = pa.field("key", pa.string(), nullable=False)
+    header = pa.struct([key, pa.field("value", pa.binary())])
     return pa.schema(
         [
             pa.field("offset", pa.int64(), nullable=False),
@@ -86,7 +87,7 @@ def _binary(column: BinaryColumn) -> Any:
 
 
 def _header_keys(column: BinaryColumn) -> Any:
-    """As strings. A producer may have written what is not UTF-8; it is replaced, as `records` does."""
+    """As strings. What a producer wrote that is not UTF-8 is replaced, as `records` does."""
     import pyarrow as pa
 
     keys = _binary(column)

@@ -1,16 +1,17 @@
 """The five codecs of a record batch, with a hard bound on what decompression may produce.
 
-| id | name   | what is written                         | what is read besides                          |
-|----|--------|-----------------------------------------|-----------------------------------------------|
-| 0  | none   | the bytes                               |                                               |
-| 1  | gzip   | one member                              | several members, any level and window         |
-| 2  | snappy | Java's xerial framing, 32 KiB blocks    | one raw block (librdkafka), joined streams    |
-| 3  | lz4    | one frame, independent 64 KiB blocks    | linked blocks, several frames                 |
-| 4  | zstd   | one frame with its content size         | no content size, several or skippable frames  |
+| id | name   | what is written                      | what is read besides                       |
+|----|--------|--------------------------------------|--------------------------------------------|
+| 0  | none   | the bytes                            |                                            |
+| 1  | gzip   | one member                           | several members, any level and window      |
+| 2  | snappy | Java's xerial framing, 32 KiB blocks | one raw block (librdkafka), joined streams |
+| 3  | lz4    | one frame, independent 64 KiB blocks | linked blocks, several frames              |
+| 4  | zstd   | one frame with its content size      | no content size, several, skippable frames |
 
-What arrives was compressed by a client, so a few bytes may claim to be gigabytes. Nothing here believes
-a claim: output is made piece by piece up to the bound, or the claimed size is compared with it first.
-Damage is BatchCorrupt; output above the bound is BatchTooLarge, and whoever asked chose the bound.
+What arrives was compressed by a client, so a few bytes may claim to be gigabytes. Nothing here
+believes a claim: output is made piece by piece up to the bound, or the claimed size is compared
+with it first. Damage is BatchCorrupt; output above the bound is BatchTooLarge, and whoever asked
+chose the bound.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import lz4.frame
 import snappy
 import zstandard
 
-from .errors import BatchCodecUnknown, BatchCorrupt, BatchTooLarge
+from appliance.errors import BatchCodecUnknown, BatchCorrupt, BatchTooLarge
 
 Bytes = bytes | bytearray | memoryview
 
@@ -34,15 +35,16 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 # than 30 to 1, and a batch that long would only be refused by its own producer's limits.
 SIZE_MAX = 128 << 20
 
-# Input handed to a decompressor at once. When a member or frame ends inside a piece, the library copies
-# the rest of the piece; 64 KiB keeps a megabyte of tiny members from costing tens of gigabytes of copies.
+# Input handed to a decompressor at once. When a member or frame ends inside a piece, the library
+# copies the rest of the piece; 64 KiB keeps a megabyte of tiny members from costing tens of
+# gigabytes of copies.
 PIECE_SIZE = 64 << 10
 
 # Output asked for at once, so that a small batch does not allocate the whole bound.
 OUTPUT_SIZE = 256 << 10
 
-# zstd's own command line refuses windows above 2^27, and the highest level a producer can set (22) uses
-# just that; windows up to 2^31 exist and would have one batch claim 2 GiB of memory.
+# zstd's own command line refuses windows above 2^27, and the highest level a producer can set (22)
+# uses just that; windows up to 2^31 exist and would have one batch claim 2 GiB of memory.
 ZSTD_WINDOW_SIZE_MAX = 1 << 27
 ZSTD_BLOCK_SIZE_MAX = 128 << 10  # by the format: no block holds more, whatever its window
 
@@ -54,12 +56,21 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_SIZE = 16  # magic, i32 version, i32 lowest compatible version
 XERIAL_HEADER = XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 
-# A snappy copy makes at most 64 bytes out of 3. A raw block that claims more than this is a lie, and is
-# refused before the claimed size is allocated.
+# A snappy copy makes at most 64 bytes out of 3. A raw block that claims more than this is a lie,
+# and is refused before the claimed size is allocated.
 SNAPPY_RATIO_MAX = 22
 
 
-# The libraries' streams share no type; what is used of them: eof, unused_data, decompress(piece, room).
+# lz4 raises RuntimeError and, for a frame cut short, EOFError.
+_LIBRARY_ERRORS = (
+    zlib.error,
+    zstandard.ZstdError,
+    snappy.UncompressError,
+    RuntimeError,
+    EOFError,
+)
+
+# The libraries' streams share no type. Used of them: eof, unused_data, decompress(piece, room).
 _Begin = Callable[[], Any]
 _Feed = Callable[[Any, Bytes, int], tuple[bytes, Bytes]]
 
@@ -83,8 +94,9 @@ def decompress(codec: int | str, data: Bytes, size_max: int = SIZE_MAX) -> bytes
     given = memoryview(data).cast("B")
     try:
         return _DECOMPRESS[codec](given, size_max)
-    except (zlib.error, zstandard.ZstdError, snappy.UncompressError, RuntimeError, EOFError) as error:
-        raise BatchCorrupt(f"{NAMES[codec]}: {len(given)} bytes do not decompress: {error}") from error
+    except _LIBRARY_ERRORS as error:
+        facts = f"{NAMES[codec]}: {len(given)} bytes do not decompress: {error}"
+        raise BatchCorrupt(facts) from error
 
 
 class _Bounded:
@@ -108,7 +120,8 @@ class _Bounded:
     def reserve(self, size: int) -> None:
         if size > self.left:
             raise BatchTooLarge(
-                f"{self.name}: at least {self.size + size} bytes decompressed, {self.size_max} allowed"
+                f"{self.name}: at least {self.size + size} bytes decompressed, "
+                f"{self.size_max} allowed"
             )
 
     def joined(self) -> bytes:
@@ -122,7 +135,8 @@ def _gzip(data: bytes) -> bytes:
 
 def _lz4(data: bytes) -> bytes:
     # Java's reader refuses linked blocks, this library's default.
-    return lz4.frame.compress(data, block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
+    size = lz4.frame.BLOCKSIZE_MAX64KB
+    return bytes(lz4.frame.compress(data, block_linked=False, block_size=size))
 
 
 def _zstd(data: bytes) -> bytes:
@@ -177,7 +191,7 @@ def _streamed(out: _Bounded, data: memoryview, begin: _Begin, feed: _Feed) -> by
 def _drained(out: _Bounded, stream: Any, piece: Bytes, feed: _Feed) -> bytes:
     """All output that `piece` gives; returns what stands in it behind the end of the frame."""
     while True:
-        # one byte above the bound is asked for, so that reaching it and passing it can be told apart
+        # one byte above the bound is asked for, to tell reaching it from passing it
         room = min(out.left + 1, OUTPUT_SIZE)
         made, piece = feed(stream, piece, room)
         out.add(made)
@@ -195,7 +209,9 @@ def _unzstd(data: memoryview, size_max: int) -> bytes:
     for frame, size_bound in _zstd_frames(data):
         facts = zstandard.get_frame_parameters(frame)
         if facts.window_size > ZSTD_WINDOW_SIZE_MAX:
-            raise BatchTooLarge(f"zstd: window of {facts.window_size}, {ZSTD_WINDOW_SIZE_MAX} allowed")
+            raise BatchTooLarge(
+                f"zstd: window of {facts.window_size}, {ZSTD_WINDOW_SIZE_MAX} allowed"
+            )
         if facts.content_size != zstandard.CONTENTSIZE_UNKNOWN:
             out.reserve(facts.content_size)
         with unpacker.stream_reader(frame) as stream:
@@ -218,7 +234,7 @@ def _zstd_frames(data: memoryview) -> Iterator[tuple[memoryview, int]]:
 
 
 def _zstd_frame_end(data: memoryview, start: int) -> tuple[int, int]:
-    """Blocks follow the frame header: i24 of last (1 bit), type (2) and size (21), little-endian."""
+    """Each block begins with an i24, little-endian: last (1 bit), type (2) and size (21)."""
     at, size_bound, is_last = start + zstandard.frame_header_size(data[start:]), 0, False
     while not is_last:
         head = _little(data, at, 3)
@@ -288,5 +304,9 @@ def _as_it_is(data: memoryview, size_max: int) -> bytes:
 
 _COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, _gzip, _snappy, _lz4, _zstd)
 _DECOMPRESS: tuple[Callable[[memoryview, int], bytes], ...] = (
-    _as_it_is, _gunzip, _unsnappy, _unlz4, _unzstd,
+    _as_it_is,
+    _gunzip,
+    _unsnappy,
+    _unlz4,
+    _unzstd,
 )

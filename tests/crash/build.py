@@ -1,0 +1,103 @@
+"""What the crash tests build for themselves, kept in tests/.cache and made anew when a source
+changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent
+REPOSITORY = TESTS.parent
+CACHE = TESTS / ".cache"
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def recorder_library() -> Path:
+    source = HERE / "recorder.c"
+    library = CACHE / f"recorder-{digest_of([source])}.so"
+    if not library.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        part = library.with_suffix(f".{os.getpid()}")
+        command = [
+            "gcc",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            "-pthread",
+            "-o",
+        ]
+        subprocess.run([*command, str(part), str(source)], check=True)
+        part.rename(library)
+    return library
+
+
+def mutant_engine() -> Path:
+    """A directory to put first in PYTHONPATH: the package compiled with its planted bugs."""
+    package = REPOSITORY / "appliance"
+    sources = [REPOSITORY / "setup.py"]
+    for pattern in ("*.pyx", "*.pxd", "*.h", "*.py"):
+        sources += package.glob(pattern)
+    target, stamp = CACHE / "mutants", CACHE / "mutants.stamp"
+    wanted = digest_of(sources)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return target
+    environment = dict(os.environ, APPLIANCE_MUTANTS="1", APPLIANCE_BUILD_TAG="mutants")
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(target)]
+    command += ["--build-temp", str(REPOSITORY / "build" / "temp-mutants")]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(
+            f"the engine with its mutants does not build:\n{done.stdout}\n{done.stderr}"
+        )
+    for source in package.glob("*.py"):
+        shutil.copy2(source, target / "appliance" / source.name)
+    stamp.write_text(wanted)
+    return target
+
+
+def engine_environment(engine: Path | None = None, **more: str) -> dict[str, str]:
+    """For a subprocess: this package as `crash`, the engine of the repository or a copy of it."""
+    environment = {name: value for name, value in os.environ.items() if name != "APPLIANCE_MUTANT"}
+    paths = [str(engine or REPOSITORY), str(TESTS)]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment.update(more)
+    return environment
+
+
+def recorded(trace: Path, root: Path, environment: dict[str, str], **more: str) -> dict[str, str]:
+    """`environment` with the recorder watching `root`."""
+    return (
+        environment
+        | {
+            "LD_PRELOAD": str(recorder_library()),
+            "CRASH_TRACE": str(trace),
+            "CRASH_ROOT": str(root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        | more
+    )
+
+
+def scratch() -> Path:
+    """Where states are laid out: memory when the machine has it."""
+    shared = Path("/dev/shm")
+    return (
+        shared
+        if shared.is_dir() and os.access(shared, os.W_OK)
+        else Path(os.environ.get("TMPDIR", "/tmp"))
+    )

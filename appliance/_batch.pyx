@@ -449,6 +449,31 @@ cdef int _check_deep(
     return code
 
 
+def stamp(
+    unsigned char[::1] batch not None, int64_t base_offset, int32_t leader_epoch,
+    append_time_ms=None,
+):
+    """Hold a client's `batch` against the rules and make it the log's, in place: base offset, leader
+    epoch and, unless the topic wants `append_time_ms`, the records' own largest timestamp.
+    """
+    cdef BatchHeader header
+    cdef int64_t size = batch.shape[0]
+    cdef uint8_t* data = &batch[0] if size else NULL
+    cdef bint has_append_time = append_time_ms is not None
+    cdef int64_t timestamp = append_time_ms if has_append_time else -1
+    cdef int code
+    with nogil:
+        code = batch_check(data, size, &header)
+        if code == OK:
+            batch_stamp(data, base_offset, leader_epoch)
+            if has_append_time:
+                batch_stamp_append_time(data, size, timestamp)
+            else:
+                batch_stamp_max_timestamp(data, &header)
+    if code != OK:
+        raise _refusal(code, batch, 0)
+
+
 cdef class Payload:
     pass
 

@@ -53,10 +53,9 @@ cdef int index_store(Index* index, int directory_fd, int64_t base_offset, bint d
 # Drops entries at or beyond `position`, in memory and in the files.
 cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset, int64_t position) noexcept nogil
 
-# Writes entry number `count` (from 0) of the segment's file.
-cdef int txn_index_append(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
-                          size_t count) noexcept nogil
-cdef int txn_index_load(int directory_fd, int64_t base_offset, vector[AbortedTxn]* into) noexcept nogil
-cdef int txn_index_sync(int directory_fd, int64_t base_offset) noexcept nogil
-# Rewrites the file with the entries whose marker lies below `end_offset`.
-cdef int txn_index_truncate(int directory_fd, int64_t base_offset, int64_t end_offset) noexcept nogil
+# Writes and syncs the whole file: a sealed segment has few, and an absent file means none.
+cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
+                         size_t count) noexcept nogil
+# Appends the file's entries that have last_offset below `end_offset`.
+cdef int txn_index_load(int directory_fd, int64_t base_offset, int64_t end_offset,
+                        vector[AbortedTxn]* into) noexcept nogil

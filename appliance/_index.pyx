@@ -129,6 +129,7 @@ cdef int index_store(Index* index, int directory_fd, int64_t base_offset, bint d
     code = _store_tail(directory_fd, base_offset, b".index", &data,
                        index.offsets_stored * OFFSET_ENTRY_SIZE, durable)
     if code != OK:
+        index.offsets_stored = 0 if durable else index.offsets_stored
         return code
     index.offsets_stored = index.offsets.size()
     data.resize((index.times.size() - index.times_stored) * TIME_ENTRY_SIZE)
@@ -138,6 +139,9 @@ cdef int index_store(Index* index, int directory_fd, int64_t base_offset, bint d
                        index.times_stored * TIME_ENTRY_SIZE, durable)
     if code == OK:
         index.times_stored = index.times.size()
+    elif durable:
+        # A failed sync may have dropped any page of the file: the next store writes all of it anew.
+        index.offsets_stored = index.times_stored = 0
     return code
 
 
@@ -198,26 +202,36 @@ cdef int _cut(int directory_fd, int64_t base_offset, const char* suffix, int64_t
     return code
 
 
-cdef int txn_index_append(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
-                          size_t count) noexcept nogil:
-    cdef uint8_t[TXN_ENTRY_SIZE] entry
+cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
+                         size_t count) noexcept nogil:
+    cdef vector[uint8_t] data
     cdef char[NAME_SIZE] name
+    cdef uint8_t* entry
+    cdef size_t i
     cdef int fd, code
-    store_i16(entry, 0)
-    store_i64(entry + 2, aborted.producer_id)
-    store_i64(entry + 10, aborted.first_offset)
-    store_i64(entry + 18, aborted.last_offset)
-    store_i64(entry + 26, aborted.last_stable_offset)
+    data.resize(count * TXN_ENTRY_SIZE)
+    for i in range(count):
+        entry = data.data() + i * TXN_ENTRY_SIZE
+        store_i16(entry, 0)
+        store_i64(entry + 2, aborted[i].producer_id)
+        store_i64(entry + 10, aborted[i].first_offset)
+        store_i64(entry + 18, aborted[i].last_offset)
+        store_i64(entry + 26, aborted[i].last_stable_offset)
     file_name(name, base_offset, b".txnindex")
     fd = open_file(directory_fd, name, O_RDWR | O_CREAT)
     if fd < 0:
         return fd
-    code = write_whole(fd, entry, TXN_ENTRY_SIZE, count * TXN_ENTRY_SIZE)
+    code = OK if ftruncate(fd, data.size()) == 0 else storage_code(errno)
+    if code == OK:
+        code = write_whole(fd, data.data(), data.size(), 0)
+    if code == OK and not mutant(b"txn_index_not_synced"):
+        code = sync_file(fd)
     close(fd)
     return code
 
 
-cdef int txn_index_load(int directory_fd, int64_t base_offset, vector[AbortedTxn]* into) noexcept nogil:
+cdef int txn_index_load(int directory_fd, int64_t base_offset, int64_t end_offset,
+                        vector[AbortedTxn]* into) noexcept nogil:
     cdef vector[uint8_t] data
     cdef char[NAME_SIZE] name
     cdef AbortedTxn aborted
@@ -234,43 +248,13 @@ cdef int txn_index_load(int directory_fd, int64_t base_offset, vector[AbortedTxn
         aborted.last_stable_offset = load_i64(data.data() + at + 26)
         if aborted.first_offset < 0 or aborted.last_offset <= aborted.first_offset:
             break
-        if not into.empty() and aborted.last_offset <= into.back().last_offset:
+        if aborted.last_offset >= end_offset:
             break
-        into.push_back(aborted)
         at += TXN_ENTRY_SIZE
+        # After a compaction an entry may stand in two files for a while.
+        if into.empty() or aborted.last_offset > into.back().last_offset:
+            into.push_back(aborted)
     return OK
-
-
-cdef int txn_index_sync(int directory_fd, int64_t base_offset) noexcept nogil:
-    cdef char[NAME_SIZE] name
-    cdef int fd, code
-    if mutant(b"txn_index_not_synced"):
-        return OK
-    file_name(name, base_offset, b".txnindex")
-    fd = open_file(directory_fd, name, O_RDWR)
-    if fd < 0:
-        return fd
-    code = sync_file(fd)
-    close(fd)
-    return code
-
-
-cdef int txn_index_truncate(int directory_fd, int64_t base_offset, int64_t end_offset) noexcept nogil:
-    cdef vector[AbortedTxn] entries
-    cdef char[NAME_SIZE] name
-    cdef size_t kept = 0
-    cdef int fd, code = txn_index_load(directory_fd, base_offset, &entries)
-    if code != OK:
-        return code
-    while kept < entries.size() and entries[kept].last_offset < end_offset:
-        kept += 1
-    file_name(name, base_offset, b".txnindex")
-    fd = open_file(directory_fd, name, O_RDWR)
-    if fd < 0:
-        return OK if errno == ENOENT else fd
-    code = OK if ftruncate(fd, kept * TXN_ENTRY_SIZE) == 0 else storage_code(errno)
-    close(fd)
-    return code
 
 
 # ---- with the GIL ----

@@ -25,6 +25,7 @@ cdef cppclass Segment:
     FileRef directory              # constant; of the partition
     mutex guard                    # over file, index, index_is_loaded
     FileRef file                   # empty until first used; dropped when idle
+    bint is_replaced               # another file took the name: this one must stay open
     Index index
     bint index_is_loaded
     atomic_i64 size                # bytes that readers may see
@@ -40,8 +41,7 @@ cdef cppclass Segment:
     int64_t created_ms             # wall clock at the first append; 0: none yet
     int64_t written_behind         # bytes whose write-back was started
     int64_t synced_size            # bytes known to be on disk; moved by the committer
-    int64_t txn_count              # entries in the transaction index file
-    bint txn_is_dirty
+    bint txn_is_dirty              # aborted transactions that the file lacks
     bint index_is_final            # sealed, and both index files are on disk
 
 ctypedef shared_ptr[Segment] SegmentRef
@@ -65,8 +65,11 @@ cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexc
 # Creates the file; it must not exist. The caller syncs the directory before it acknowledges into it.
 cdef int segment_create(Segment* segment) noexcept nogil
 
-# The open file, opening it if need be.
+# The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile.
 cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
+
+# Opens the file and keeps it so, for its name is about to be given to another.
+cdef int segment_pin(Segment* segment) noexcept nogil
 
 # Lets go of the file and the index if nobody read them since `before_ns`.
 cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil

@@ -87,18 +87,28 @@ cdef int _open_locked(Segment* segment) noexcept nogil:
     # what reports a write-back error, whoever caused it.
     fd = open_file(segment.directory.get().fd, name, O_RDWR)
     if fd < 0:
-        return fd
+        return OFFSET_OUT_OF_RANGE if errno == ENOENT else fd
     segment.file = file_own(fd)
     return OK
+
+
+cdef int segment_pin(Segment* segment) noexcept nogil:
+    cdef int code
+    segment.guard.lock()
+    code = _open_locked(segment)
+    segment.is_replaced = code == OK
+    segment.guard.unlock()
+    return code
 
 
 cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil:
     cdef Index empty
     if segment.read_ns.load() >= before_ns or not segment.guard.try_lock():
         return
-    segment.file.reset()
-    segment.index = empty
-    segment.index_is_loaded = False
+    if not segment.is_replaced:
+        segment.file.reset()
+        segment.index = empty
+        segment.index_is_loaded = False
     segment.guard.unlock()
 
 

@@ -1,0 +1,79 @@
+"""Makes appends durable, many partitions at a time. The only mover of durable offsets."""
+
+from libc.stdint cimport int64_t
+from libcpp.map cimport multimap
+from libcpp.memory cimport shared_ptr
+from libcpp.vector cimport vector
+
+from appliance._log cimport CommitPlan, LogRef
+from appliance._native cimport atomic_bool, atomic_i64, condition, mutex
+from appliance._storage cimport StorageRef
+
+cdef extern from "pthread.h" nogil:
+    ctypedef unsigned long pthread_t
+
+cdef enum SyncBy:
+    SYNC_AUTO = 0                  # files when few, the file system when many
+    SYNC_FILES = 1                 # fdatasync of each file, several at a time
+    SYNC_FILESYSTEM = 2            # one syncfs
+
+# One descriptor to make durable, and what came of it.
+cdef struct SyncJob:
+    int fd
+    bint is_directory
+    int result
+    size_t plan
+
+cdef cppclass Committer:
+    StorageRef storage             # constant, as are the next four
+    int sync_by
+    int threads_count
+    int64_t checkpoint_interval_ns
+    int64_t poll_interval_ns       # of the free space
+
+    mutex guard
+    condition wake                 # the committer thread: work, a deadline, stop
+    condition published            # waiters: a commit ended
+    vector[LogRef] wanted          # guard; to be committed now
+    multimap[int64_t, LogRef] deadlines          # guard; monotonic ns
+    vector[LogRef] changed         # the committer thread's own; committed since their checkpoint
+    bint is_stopping               # guard
+    bint checkpoint_is_wanted      # guard; by checkpoint(), counted by checkpoints_done
+    int64_t checkpoints_begun      # guard
+    int64_t checkpoints_done       # guard
+    pthread_t thread
+
+    # The sync pool: jobs are handed out by an atomic counter.
+    mutex pool_guard
+    condition pool_wake
+    condition pool_done
+    vector[SyncJob]* jobs          # pool_guard
+    atomic_i64 next_job
+    int64_t jobs_left              # pool_guard
+    int64_t round                  # pool_guard
+    int threads_inside             # pool_guard
+    bint pool_is_stopping          # pool_guard
+    vector[pthread_t] pool
+
+    # counted for metrics
+    atomic_i64 commits
+    atomic_i64 logs_committed
+    atomic_i64 syncs
+    atomic_i64 sync_ns
+    atomic_i64 journal_failed      # code of the last checkpoint that could not be saved
+
+ctypedef shared_ptr[Committer] CommitterRef
+
+cdef int committer_start(Committer* committer) noexcept nogil
+# Commits what is wanted, writes a checkpoint of every log, stops the threads.
+cdef void committer_stop(Committer* committer) noexcept nogil
+
+# Ask for a commit by `deadline_ns` (0: now), as log_append said.
+cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
+
+# Blocks until everything at or below `offset` is durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT.
+cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,
+                         int64_t deadline_ns) noexcept nogil
+
+# Blocks until a checkpoint that began after this call is in the journal.
+cdef int committer_checkpoint(Committer* committer, bint of_all) noexcept nogil

@@ -1,0 +1,359 @@
+"""The committer: one thread that gathers every log with waiters or an expired policy, syncs them
+together, and publishes.
+
+While one commit is at the disk, requests gather for the next: the disk's own pace sets the size of
+the group, and nobody waits on a timer. A commit is three steps per log (`log_commit_begin`, the
+syncs, `log_commit_end`); no lock of a log is held while the disk works.
+
+How a commit is made durable (`commit.sync`):
+    files        fdatasync of each dirty segment and fsync of each changed directory, spread over a
+                 few threads, so that the file system can merge their journal commits
+    filesystem   one syncfs. It also writes what others left dirty on that file system; it reports
+                 their errors as ours, so an error fails every log of the commit
+    auto         files below SYNCFS_FILES_MIN descriptors, the file system from there on
+A sync that failed is never repeated on that descriptor: the log fails instead.
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t
+from libcpp.memory cimport shared_ptr
+from libcpp.pair cimport pair
+from libcpp.vector cimport vector
+
+from cython.operator cimport dereference
+
+from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
+from appliance._files cimport storage_code, sync_directory, sync_file
+from appliance._log cimport (
+    CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
+)
+from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_until
+from appliance._storage cimport storage_commit, storage_poll
+
+cdef extern from "pthread.h" nogil:
+    int pthread_create(pthread_t* thread, const void* attributes, void* (*run)(void*) noexcept nogil, void* argument)
+    int pthread_join(pthread_t thread, void** result)
+    int pthread_setname_np(pthread_t thread, const char* name)
+
+cdef enum:
+    SYNCFS_FILES_MIN = 8           # measured: bench/commit.py, docs/decisions/0004
+    POOL_JOBS_MIN = 2
+
+
+# ---- without the GIL ----
+
+# Asking and waiting
+
+cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
+    if deadline_ns == INT64_MAX:
+        return
+    if deadline_ns == 0:
+        # Already in the list: the commit to come covers this append too, since it has not begun.
+        if log.get().commit_is_wanted.exchange(True):
+            return
+        committer.guard.lock()
+        committer.wanted.push_back(log)
+    else:
+        committer.guard.lock()
+        committer.deadlines.insert(pair[int64_t, LogRef](deadline_ns, log))
+    committer.wake.notify_one()
+    committer.guard.unlock()
+
+
+cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,
+                         int64_t deadline_ns) noexcept nogil:
+    cdef int code = OK
+    if log.get().durable_offset.load() <= offset:
+        committer_ask(committer, log, 0)
+    committer.guard.lock()
+    while log.get().durable_offset.load() <= offset:
+        if log.get().failed.load() != OK:
+            code = LOG_FAILED
+            break
+        if log.get().is_closed or committer.is_stopping:
+            code = LOG_CLOSED
+            break
+        if not wait_until(committer.published, committer.guard, deadline_ns):
+            code = OK if log.get().durable_offset.load() > offset else TIMED_OUT
+            break
+    committer.guard.unlock()
+    return code
+
+
+cdef int committer_checkpoint(Committer* committer, bint of_all) noexcept nogil:
+    cdef int64_t mine
+    committer.guard.lock()
+    committer.checkpoint_is_wanted = True
+    committer.wake.notify_one()
+    mine = committer.checkpoints_begun + 1
+    while committer.checkpoints_done < mine and not committer.is_stopping:
+        committer.published.wait(committer.guard)
+    committer.guard.unlock()
+    return <int>committer.journal_failed.load()
+
+
+# The committer thread
+
+cdef void* _run(void* argument) noexcept nogil:
+    cdef Committer* committer = <Committer*>argument
+    cdef int64_t checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
+    cdef int64_t poll_ns = 0, now
+    cdef bint with_checkpoint
+    cdef vector[LogRef] batch
+    committer.guard.lock()
+    while True:
+        now = monotonic_ns()
+        _take_expired(committer, now)
+        with_checkpoint = now >= checkpoint_ns or committer.checkpoint_is_wanted
+        if committer.wanted.empty() and not with_checkpoint and now < poll_ns:
+            if committer.is_stopping:
+                break
+            wait_until(committer.wake, committer.guard, _next_deadline(committer, min(checkpoint_ns, poll_ns)))
+            continue
+        batch.clear()
+        batch.swap(committer.wanted)
+        committer.guard.unlock()
+        if not batch.empty():
+            _commit(committer, &batch, False)
+        if now >= poll_ns:
+            storage_poll(committer.storage.get())
+            poll_ns = now + committer.poll_interval_ns
+        if with_checkpoint:
+            _checkpoint(committer)
+            checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
+        committer.guard.lock()
+    committer.guard.unlock()
+    return NULL
+
+
+cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
+    """Moves logs whose oldest unflushed record is due; one that was committed meanwhile is dropped."""
+    cdef LogRef log
+    cdef int64_t oldest
+    while not committer.deadlines.empty():
+        it = committer.deadlines.begin()
+        if dereference(it).first > now:
+            return
+        log = dereference(it).second
+        committer.deadlines.erase(it)
+        oldest = log.get().oldest_unflushed_ns.load()
+        if oldest != 0 and not log.get().commit_is_wanted.exchange(True):
+            committer.wanted.push_back(log)
+
+
+cdef int64_t _next_deadline(Committer* committer, int64_t latest) noexcept nogil:
+    if committer.deadlines.empty():
+        return latest
+    return min(latest, dereference(committer.deadlines.begin()).first)
+
+
+cdef void _commit(Committer* committer, vector[LogRef]* logs, bint with_checkpoint) noexcept nogil:
+    cdef vector[CommitPlan] plans
+    cdef size_t i
+    plans.resize(logs.size())
+    for i in range(logs.size()):
+        log_commit_begin(logs[0][i], with_checkpoint, &plans[i])
+    if mutant(b"ack_before_sync"):
+        _publish(committer, &plans)
+    if with_checkpoint and mutant(b"checkpoint_ahead_of_durable"):
+        _put_checkpoints(committer, &plans)
+    _sync(committer, &plans)
+    _publish(committer, &plans)
+    if with_checkpoint:
+        _put_checkpoints(committer, &plans)
+
+
+cdef void _publish(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    cdef size_t i
+    for i in range(plans.size()):
+        log_commit_end(&plans[0][i])
+        if plans[0][i].result == OK and plans[0][i].log.get().is_changed.load():
+            _remember_changed(committer, plans[0][i].log)
+    committer.commits.fetch_add(1)
+    committer.logs_committed.fetch_add(plans.size())
+    committer.guard.lock()
+    committer.published.notify_all()
+    committer.guard.unlock()
+
+
+cdef void _remember_changed(Committer* committer, const LogRef& log) noexcept nogil:
+    if not log.get().is_listed:
+        log.get().is_listed = True
+        committer.changed.push_back(log)
+
+
+# Checkpoints
+
+cdef void _checkpoint(Committer* committer) noexcept nogil:
+    """Commits, with their recovery points, the logs that gained enough since their last one."""
+    cdef vector[LogRef] due
+    cdef size_t i, kept = 0
+    cdef bint wanted
+    committer.guard.lock()
+    committer.checkpoints_begun += 1
+    wanted = committer.checkpoint_is_wanted
+    committer.checkpoint_is_wanted = False
+    committer.guard.unlock()
+    for i in range(committer.changed.size()):
+        if wanted or log_checkpoint_is_due(committer.changed[i].get()):
+            committer.changed[i].get().is_listed = False
+            committer.changed[i].get().is_changed.store(False)
+            due.push_back(committer.changed[i])
+        else:
+            committer.changed[kept] = committer.changed[i]
+            kept += 1
+    committer.changed.resize(kept)
+    if not due.empty():
+        _commit(committer, &due, True)
+    committer.guard.lock()
+    committer.checkpoints_done += 1
+    committer.published.notify_all()
+    committer.guard.unlock()
+
+
+cdef void _put_checkpoints(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    cdef size_t i
+    cdef int code = OK
+    for i in range(plans.size()):
+        if plans[0][i].result == OK and log_checkpoint_put(&plans[0][i]) != OK:
+            _remember_changed(committer, plans[0][i].log)
+    code = storage_commit(committer.storage.get())
+    committer.journal_failed.store(code)
+
+
+# Syncing
+
+cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    cdef vector[SyncJob] jobs
+    cdef int64_t began = monotonic_ns()
+    cdef size_t i, j
+    for i in range(plans.size()):
+        for j in range(plans[0][i].files.size()):
+            _add_job(&jobs, plans[0][i].files[j].get().fd, False, i)
+        if plans[0][i].sync_directory:
+            _add_job(&jobs, plans[0][i].log.get().directory.get().fd, True, i)
+    if jobs.empty():
+        return
+    if committer.sync_by == SYNC_FILESYSTEM or (committer.sync_by == SYNC_AUTO
+                                                and jobs.size() >= SYNCFS_FILES_MIN):
+        _sync_file_system(committer, &jobs)
+    elif jobs.size() >= POOL_JOBS_MIN and not committer.pool.empty():
+        _sync_in_pool(committer, &jobs)
+    else:
+        for i in range(jobs.size()):
+            _sync_one(&jobs[i])
+    for i in range(jobs.size()):
+        if jobs[i].result != OK:
+            plans[0][jobs[i].plan].result = jobs[i].result
+    committer.syncs.fetch_add(jobs.size())
+    committer.sync_ns.fetch_add(monotonic_ns() - began)
+
+
+cdef void _add_job(vector[SyncJob]* jobs, int fd, bint is_directory, size_t plan) noexcept nogil:
+    cdef SyncJob job
+    job.fd = fd
+    job.is_directory = is_directory
+    job.result = OK
+    job.plan = plan
+    jobs.push_back(job)
+
+
+cdef void _sync_one(SyncJob* job) noexcept nogil:
+    job.result = sync_directory(job.fd) if job.is_directory else sync_file(job.fd)
+
+
+cdef void _sync_file_system(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
+    cdef size_t i
+    cdef int code = OK
+    while syncfs(committer.storage.get().directory.get().fd) < 0:
+        if errno != EINTR:
+            code = storage_code(errno)
+            break
+    for i in range(jobs.size()):
+        jobs[0][i].result = code
+
+
+cdef void _sync_in_pool(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
+    committer.pool_guard.lock()
+    committer.jobs = jobs
+    committer.next_job.store(0)
+    committer.jobs_left = jobs.size()
+    committer.round += 1
+    committer.pool_wake.notify_all()
+    committer.pool_guard.unlock()
+    _take_jobs(committer, jobs)
+    committer.pool_guard.lock()
+    # Also until nobody looks at `jobs` any more: it lives on this stack.
+    while committer.jobs_left > 0 or committer.threads_inside > 0:
+        committer.pool_done.wait(committer.pool_guard)
+    committer.jobs = NULL
+    committer.pool_guard.unlock()
+
+
+cdef void _take_jobs(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
+    cdef int64_t slot, done = 0
+    while True:
+        slot = committer.next_job.fetch_add(1)
+        if slot >= <int64_t>jobs.size():
+            break
+        _sync_one(&jobs[0][slot])
+        done += 1
+    committer.pool_guard.lock()
+    committer.jobs_left -= done
+    committer.pool_done.notify_one()
+    committer.pool_guard.unlock()
+
+
+cdef void* _run_pool(void* argument) noexcept nogil:
+    cdef Committer* committer = <Committer*>argument
+    cdef vector[SyncJob]* jobs
+    cdef int64_t seen = 0
+    committer.pool_guard.lock()
+    while not committer.pool_is_stopping:
+        if committer.round == seen or committer.jobs == NULL:
+            committer.pool_wake.wait(committer.pool_guard)
+            continue
+        seen = committer.round
+        jobs = committer.jobs
+        committer.threads_inside += 1
+        committer.pool_guard.unlock()
+        _take_jobs(committer, jobs)
+        committer.pool_guard.lock()
+        committer.threads_inside -= 1
+        committer.pool_done.notify_one()
+    committer.pool_guard.unlock()
+    return NULL
+
+
+# Life
+
+cdef int committer_start(Committer* committer) noexcept nogil:
+    cdef pthread_t thread
+    cdef int i
+    for i in range(committer.threads_count - 1):
+        if pthread_create(&thread, NULL, _run_pool, committer) != 0:
+            break  # fewer helpers; the committer thread syncs too
+        pthread_setname_np(thread, b"commit-sync")
+        committer.pool.push_back(thread)
+    if pthread_create(&committer.thread, NULL, _run, committer) != 0:
+        return storage_code(errno)
+    pthread_setname_np(committer.thread, b"committer")
+    return OK
+
+
+cdef void committer_stop(Committer* committer) noexcept nogil:
+    cdef size_t i
+    committer.guard.lock()
+    committer.is_stopping = True
+    committer.wake.notify_one()
+    committer.published.notify_all()
+    committer.guard.unlock()
+    pthread_join(committer.thread, NULL)
+    committer.pool_guard.lock()
+    committer.pool_is_stopping = True
+    committer.pool_wake.notify_all()
+    committer.pool_guard.unlock()
+    for i in range(committer.pool.size()):
+        pthread_join(committer.pool[i], NULL)
+
+
+# ---- with the GIL ----

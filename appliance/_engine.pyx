@@ -1,0 +1,631 @@
+"""The Python edge of the log engine: `Engine` is a data directory, `Log` one partition in it.
+
+Everything here is thin: arguments to C, one block without the GIL, result to Python.
+"""
+
+from collections import namedtuple
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from appliance._batch cimport (
+    ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_crc,
+    batch_check_header, batch_load_header,
+)
+from appliance._codes cimport BATCH_TORN, FILES_EXHAUSTED, LOG_CLOSED, OK, STORAGE_IO
+from appliance._committer cimport (
+    SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
+    committer_checkpoint, committer_start, committer_stop,
+)
+from appliance._files cimport open_file, read_whole, storage_code, sync_directory
+from appliance._index cimport AbortedTxn
+from appliance._journal cimport journal_close, journal_commit, journal_open, journal_remove, journal_start
+from appliance._log cimport (
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, READ_END, READ_STABLE, READ_VISIBLE, AppendOptions, Appended as CAppended,
+    Hole,
+    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch, log_find_time,
+    log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
+)
+from appliance._native cimport (
+    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, wall_ms,
+)
+from appliance._producers cimport Producer
+from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
+from appliance._retention cimport log_delete_before, log_retain, log_truncate
+from appliance._segment cimport (
+    FileRef, Segment, SegmentRef, file_own, segment_file, segment_load_largest,
+)
+from appliance._storage cimport Storage, StorageRef, storage_poll, storage_release_reserve
+
+from appliance._batch import records
+from appliance.errors import from_code
+
+cdef extern from "sys/file.h" nogil:
+    int flock(int fd, int operation)
+    enum:
+        LOCK_EX, LOCK_NB
+
+Appended = namedtuple("Appended", "base_offset last_offset append_time duplicate")
+Recovered = namedtuple(
+    "Recovered",
+    "scanned_bytes cut_bytes cut_offset lost_first_offset lost_end_offset aside_bytes was_known",
+)
+SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
+ProducerInfo = namedtuple(
+    "ProducerInfo", "producer_id epoch last_sequence last_offset txn_first_offset last_timestamp"
+)
+
+_LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
+_ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR}
+_SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
+
+
+# ---- without the GIL ----
+
+cdef int _engine_open(StorageRef storage, const char* path) noexcept nogil:
+    cdef int fd = open_file(-100, path, O_RDONLY | O_DIRECTORY)
+    if fd < 0:
+        return fd
+    storage.get().directory = file_own(fd)
+    storage.get().lock_fd = open_file(fd, b"lock", O_RDWR | O_CREAT)
+    if storage.get().lock_fd < 0:
+        return storage.get().lock_fd
+    if flock(storage.get().lock_fd, LOCK_EX | LOCK_NB) < 0:
+        return LOG_CLOSED
+    return journal_open(&storage.get().journal, fd)
+
+
+cdef int _engine_start(StorageRef storage, CommitterRef committer) noexcept nogil:
+    cdef int code = journal_start(&storage.get().journal)
+    if code != OK and storage_release_reserve(storage.get()):
+        code = journal_start(&storage.get().journal)
+    if code != OK:
+        return code
+    storage_poll(storage.get())
+    return committer_start(committer.get())
+
+
+cdef int _append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                 const AppendOptions* options, CAppended* appended) noexcept nogil:
+    cdef BatchHeader header
+    cdef int code = _check(data, size, options.origin, &header)
+    if code == OK:
+        code = log_append(log.get(), data, &header, options, appended)
+    if code == OK:
+        committer_ask(committer, log, appended.commit_by_ns)
+    return code
+
+
+cdef int _check(const uint8_t* data, int64_t size, int origin, BatchHeader* header) noexcept nogil:
+    """The coordinator may write control batches, which no client may; all else is the same."""
+    cdef int code
+    if origin == ORIGIN_COORDINATOR and size >= BATCH_HEADER_SIZE:
+        batch_load_header(data, header)
+        if header.attributes & ATTRIBUTE_CONTROL:
+            code = batch_check_header(header, size)
+            if code == OK and header.size != size:
+                code = BATCH_TORN
+            return code if code != OK else batch_check_crc(data, header)
+    return batch_check(data, size, header)
+
+
+cdef int _read(const LogRef& log, int64_t offset, int64_t max_bytes, int limit,
+               vector[uint8_t]* into) noexcept nogil:
+    """Whole batches only: the slice may end within one."""
+    cdef Slice slice
+    cdef BatchHeader header
+    cdef int64_t at = 0, got
+    cdef int code = log_read(log.get(), offset, max_bytes, limit, &slice)
+    if code != OK or slice.size == 0:
+        return code
+    into.resize(slice.size)
+    got = read_whole(slice.file.get().fd, into.data(), slice.size, slice.position)
+    if got < 0:
+        return <int>got
+    while at + BATCH_HEADER_SIZE <= got:
+        batch_load_header(into.data() + at, &header)
+        if batch_check_header(&header, got - at) != OK:
+            break
+        at += header.size
+    into.resize(at)
+    return OK
+
+
+cdef int _flush(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
+    cdef int64_t end_offset = log.get().log_end_offset.load()
+    if log.get().durable_offset.load() >= end_offset and not log.get().directory_is_dirty:
+        return OK
+    return committer_await(committer, log, end_offset - 1, deadline_ns)
+
+
+# ---- with the GIL ----
+
+cdef class Engine:
+    """A data directory: its lock, its journal, its committer."""
+
+    cdef StorageRef storage
+    cdef CommitterRef committer
+    cdef readonly str path
+    cdef bint is_started
+    cdef bint is_closed
+
+    def __cinit__(self, str path not None, *, int64_t checkpoint_interval_ms=1000,
+                  int64_t reserve_bytes=0, int64_t low_water_bytes=0, str sync="auto",
+                  int sync_threads=4, int64_t write_behind_bytes=1 << 20,
+                  int64_t poll_interval_ms=200):
+        cdef bytes raw = path.encode()
+        cdef const char* c_path = raw
+        cdef int code
+        self.path = path
+        self.storage = make_shared[Storage]()
+        self.storage.get().reserve_bytes = reserve_bytes
+        self.storage.get().low_water_bytes = low_water_bytes
+        self.storage.get().write_behind_bytes = write_behind_bytes
+        self.committer = make_shared[Committer]()
+        self.committer.get().storage = self.storage
+        self.committer.get().sync_by = _SYNC_BY[sync]
+        self.committer.get().threads_count = sync_threads
+        self.committer.get().checkpoint_interval_ns = checkpoint_interval_ms * 1000000
+        self.committer.get().poll_interval_ns = poll_interval_ms * 1000000
+        with nogil:
+            code = _engine_open(self.storage, c_path)
+        if code == LOG_CLOSED:
+            raise from_code(code, f"{path} is in use by another broker: its file `lock` is held")
+        if code != OK:
+            raise from_code(code, f"{path} cannot be opened as a data directory")
+
+    def __dealloc__(self):
+        if self.is_started and not self.is_closed:
+            committer_stop(self.committer.get())
+            journal_close(&self.storage.get().journal, False)
+        if self.storage.get() != NULL and self.storage.get().lock_fd > 0:
+            close(self.storage.get().lock_fd)
+
+    @property
+    def was_clean(self):
+        return self.storage.get().journal.was_clean
+
+    @property
+    def closed_ms(self):
+        return self.storage.get().journal.closed_ms
+
+    @property
+    def is_full(self):
+        return self.storage.get().is_full.load()
+
+    @property
+    def free_bytes(self):
+        return self.storage.get().free_bytes.load()
+
+    @property
+    def journal_failed(self):
+        return self.committer.get().journal_failed.load()
+
+    def known(self):
+        """Directory names that the journal has a checkpoint for."""
+        names = []
+        for entry in self.storage.get().journal.live:
+            names.append((<bytes>entry.first).decode())
+        return names
+
+    def counters(self):
+        cdef Committer* committer = self.committer.get()
+        return {
+            "commits": committer.commits.load(),
+            "logs_committed": committer.logs_committed.load(),
+            "syncs": committer.syncs.load(),
+            "sync_ns": committer.sync_ns.load(),
+        }
+
+    def start(self):
+        """After every log found was opened: a fresh journal generation, and the committer's threads."""
+        cdef int code
+        with nogil:
+            code = _engine_start(self.storage, self.committer)
+        if code != OK:
+            raise from_code(code, f"{self.path}: the checkpoint journal cannot be written")
+        self.is_started = True
+
+    def open_log(self, str name not None, settings):
+        """The log in directory `name`, which must exist, and what recovery met there."""
+        cdef Log log = Log.__new__(Log)
+        cdef LogSettings c_settings
+        cdef string c_name = name.encode()
+        cdef CRecovered found
+        cdef bint is_trusted = self.storage.get().journal.was_clean or self.is_started
+        cdef int code
+        _fill_settings(&c_settings, settings)
+        log.engine = self
+        log.name = name
+        log.topic, _, partition = name.rpartition("-")
+        log.partition = int(partition)
+        with nogil:
+            code = log_open(self.storage, c_name, &c_settings, is_trusted, &log.log, &found)
+        if code != OK:
+            raise from_code(code, f"{name}: the log cannot be opened")
+        return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_offset,
+                              found.lost_first_offset, found.lost_end_offset, found.aside_bytes,
+                              bool(found.was_known))
+
+    def sync_directory(self):
+        """Makes the names in the data directory durable."""
+        cdef int code
+        with nogil:
+            code = sync_directory(self.storage.get().directory.get().fd)
+        if code != OK:
+            raise from_code(code, f"{self.path}: the directory cannot be synced")
+
+    def forget_name(self, str name not None):
+        """Takes a log that is closed, or never was open, out of the journal, durably."""
+        cdef string c_name = name.encode()
+        cdef int code = OK
+        with nogil:
+            journal_remove(&self.storage.get().journal, c_name)
+            if self.is_started:
+                code = journal_commit(&self.storage.get().journal)
+        if code != OK:
+            raise from_code(code, f"{name}: its deletion cannot be written to the journal")
+
+    def checkpoint(self):
+        """Recovery points of every log that changed are in the journal when this returns."""
+        cdef int code
+        with nogil:
+            code = committer_checkpoint(self.committer.get(), True)
+        if code != OK:
+            raise from_code(code, f"{self.path}: the checkpoint journal cannot be written")
+
+    def poll(self):
+        """Looks at the free space now rather than at the next turn."""
+        with nogil:
+            storage_poll(self.storage.get())
+
+    def close(self, bint cleanly=True):
+        """The logs are flushed and checkpointed by the caller. An unclean close is for tests of one."""
+        cdef int code
+        if self.is_closed:
+            return
+        self.is_closed = True
+        with nogil:
+            if self.is_started:
+                committer_stop(self.committer.get())
+            code = journal_close(&self.storage.get().journal, cleanly and self.is_started)
+            close(self.storage.get().lock_fd)
+            self.storage.get().lock_fd = -1
+        if code != OK:
+            raise from_code(code, f"{self.path}: the clean stop cannot be written to the journal")
+
+
+cdef int _fill_settings(LogSettings* c, settings) except -1:
+    c.segment_bytes = settings.segment_bytes
+    c.segment_ms = settings.segment_ms
+    c.segment_index_bytes = settings.segment_index_bytes
+    c.index_interval_bytes = settings.index_interval_bytes
+    c.retention_ms = settings.retention_ms
+    c.retention_bytes = settings.retention_bytes
+    c.flush_messages = settings.flush_messages
+    c.flush_ms = settings.flush_ms
+    c.max_message_bytes = settings.max_message_bytes
+    c.timestamp_before_max_ms = settings.message_timestamp_before_max_ms
+    c.timestamp_after_max_ms = settings.message_timestamp_after_max_ms
+    c.producer_expiration_ms = settings.producer_id_expiration_ms
+    c.append_time = settings.message_timestamp_type == "LogAppendTime"
+    c.visible_when_appended = settings.visibility == "appended"
+    c.cleanup_delete = "delete" in settings.cleanup_policy
+    c.cleanup_compact = "compact" in settings.cleanup_policy
+    return 0
+
+
+cdef class FileSlice:
+    """Bytes of a segment that stay readable for as long as this object lives, deleted or not."""
+
+    cdef FileRef file
+    cdef readonly int64_t position
+    cdef readonly int64_t size
+
+    @property
+    def fd(self):
+        return self.file.get().fd if self.file.get() != NULL else -1
+
+
+cdef class Log:
+    """One partition's log."""
+
+    cdef LogRef log
+    cdef Engine engine
+    cdef readonly str name
+    cdef readonly str topic
+    cdef readonly int partition
+
+    # Writing
+
+    def append(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
+               str origin="client", object now_ms=None):
+        """Validates, stamps and writes one record batch. Not durable yet: see await_durable."""
+        cdef vector[uint8_t] copy
+        cdef AppendOptions options
+        cdef CAppended appended
+        cdef int code
+        _fill_options(&options, leader_epoch, origin, now_ms)
+        with nogil:
+            copy.assign(&batch[0], &batch[0] + batch.shape[0])
+            code = _append(self.engine.committer.get(), self.log, copy.data(), copy.size(), &options, &appended)
+        if code != OK:
+            raise from_code(code, self._refused(batch))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time, bool(appended.duplicate))
+
+    def append_in_place(self, unsigned char[::1] batch not None, *, object leader_epoch=None,
+                        str origin="client", object now_ms=None):
+        """As append, but the caller's buffer itself is stamped: no copy."""
+        cdef AppendOptions options
+        cdef CAppended appended
+        cdef int code
+        _fill_options(&options, leader_epoch, origin, now_ms)
+        with nogil:
+            code = _append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0], &options, &appended)
+        if code != OK:
+            raise from_code(code, self._refused(batch))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time, bool(appended.duplicate))
+
+    def append_durable(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
+                       str origin="client", object now_ms=None, double timeout_s=30.0):
+        appended = self.append(batch, leader_epoch=leader_epoch, origin=origin, now_ms=now_ms)
+        self.await_durable(appended.last_offset, timeout_s)
+        return appended
+
+    def await_durable(self, int64_t offset, double timeout_s=30.0):
+        """Returns once every record at or below `offset` is on disk."""
+        cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
+        cdef int code
+        with nogil:
+            code = committer_await(self.engine.committer.get(), self.log, offset, deadline_ns)
+        if code != OK:
+            raise from_code(code, f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; "
+                                  f"durable up to {self.durable_offset}, log end {self.log_end_offset}")
+
+    def flush(self, double timeout_s=30.0):
+        """Everything appended so far is durable when this returns."""
+        cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
+        cdef int code
+        with nogil:
+            code = _flush(self.engine.committer.get(), self.log, deadline_ns)
+        if code != OK:
+            raise from_code(code, f"{self.name}: cannot be flushed; durable up to {self.durable_offset}, "
+                                  f"log end {self.log_end_offset}")
+
+    def ask_commit(self):
+        """Asks for a commit without waiting for it."""
+        with nogil:
+            committer_ask(self.engine.committer.get(), self.log, 0)
+
+    def roll(self):
+        cdef int code
+        with nogil:
+            code = log_roll(self.log.get())
+            if code == OK:
+                committer_ask(self.engine.committer.get(), self.log, 0)
+        self._raise(code, "cannot begin a new segment")
+
+    def configure(self, settings):
+        cdef LogSettings c_settings
+        _fill_settings(&c_settings, settings)
+        with nogil:
+            self.log.get().guard.lock()
+            self.log.get().settings = c_settings
+            self.log.get().guard.unlock()
+
+    def close(self):
+        with nogil:
+            log_close(self.log.get())
+
+    # Reading
+
+    def read(self, int64_t offset, int64_t max_bytes=1 << 20, str up_to="visible"):
+        """Whole batches from the one that holds `offset`, at least that one; b"" at the limit."""
+        cdef vector[uint8_t] data
+        cdef int limit = _LIMITS[up_to]
+        cdef int code
+        with nogil:
+            code = _read(self.log, offset, max_bytes, limit, &data)
+        if code != OK:
+            raise from_code(code, f"{self.name}: cannot read at offset {offset}; log start "
+                                  f"{self.log_start_offset}, log end {self.log_end_offset}")
+        return PyBytes_FromStringAndSize(<const char*>data.data(), data.size())
+
+    def slice(self, int64_t offset, int64_t max_bytes=1 << 20, str up_to="visible"):
+        """The same bytes as a range of a file, for sendfile; it may end within a batch."""
+        cdef FileSlice result = FileSlice.__new__(FileSlice)
+        cdef Slice slice
+        cdef int limit = _LIMITS[up_to]
+        cdef int code
+        with nogil:
+            code = log_read(self.log.get(), offset, max_bytes, limit, &slice)
+        if code != OK:
+            raise from_code(code, f"{self.name}: cannot read at offset {offset}; log start "
+                                  f"{self.log_start_offset}, log end {self.log_end_offset}")
+        result.file = slice.file
+        result.position = slice.position
+        result.size = slice.size
+        return result
+
+    def batch_for_timestamp(self, int64_t timestamp_ms, str up_to="visible"):
+        """The first batch with a record at or after `timestamp_ms`; b"" when there is none."""
+        cdef vector[uint8_t] data
+        cdef Slice slice
+        cdef int limit = _LIMITS[up_to]
+        cdef int64_t got = 0
+        with nogil:
+            got = log_find_time(self.log.get(), timestamp_ms, limit, &slice)
+            if got == OK and slice.size > 0:
+                data.resize(slice.size)
+                got = read_whole(slice.file.get().fd, data.data(), slice.size, slice.position)
+        self._raise(<int>min(got, <int64_t>0), f"cannot search for timestamp {timestamp_ms}")
+        return PyBytes_FromStringAndSize(<const char*>data.data(), data.size())
+
+    def offset_for_timestamp(self, int64_t timestamp_ms, str up_to="visible"):
+        """(offset, timestamp) of the first record at or after `timestamp_ms`, or None."""
+        data = self.batch_for_timestamp(timestamp_ms, up_to)
+        start = self.log_start_offset
+        for record in records(data):
+            if record.timestamp >= timestamp_ms and record.offset >= start:
+                return record.offset, record.timestamp
+        return None
+
+    def aborted_transactions(self, int64_t first_offset, int64_t end_offset):
+        """(producer id, first offset, offset of the abort marker) of those that touch the range."""
+        cdef vector[AbortedTxn] found
+        cdef size_t i
+        with nogil:
+            log_aborted(self.log.get(), first_offset, end_offset, &found)
+        return [(found[i].producer_id, found[i].first_offset, found[i].last_offset)
+                for i in range(found.size())]
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        cdef int32_t found
+        cdef int64_t end_offset
+        with nogil:
+            log_end_for_epoch(self.log.get(), epoch, &found, &end_offset)
+        return found, end_offset
+
+    # Shortening
+
+    def truncate(self, int64_t offset):
+        cdef int code
+        with nogil:
+            code = log_truncate(self.log.get(), offset)
+        self._raise(code, f"cannot be truncated to offset {offset}; log start {self.log_start_offset}")
+
+    def delete_before(self, int64_t offset):
+        cdef int code
+        with nogil:
+            code = log_delete_before(self.log.get(), offset)
+        self._raise(code, f"cannot delete up to offset {offset}; high watermark {self.high_watermark}")
+
+    def retain(self, object now_ms=None):
+        """Applies retention; the count of segments deleted."""
+        cdef int64_t now = wall_ms() if now_ms is None else now_ms
+        cdef bint rolled
+        cdef int64_t deleted
+        with nogil:
+            deleted = log_retain(self.log.get(), now, &rolled)
+            if rolled:
+                committer_ask(self.engine.committer.get(), self.log, 0)
+        self._raise(<int>min(deleted, <int64_t>0), "retention cannot be applied")
+        return deleted
+
+    def rest(self, int64_t idle_ms):
+        """Lets go of the files of sealed segments that nobody read for `idle_ms`."""
+        with nogil:
+            log_rest(self.log.get(), monotonic_ns() - idle_ms * 1000000)
+
+    # Looking
+
+    @property
+    def log_start_offset(self):
+        return self.log.get().log_start_offset.load()
+
+    @property
+    def log_end_offset(self):
+        return self.log.get().log_end_offset.load()
+
+    @property
+    def durable_offset(self):
+        return self.log.get().durable_offset.load()
+
+    @property
+    def high_watermark(self):
+        return log_high_watermark(self.log.get())
+
+    @property
+    def last_stable_offset(self):
+        return log_last_stable_offset(self.log.get())
+
+    @property
+    def leader_epoch(self):
+        return self.log.get().leader_epoch.load()
+
+    @property
+    def failed(self):
+        """Why this log takes no more appends; None while it does."""
+        cdef int64_t code = self.log.get().failed.load()
+        return None if code == OK else type(from_code(code, "")).__name__
+
+    @property
+    def unflushed_age_ms(self):
+        cdef int64_t oldest = self.log.get().oldest_unflushed_ns.load()
+        return 0 if oldest == 0 else (monotonic_ns() - oldest) // 1000000
+
+    @property
+    def size(self):
+        return sum(segment.size for segment in self.segments())
+
+    def holes(self):
+        """Ranges [first, end) that were set aside as damaged or are gone."""
+        cdef vector[Hole] holes
+        cdef size_t i
+        with nogil:
+            self.log.get().list_guard.lock()
+            holes = self.log.get().holes
+            self.log.get().list_guard.unlock()
+        return [(holes[i].first_offset, holes[i].end_offset) for i in range(holes.size())]
+
+    def segments(self):
+        cdef vector[SegmentRef] segments
+        cdef Segment* segment
+        cdef size_t i
+        with nogil:
+            self.log.get().list_guard.lock()
+            segments = self.log.get().segments
+            self.log.get().list_guard.unlock()
+        found = []
+        for i in range(segments.size()):
+            segment = segments[i].get()
+            found.append(SegmentInfo(
+                segment.base_offset, segment.end_offset.load(), segment.size.load(),
+                segment.largest_timestamp if segment.largest_is_known else None,
+                f"{self.engine.path}/{self.name}/{segment.base_offset:020d}.log",
+            ))
+        return found
+
+    def producers(self):
+        cdef unordered_map[int64_t, Producer] producers
+        cdef Producer producer
+        with nogil:
+            self.log.get().guard.lock()
+            producers = self.log.get().producers.producers
+            self.log.get().guard.unlock()
+        found = []
+        for entry in producers:
+            producer = entry.second
+            found.append(ProducerInfo(
+                entry.first, producer.epoch,
+                producer.batches[producer.count - 1].last_sequence if producer.count else -1,
+                producer.batches[producer.count - 1].last_offset if producer.count else -1,
+                producer.txn_first_offset, producer.last_timestamp,
+            ))
+        return found
+
+    cdef _raise(self, int code, str doing):
+        if code != OK:
+            raise from_code(code, f"{self.name}: {doing}")
+
+    cdef str _refused(self, const unsigned char[::1] batch):
+        cdef BatchHeader header
+        facts = f"{self.name}: batch of {batch.shape[0]} bytes"
+        if batch.shape[0] >= BATCH_HEADER_SIZE:
+            batch_load_header(&batch[0], &header)
+            facts += (f" (length field {header.size - 12}, magic {header.magic}, {header.records_count} records, "
+                      f"producer {header.producer_id} epoch {header.producer_epoch} "
+                      f"sequence {header.base_sequence})")
+        return f"{facts} refused at log end {self.log_end_offset}"
+
+
+cdef int _fill_options(AppendOptions* options, object leader_epoch, str origin, object now_ms) except -1:
+    options.origin = _ORIGINS[origin]
+    options.leader_epoch = -1 if leader_epoch is None else leader_epoch
+    options.now_ms = wall_ms() if now_ms is None else now_ms
+    return 0

@@ -1,0 +1,181 @@
+"""One partition's log: appends, reads, durability, recovery points. Knows no topic, no socket, no request.
+
+The C++ object is `PartitionLog`; Python holds `Log` (`_engine.pyx`).
+
+Locks, in the order in which they may be taken:
+    maintenance    retention, truncation, compaction: one at a time; may be held across syncs
+    saved_guard    the last journaled checkpoint; may be held across syncs
+    guard          the appender: end of the log, producers, epochs, rolling. Never held across a sync
+    list_guard     the list of segments and of aborted transactions; held for a copy, no system call
+    segment.guard  (`_segment.pxd`)
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from appliance._batch cimport BatchHeader
+from appliance._index cimport AbortedTxn
+from appliance._journal cimport Checkpoint, EpochEntry
+from appliance._native cimport atomic_bool, atomic_i64, mutex
+from appliance._producers cimport ProducerTable
+from appliance._segment cimport FileRef, Segment, SegmentRef
+from appliance._storage cimport StorageRef
+
+cdef enum Origin:
+    ORIGIN_CLIENT = 0              # every rule applies
+    ORIGIN_COORDINATOR = 1         # our own records and markers: also when the disk is low
+
+cdef enum ReadLimit:
+    READ_VISIBLE = 0               # the high watermark
+    READ_END = 1                   # the log end: recovery, compaction, replication
+    READ_STABLE = 2                # the last stable offset
+
+# Settings of one log. Written under guard; names and reasons in `config.py`.
+cdef struct LogSettings:
+    int64_t segment_bytes
+    int64_t segment_ms
+    int64_t segment_index_bytes
+    int64_t index_interval_bytes
+    int64_t retention_ms
+    int64_t retention_bytes
+    int64_t flush_messages
+    int64_t flush_ms
+    int64_t max_message_bytes
+    int64_t timestamp_before_max_ms
+    int64_t timestamp_after_max_ms
+    int64_t producer_expiration_ms
+    bint append_time
+    bint visible_when_appended
+    bint cleanup_delete
+    bint cleanup_compact
+
+cdef struct EndedTxn:
+    int64_t first_offset
+    int64_t marker_offset
+
+# A damaged range below the durable offset: set aside, never served.
+cdef struct Hole:
+    int64_t first_offset
+    int64_t end_offset
+
+cdef cppclass PartitionLog:
+    # constant
+    string name                    # "<topic>-<partition>", the directory's name
+    FileRef directory
+    StorageRef storage
+
+    mutex maintenance
+    mutex saved_guard
+    Checkpoint saved               # saved_guard
+    int64_t bytes_at_saved         # saved_guard; bytes_appended then
+
+    mutex guard
+    LogSettings settings           # guard
+    ProducerTable producers        # guard
+    vector[EpochEntry] epochs      # guard
+    int64_t truncations            # guard; a commit begun before one counts for nothing
+    int64_t unflushed_records      # guard
+    bint directory_is_dirty        # guard; a segment was created since the last sync
+    bint is_closed                 # guard
+
+    mutex list_guard
+    vector[SegmentRef] segments    # list_guard; by base offset, the last one active, never empty
+    vector[AbortedTxn] aborted     # list_guard; by last_offset
+    vector[EndedTxn] ended         # list_guard; ended, marker not visible yet
+    vector[Hole] holes             # list_guard
+
+    atomic_i64 log_start_offset
+    atomic_i64 log_end_offset
+    atomic_i64 durable_offset      # end of what is on disk; moved by the committer alone
+    atomic_i64 first_open_offset   # of the oldest open transaction; INT64_MAX: none
+    atomic_i64 active_base         # of the active segment
+    atomic_i64 leader_epoch
+    atomic_i64 bytes_appended      # in this life
+    atomic_i64 oldest_unflushed_ns # monotonic; 0: all is durable
+    atomic_i64 failed              # the code that stopped this log; OK while it lives
+    atomic_bool commit_is_wanted   # is in the committer's list
+    atomic_bool is_changed         # rolled or committed since its last checkpoint
+    bint is_listed                 # the committer thread's own; among its changed logs
+
+ctypedef shared_ptr[PartitionLog] LogRef
+
+cdef struct AppendOptions:
+    int origin
+    int32_t leader_epoch           # -1: the log's own
+    int64_t now_ms
+
+cdef struct Appended:
+    int64_t base_offset
+    int64_t last_offset
+    int64_t append_time            # -1: the batch keeps its own timestamps
+    int64_t commit_by_ns           # ask the committer by then: 0 at once, INT64_MAX not at all
+    bint duplicate
+
+# Bytes of one segment, to be sent or read while `file` is held.
+cdef cppclass Slice:
+    FileRef file
+    int64_t position
+    int64_t size
+    int64_t limit_offset           # what the reader could have seen at most
+
+# What one commit makes durable.
+cdef cppclass CommitPlan:
+    LogRef log
+    vector[SegmentRef] segments
+    vector[FileRef] files
+    vector[int64_t] sizes
+    int64_t end_offset
+    int64_t truncations
+    bint sync_directory
+    bint with_checkpoint
+    Checkpoint checkpoint
+    int result
+
+# Appends one checked batch (`header` is its header); stamps `data` in place. OK or a code.
+cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                    const AppendOptions* options, Appended* appended) noexcept nogil
+
+# Up to max_bytes from the batch that holds `offset`, at least that whole batch; size 0 at the limit.
+cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit, Slice* slice) noexcept nogil
+
+cdef int64_t log_limit(PartitionLog* log, int limit) noexcept nogil
+cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil
+cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil
+
+# Aborted transactions that touch [from_offset, end_offset).
+cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset,
+                      vector[AbortedTxn]* into) noexcept nogil
+
+# First batch below the limit with a record at or after `timestamp`, as a slice of that batch.
+# OK with size 0: none.
+cdef int log_find_time(PartitionLog* log, int64_t timestamp, int limit, Slice* slice) noexcept nogil
+
+# Last epoch <= `epoch` and the offset at which it ended.
+cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found, int64_t* end_offset) noexcept nogil
+
+cdef int log_roll(PartitionLog* log) noexcept nogil
+cdef int log_roll_locked(PartitionLog* log) noexcept nogil
+
+# Takes a batch at the end of the log into epochs, producers and transactions (append, recovery).
+cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data, const BatchHeader* header,
+                   int64_t now_ms) noexcept nogil
+
+# The committer's three steps. `begin` takes the log's guard for a moment; the syncs of plan.files
+# (and directory) happen between, under no lock; `end` publishes, or fails the log.
+cdef void log_commit_begin(const LogRef& log, bint with_checkpoint, CommitPlan* plan) noexcept nogil
+cdef void log_commit_end(CommitPlan* plan) noexcept nogil
+# Puts the plan's checkpoint into the journal; the caller commits the journal.
+cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil
+# Whether a checkpoint is worth its bytes.
+cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil
+cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
+
+# Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.
+cdef int log_save_locked(PartitionLog* log) noexcept nogil
+
+cdef void log_fail(PartitionLog* log, int code) noexcept nogil
+
+# Lets go of files and indexes of sealed segments that were not read since.
+cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil

@@ -1,0 +1,675 @@
+"""One partition's log.
+
+Invariants
+1. log_start <= durable <= end, and high watermark and last stable offset lie between durable's past
+   values and end. Offsets given to readers never move back, but for log_truncate.
+2. Bytes are written, then noted in index and producer state, then log_end_offset is published; so
+   whatever a reader finds below an offset is whole.
+3. durable_offset moves only in log_commit_end, after every file that holds a byte below it, and the
+   directory if a file in it is new, was synced with success.
+4. A log that failed takes no append, syncs nothing again and shows nothing above durable_offset.
+5. Checkpoints describe the log at an offset that was durable before they reached the journal.
+6. log_start_offset is in the journal before a segment below it is unlinked.
+
+States: open -> failed (log_fail, for good) ; open or failed -> closed (log_close in `_recovery.pyx`).
+"""
+
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance._batch cimport (
+    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader,
+    batch_control_type, batch_load_header, batch_stamp, batch_stamp_append_time,
+)
+from appliance._codes cimport (
+    BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD, LOG_CLOSED,
+    LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
+)
+from appliance._index cimport OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTxn, txn_index_store
+from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
+from appliance._native cimport (
+    SYNC_FILE_RANGE_WRITE, monotonic_ns, mutant, sync_file_range, wall_ms,
+)
+from appliance._producers cimport (
+    DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_expire,
+    producers_first_open, producers_note, producers_note_marker, producers_store,
+    producers_store_snapshot,
+)
+from appliance._segment cimport (
+    SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
+    segment_file, segment_find, segment_find_time, segment_load_index, segment_load_largest,
+    segment_new, segment_rest, segment_seal_times, segment_store_index,
+)
+from appliance._storage cimport storage_commit, storage_mark_full
+
+cdef enum:
+    CHECKPOINT_WORTH = 16          # a checkpoint may cost a sixteenth of the bytes it saves recovery
+
+
+# ---- without the GIL ----
+
+# Appending
+
+cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                    const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef int code
+    log.guard.lock()
+    code = _append_locked(log, data, header, options, appended)
+    log.guard.unlock()
+    return code
+
+
+cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                        const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef int32_t epoch = <int32_t>log.leader_epoch.load()
+    cdef Segment* segment
+    cdef int code = _check(log, data, header, options, appended)
+    if code != OK:
+        return OK if code == DUPLICATE else code
+    if options.leader_epoch > epoch:
+        epoch = options.leader_epoch
+        log.leader_epoch.store(epoch)
+    if _must_roll(log, header, options.now_ms):
+        code = log_roll_locked(log)
+        if code != OK:
+            return _refused(log, code)
+    header.base_offset = log.log_end_offset.load()
+    header.leader_epoch = epoch
+    batch_stamp(data, header.base_offset, epoch)
+    appended.append_time = -1
+    if log.settings.append_time and not header.attributes & ATTRIBUTE_CONTROL:
+        batch_stamp_append_time(data, header.size, options.now_ms)
+        batch_load_header(data, header)
+        appended.append_time = options.now_ms
+    segment = log.segments.back().get()
+    code = segment_load_index(segment)
+    if code == OK:
+        code = segment_append(segment, data, header, log.settings.index_interval_bytes)
+    if code != OK:
+        return _refused(log, code)
+    if segment.created_ms == 0:
+        segment.created_ms = options.now_ms
+    log_note(log, segment, data, header, options.now_ms)
+    appended.base_offset = header.base_offset
+    appended.last_offset = header.base_offset + header.last_offset_delta
+    appended.duplicate = False
+    _publish(log, segment, header, appended)
+    return OK
+
+
+cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
+                const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef bint is_client = options.origin == ORIGIN_CLIENT
+    cdef BatchSeen seen
+    cdef int32_t coordinator_epoch
+    cdef int code
+    if log.failed.load() != OK:
+        return LOG_FAILED
+    if log.is_closed:
+        return LOG_CLOSED
+    if is_client and log.storage.get().is_full.load():
+        return STORAGE_FULL
+    if 0 <= options.leader_epoch < log.leader_epoch.load():
+        return LEADER_EPOCH_OLD
+    if is_client and header.size > log.settings.max_message_bytes:
+        return BATCH_TOO_LARGE
+    if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
+        return BATCH_LARGER_THAN_SEGMENT
+    if is_client and not _timestamps_are_legal(&log.settings, header, options.now_ms):
+        return BATCH_TIMESTAMP
+    if header.attributes & ATTRIBUTE_CONTROL:
+        batch_control_type(data, header, &coordinator_epoch)
+        return producers_check_marker(&log.producers, header, coordinator_epoch)
+    code = producers_check(&log.producers, header, &seen)
+    if code == DUPLICATE:
+        appended.base_offset = seen.last_offset - seen.offset_delta
+        appended.last_offset = seen.last_offset
+        appended.append_time = seen.timestamp if log.settings.append_time else -1
+        appended.duplicate = True
+        # The first answer may have been lost before the data was durable: the second waits for it too.
+        appended.commit_by_ns = INT64_MAX if seen.last_offset < log.durable_offset.load() else 0
+    return code
+
+
+cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,
+                                int64_t now_ms) noexcept nogil:
+    if settings.append_time:
+        return not header.attributes & ATTRIBUTE_APPEND_TIME
+    if header.max_timestamp > now_ms and header.max_timestamp - now_ms > settings.timestamp_after_max_ms:
+        return False
+    if header.base_timestamp < 0 or header.base_timestamp > now_ms:
+        return True
+    return now_ms - header.base_timestamp <= settings.timestamp_before_max_ms
+
+
+cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
+    cdef Segment* segment = log.segments.back().get()
+    cdef LogSettings* settings = &log.settings
+    cdef int64_t size = segment.size.load()
+    if size == 0:
+        return False
+    if size + header.size > min(settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
+        return True
+    if log.log_end_offset.load() + header.last_offset_delta - segment.base_offset > SEGMENT_SIZE_MAX:
+        return True
+    if <int64_t>(segment.index.offsets.size() + 1) * OFFSET_ENTRY_SIZE > settings.segment_index_bytes:
+        return True
+    if <int64_t>(segment.index.times.size() + 2) * TIME_ENTRY_SIZE > settings.segment_index_bytes:
+        return True
+    if segment.first_timestamp >= 0 and header.max_timestamp - segment.first_timestamp > settings.segment_ms:
+        return True
+    return segment.created_ms > 0 and now_ms - segment.created_ms > settings.segment_ms
+
+
+cdef int _refused(PartitionLog* log, int code) noexcept nogil:
+    """What a failed write means for the log: out of space or descriptors is the request's trouble alone."""
+    if code == STORAGE_FULL:
+        storage_mark_full(log.storage.get())
+    elif code == LOG_FAILED or code == STORAGE_IO:
+        log_fail(log, code)
+        return LOG_FAILED
+    return code
+
+
+cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data, const BatchHeader* header,
+                   int64_t now_ms) noexcept nogil:
+    cdef EpochEntry entry
+    if log.epochs.empty() or header.leader_epoch > log.epochs.back().epoch:
+        entry.epoch = header.leader_epoch
+        entry.start_offset = header.base_offset
+        log.epochs.push_back(entry)
+    if header.attributes & ATTRIBUTE_CONTROL:
+        _note_marker(log, segment, data, header, now_ms)
+        return
+    producers_note(&log.producers, header, now_ms)
+    if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+        log.first_open_offset.store(producers_first_open(&log.producers))
+
+
+cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data, const BatchHeader* header,
+                       int64_t now_ms) noexcept nogil:
+    cdef AbortedTxn txn
+    cdef EndedTxn ended
+    cdef int32_t coordinator_epoch
+    cdef int kind = batch_control_type(data, header, &coordinator_epoch)
+    txn.first_offset = -1
+    cdef bint was_aborted = producers_note_marker(&log.producers, header, kind, coordinator_epoch, now_ms, &txn)
+    log.list_guard.lock()
+    if was_aborted:
+        txn.last_stable_offset = min(producers_first_open(&log.producers), txn.last_offset + 1)
+        log.aborted.push_back(txn)
+        segment.txn_is_dirty = True
+    if txn.first_offset >= 0:
+        # Readers of committed data must not pass it before its marker is visible too.
+        ended.first_offset = txn.first_offset
+        ended.marker_offset = header.base_offset
+        log.ended.push_back(ended)
+    log.list_guard.unlock()
+    log.first_open_offset.store(producers_first_open(&log.producers))
+
+
+cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header, Appended* appended) noexcept nogil:
+    cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
+    cdef int64_t now
+    segment.end_offset.store(end_offset)
+    log.log_end_offset.store(end_offset)
+    log.bytes_appended.fetch_add(header.size)
+    log.unflushed_records += header.records_count
+    _write_behind(log, segment)
+    appended.commit_by_ns = INT64_MAX
+    if log.oldest_unflushed_ns.load() == 0:
+        now = monotonic_ns()
+        log.oldest_unflushed_ns.store(now)
+        # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing follows.
+        if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
+            appended.commit_by_ns = now + log.settings.flush_ms * 1000000
+    if log.unflushed_records >= log.settings.flush_messages:
+        appended.commit_by_ns = 0
+
+
+cdef void _write_behind(PartitionLog* log, Segment* segment) noexcept nogil:
+    """Starts write-back of full steps early, so that the sync finds little left to do. Not durability."""
+    cdef int64_t step = log.storage.get().write_behind_bytes
+    cdef int64_t behind = segment.size.load() - segment.written_behind
+    if step > 0 and behind >= step:
+        sync_file_range(segment.file.get().fd, segment.written_behind, behind, SYNC_FILE_RANGE_WRITE)
+        segment.written_behind += behind
+
+
+cdef int log_roll(PartitionLog* log) noexcept nogil:
+    cdef int code = OK
+    log.guard.lock()
+    if log.failed.load() != OK:
+        code = LOG_FAILED
+    elif log.is_closed:
+        code = LOG_CLOSED
+    elif log.segments.back().get().size.load() > 0:
+        code = log_roll_locked(log)
+    log.guard.unlock()
+    return code
+
+
+cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
+    cdef int64_t end_offset = log.log_end_offset.load()
+    cdef SegmentRef segment = segment_new(log.directory, end_offset)
+    cdef int code = segment_create(segment.get())
+    if code != OK:
+        return code
+    segment_seal_times(log.segments.back().get())
+    log.list_guard.lock()
+    log.segments.push_back(segment)
+    log.list_guard.unlock()
+    log.active_base.store(end_offset)
+    log.directory_is_dirty = True
+    log.is_changed.store(True)
+    if not log.producers.producers.empty():
+        # For Kafka's tools. Recovery believes the journal, so nothing hangs on this file.
+        producers_store_snapshot(&log.producers, log.directory.get().fd, end_offset)
+    return OK
+
+
+# Reading
+
+cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil:
+    if mutant(b"visible_ahead_of_durable"):
+        return log.log_end_offset.load()
+    if log.settings.visible_when_appended and log.failed.load() == OK:
+        return log.log_end_offset.load()
+    return log.durable_offset.load()
+
+
+cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil:
+    # The open transactions are read first: one that ends meanwhile is then found among the ended.
+    cdef int64_t stable = log.first_open_offset.load()
+    cdef int64_t visible = log_high_watermark(log)
+    cdef size_t i
+    log.list_guard.lock()
+    for i in range(log.ended.size()):
+        if log.ended[i].marker_offset >= visible:
+            stable = min(stable, log.ended[i].first_offset)
+    log.list_guard.unlock()
+    return min(stable, visible)
+
+
+cdef int64_t log_limit(PartitionLog* log, int limit) noexcept nogil:
+    if limit == READ_END:
+        return log.log_end_offset.load()
+    if limit == READ_STABLE:
+        return log_last_stable_offset(log)
+    return log_high_watermark(log)
+
+
+cdef size_t _segment_at(PartitionLog* log, int64_t offset) noexcept nogil:
+    """Slot of the last segment with a base at or below `offset`; list_guard is held."""
+    cdef size_t low = 0, high = log.segments.size(), middle
+    while low < high:
+        middle = (low + high) // 2
+        if log.segments[middle].get().base_offset <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low > 0 else 0
+
+
+cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit, Slice* slice) noexcept nogil:
+    cdef SegmentRef segment
+    cdef Found found
+    cdef int code
+    slice.position = slice.size = 0
+    slice.limit_offset = log_limit(log, limit)
+    if offset < log.log_start_offset.load() or offset > log.log_end_offset.load():
+        return OFFSET_OUT_OF_RANGE
+    while offset < slice.limit_offset:
+        if offset < log.log_start_offset.load():
+            return OFFSET_OUT_OF_RANGE  # retention came by
+        code = _find_segment(log, offset, &segment)
+        if code != OK:
+            return code
+        code = segment_find(segment.get(), offset, &found)
+        if code == OK:
+            if found.header.base_offset >= slice.limit_offset:
+                return OK
+            return _fill_slice(log, segment.get(), &found, max_bytes, slice)
+        if code != OFFSET_OUT_OF_RANGE or not _next_base(log, offset, &offset):
+            return OK if code == OFFSET_OUT_OF_RANGE else code
+        # Compaction left nothing at the end of that segment: the next one begins with what follows.
+    return OK
+
+
+cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment) noexcept nogil:
+    cdef size_t i
+    cdef int code = OK
+    log.list_guard.lock()
+    segment[0] = log.segments[_segment_at(log, offset)]
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset <= offset < log.holes[i].end_offset:
+            code = OFFSET_IN_HOLE
+    log.list_guard.unlock()
+    return code
+
+
+cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept nogil:
+    cdef size_t slot
+    cdef bint found
+    log.list_guard.lock()
+    slot = _segment_at(log, offset) + 1
+    found = slot < log.segments.size()
+    if found:
+        base[0] = log.segments[slot].get().base_offset
+    log.list_guard.unlock()
+    return found
+
+
+cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t max_bytes,
+                     Slice* slice) noexcept nogil:
+    cdef Found first_hidden
+    cdef int64_t end = segment.size.load()
+    cdef int code = segment_file(segment, &slice.file)
+    if code != OK:
+        return code
+    if segment.end_offset.load() > slice.limit_offset:
+        code = segment_find(segment, slice.limit_offset, &first_hidden)
+        if code == OK:
+            end = first_hidden.position
+        elif code != OFFSET_OUT_OF_RANGE:
+            return code
+    slice.position = found.position
+    slice.size = min(end - found.position, max(max_bytes, found.header.size))
+    return _stop_before_hole(log, segment, found, slice)
+
+
+cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* found, Slice* slice) noexcept nogil:
+    cdef int64_t hole_at = INT64_MAX
+    cdef Found damaged
+    cdef size_t i
+    cdef int code
+    log.list_guard.lock()
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset > found.header.base_offset:
+            hole_at = min(hole_at, log.holes[i].first_offset)
+    log.list_guard.unlock()
+    if hole_at >= segment.end_offset.load():
+        return OK
+    code = segment_find(segment, hole_at - 1, &damaged)
+    if code == OK:
+        slice.size = min(slice.size, damaged.position + damaged.header.size - slice.position)
+    return OK if code == OFFSET_OUT_OF_RANGE else code
+
+
+cdef int log_find_time(PartitionLog* log, int64_t timestamp, int limit, Slice* slice) noexcept nogil:
+    cdef vector[SegmentRef] segments
+    cdef Found found
+    cdef size_t i
+    cdef int code
+    slice.position = slice.size = 0
+    slice.limit_offset = log_limit(log, limit)
+    log.list_guard.lock()
+    segments = log.segments
+    log.list_guard.unlock()
+    for i in range(segments.size()):
+        code = segment_load_largest(segments[i].get())
+        if code != OK:
+            return code
+        if segments[i].get().largest_timestamp < timestamp:
+            continue
+        code = _find_time_in(log, segments[i].get(), timestamp, &found)
+        if code == OFFSET_OUT_OF_RANGE:
+            continue
+        if code != OK or found.header.base_offset >= slice.limit_offset:
+            return code
+        slice.position = found.position
+        slice.size = found.header.size
+        return segment_file(segments[i].get(), &slice.file)
+    return OK
+
+
+cdef int _find_time_in(PartitionLog* log, Segment* segment, int64_t timestamp, Found* found) noexcept nogil:
+    """Records below the log start are deleted even while their bytes are still here."""
+    cdef int64_t start = log.log_start_offset.load()
+    cdef int code = segment_find_time(segment, timestamp, found)
+    while code == OK and (found.header.base_offset + found.header.last_offset_delta < start
+                          or found.header.max_timestamp < timestamp):
+        code = segment_find(segment, found.header.base_offset + found.header.last_offset_delta + 1, found)
+    return code
+
+
+cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset,
+                      vector[AbortedTxn]* into) noexcept nogil:
+    cdef size_t low = 0, high, middle
+    log.list_guard.lock()
+    high = log.aborted.size()
+    while low < high:
+        middle = (low + high) // 2
+        if log.aborted[middle].last_offset < from_offset:
+            low = middle + 1
+        else:
+            high = middle
+    while low < log.aborted.size():
+        if log.aborted[low].first_offset < end_offset:
+            into.push_back(log.aborted[low])
+        # Nothing that ended later can have begun below this one's stable offset.
+        if log.aborted[low].last_stable_offset >= end_offset:
+            break
+        low += 1
+    log.list_guard.unlock()
+
+
+cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found, int64_t* end_offset) noexcept nogil:
+    cdef size_t i
+    log.guard.lock()
+    found[0] = -1
+    end_offset[0] = -1
+    for i in range(log.epochs.size()):
+        if log.epochs[i].epoch > epoch:
+            break
+        found[0] = log.epochs[i].epoch
+        end_offset[0] = log.log_end_offset.load()
+        if i + 1 < log.epochs.size():
+            end_offset[0] = log.epochs[i + 1].start_offset
+    log.guard.unlock()
+
+
+# Durability
+
+cdef void log_commit_begin(const LogRef& log, bint with_checkpoint, CommitPlan* plan) noexcept nogil:
+    cdef PartitionLog* it = log.get()
+    cdef Segment* segment
+    cdef size_t slot
+    plan.log = log
+    plan.result = OK
+    it.guard.lock()
+    it.commit_is_wanted.store(False)
+    if it.failed.load() != OK or it.is_closed:
+        plan.result = LOG_FAILED if it.failed.load() != OK else LOG_CLOSED
+        it.guard.unlock()
+        return
+    plan.end_offset = it.log_end_offset.load()
+    plan.truncations = it.truncations
+    plan.sync_directory = it.directory_is_dirty and not mutant(b"segment_without_directory_sync")
+    it.directory_is_dirty = False
+    it.unflushed_records = 0
+    it.oldest_unflushed_ns.store(0)
+    slot = it.segments.size()
+    while slot > 0:
+        slot -= 1
+        segment = it.segments[slot].get()
+        if segment.synced_size < segment.size.load():
+            plan.segments.push_back(it.segments[slot])
+            plan.files.push_back(segment.file)
+            plan.sizes.push_back(segment.size.load())
+        elif slot + 1 < it.segments.size():
+            break
+        if mutant(b"roll_without_sync_of_old_segment"):
+            break
+    plan.with_checkpoint = with_checkpoint
+    if with_checkpoint:
+        log_capture(it, &plan.checkpoint)
+    it.guard.unlock()
+
+
+cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
+    cdef PartitionLog* log = plan.log.get()
+    cdef size_t i
+    if plan.result == LOG_CLOSED:
+        return
+    if plan.result != OK:
+        log_fail(log, plan.result)
+        return
+    log.guard.lock()
+    if plan.truncations != log.truncations:
+        log.guard.unlock()
+        return
+    for i in range(plan.segments.size()):
+        plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
+    if plan.end_offset > log.durable_offset.load():
+        log.durable_offset.store(plan.end_offset)
+    _forget_ended(log)
+    log.guard.unlock()
+    if not plan.with_checkpoint and (not plan.files.empty() or plan.sync_directory):
+        log.is_changed.store(True)
+
+
+cdef void _forget_ended(PartitionLog* log) noexcept nogil:
+    cdef int64_t visible = log_high_watermark(log)
+    cdef size_t i, kept = 0
+    log.list_guard.lock()
+    for i in range(log.ended.size()):
+        if log.ended[i].marker_offset >= visible:
+            log.ended[kept] = log.ended[i]
+            kept += 1
+    log.ended.resize(kept)
+    log.list_guard.unlock()
+
+
+cdef void log_fail(PartitionLog* log, int code) noexcept nogil:
+    # The first reason is the true one; what follows is its echo.
+    if log.failed.load() == OK:
+        log.failed.store(code)
+
+
+# Recovery points
+
+cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
+    """The log as it stands now; guard is held. What maintenance owns is filled in when it is saved."""
+    cdef Segment* segment = log.segments.back().get()
+    producers_expire(&log.producers, wall_ms(), log.settings.producer_expiration_ms)
+    checkpoint.recovery_offset = log.log_end_offset.load()
+    checkpoint.segment_base = segment.base_offset
+    checkpoint.position = segment.size.load()
+    checkpoint.created_ms = segment.created_ms
+    checkpoint.first_timestamp = segment.first_timestamp
+    checkpoint.largest_timestamp = segment.largest_timestamp
+    checkpoint.largest_timestamp_offset = segment.largest_timestamp_offset
+    checkpoint.leader_epoch = <int32_t>log.leader_epoch.load()
+    checkpoint.epochs = log.epochs
+    checkpoint.producers.clear()
+    producers_store(&log.producers, &checkpoint.producers)
+
+
+cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil:
+    cdef int64_t appended
+    cdef bint is_due
+    if not log.saved_guard.try_lock():
+        return False
+    appended = log.bytes_appended.load() - log.bytes_at_saved
+    is_due = appended >= CHECKPOINT_WORTH * checkpoint_size(&log.saved)
+    # Retention and compaction stop short of the segment that recovery begins in: it must move on.
+    is_due = is_due or log.saved.segment_base != log.active_base.load()
+    log.saved_guard.unlock()
+    return is_due
+
+
+cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
+    """Syncs what recovery will believe unseen, then puts the checkpoint into the journal."""
+    cdef PartitionLog* log = plan.log.get()
+    cdef Checkpoint* saved = &log.saved
+    cdef int code = _store_indexes(log)
+    if code != OK:
+        # A failed sync is final; a full disk or no free descriptor is tried again at the next point.
+        if code == STORAGE_IO:
+            log_fail(log, code)
+        return code
+    log.saved_guard.lock()
+    # A log closed for deletion must not come back into the journal.
+    if not log.is_closed and plan.truncations == log.truncations and plan.checkpoint.recovery_offset >= saved.recovery_offset:
+        plan.checkpoint.log_start_offset = saved.log_start_offset
+        plan.checkpoint.end_limit = saved.end_limit
+        plan.checkpoint.swap_base = saved.swap_base
+        plan.checkpoint.swap_end = saved.swap_end
+        plan.checkpoint.cleaned_offset = saved.cleaned_offset
+        saved[0] = plan.checkpoint
+        if mutant(b"producer_state_ahead_of_log"):
+            log.guard.lock()
+            saved.producers.clear()
+            producers_store(&log.producers, &saved.producers)
+            log.guard.unlock()
+        log.bytes_at_saved = log.bytes_appended.load()
+        journal_put(&log.storage.get().journal, log.name, saved)
+    log.saved_guard.unlock()
+    return OK
+
+
+cdef int _store_indexes(PartitionLog* log) noexcept nogil:
+    """Index files up to now; those of sealed segments, and all transaction indexes, durably.
+
+    A lost offset or time index costs a walk. A lost transaction index would show aborted records,
+    so the recovery point must not pass it unsynced.
+    """
+    cdef vector[SegmentRef] segments
+    cdef Segment* segment
+    cdef size_t slot
+    cdef bint is_sealed
+    cdef int code = OK
+    log.list_guard.lock()
+    segments = log.segments
+    log.list_guard.unlock()
+    slot = segments.size()
+    while slot > 0 and code == OK:
+        slot -= 1
+        segment = segments[slot].get()
+        is_sealed = slot + 1 < segments.size()
+        if is_sealed and segment.index_is_final:
+            break
+        if segment.txn_is_dirty:
+            code = _store_aborted(log, segment)
+            if code != OK:
+                return code
+        # Derived files: a full disk leaves them short, and the next checkpoint tries again.
+        if segment_store_index(segment, is_sealed) == OK and is_sealed:
+            segment.index_is_final = True
+    return code
+
+
+cdef int _store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
+    cdef vector[AbortedTxn] here
+    cdef int64_t end_offset = segment.end_offset.load()
+    cdef size_t i
+    log.list_guard.lock()
+    segment.txn_is_dirty = False
+    for i in range(log.aborted.size()):
+        if segment.base_offset <= log.aborted[i].last_offset < end_offset:
+            here.push_back(log.aborted[i])
+    log.list_guard.unlock()
+    cdef int code = txn_index_store(segment.directory.get().fd, segment.base_offset, here.data(), here.size())
+    if code != OK:
+        segment.txn_is_dirty = True
+    return code
+
+
+cdef int log_save_locked(PartitionLog* log) noexcept nogil:
+    journal_put(&log.storage.get().journal, log.name, &log.saved)
+    return storage_commit(log.storage.get())
+
+
+cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
+    cdef vector[SegmentRef] segments
+    cdef size_t i
+    log.list_guard.lock()
+    segments = log.segments
+    log.list_guard.unlock()
+    for i in range(segments.size() - 1):
+        if segments[i].get().index_is_final and segments[i].get().file.get() != NULL:
+            segment_rest(segments[i].get(), before_ns)
+
+
+# ---- with the GIL ----

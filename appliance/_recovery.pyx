@@ -1,0 +1,618 @@
+"""Recovery of one partition. Table of damages, and what becomes of each:
+
+found                                             done
+------------------------------------------------  -------------------------------------------------
+clean stop, sizes as the journal says             nothing is read
+torn or garbage tail after the recovery point     cut
+the same, with whole batches behind it            copied to `.corrupt-<ms>`, then cut
+a valid batch at the wrong offset                 as garbage: the CRC does not cover the offset
+segments after the cut                            renamed `.corrupt-<ms>`; empty ones removed
+segments below the log start                      removed: retention was interrupted
+`.cleaned`; `.swap` unknown to the journal        removed: compaction was interrupted before its point
+`.swap` in the journal                            finished: covered segments go, it takes their place
+recovery segment short or missing                 a hole is noted, a new segment starts at the point
+no checkpoint at all (foreign or new directory)   every byte is checked; damage with segments after
+                                                  it is a hole, not an end
+transaction in a truncation                       cut at the journaled limit
+index missing, short, wrong                       kept as far as it rises; rebuilt when first needed
+
+The page cache is not believed after an unclean end: after a failed write-back it can show bytes
+that the disk lacks. So what is scanned is first synced, then dropped from the cache, then read.
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.string cimport memcmp, strlen
+from libcpp.algorithm cimport sort
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from appliance._batch cimport (
+    BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
+)
+from appliance._codes cimport OK, STORAGE_FULL, STORAGE_IO
+from appliance._files cimport (
+    NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
+    write_whole,
+)
+from appliance._index cimport index_truncate, txn_index_load
+from appliance._journal cimport Checkpoint, journal_find, journal_put
+from appliance._log cimport Hole, LogRef, LogSettings, PartitionLog, log_capture, log_note
+from appliance._native cimport (
+    ENOENT, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, POSIX_FADV_DONTNEED, S_ISREG, close,
+    c_stat, errno, fstatat, ftruncate, mutant, posix_fadvise, renameat, snprintf, unlinkat, wall_ms,
+)
+from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
+from appliance._segment cimport (
+    File, FileRef, Segment, SegmentRef, file_own, segment_create, segment_file, segment_load_index,
+    segment_new, segment_note, segment_unlink,
+)
+from appliance._storage cimport StorageRef, storage_release_reserve
+
+cdef extern from "dirent.h" nogil:
+    ctypedef struct DIR:
+        pass
+    struct dirent:
+        char* d_name
+    DIR* fdopendir(int fd)
+    dirent* readdir(DIR* directory)
+    int closedir(DIR* directory)
+
+cdef extern from "fcntl.h" nogil:
+    int AT_SYMLINK_NOFOLLOW
+
+cdef enum:
+    SCAN_SIZE = 1048576
+    PAGE_MASK = 4095
+
+
+# ---- without the GIL ----
+
+# The directory
+
+cdef int64_t _base_of(const char* name, const char* suffix) noexcept nogil:
+    """The offset in "<20 digits><suffix>", or -1."""
+    cdef int64_t base = 0
+    cdef int i
+    if strlen(name) != 20 + strlen(suffix) or memcmp(name + 20, suffix, strlen(suffix)) != 0:
+        return -1
+    for i in range(20):
+        if not c'0' <= name[i] <= c'9' or base > (INT64_MAX - 9) // 10:
+            return -1
+        base = base * 10 + (name[i] - c'0')
+    return base
+
+
+cdef bint _ends_with(const char* name, const char* suffix) noexcept nogil:
+    cdef size_t size = strlen(name), end = strlen(suffix)
+    return size > end and memcmp(name + size - end, suffix, end) == 0
+
+
+cdef int _list(int directory_fd, vector[int64_t]* bases, vector[int64_t]* txn_bases,
+               vector[string]* rubbish) noexcept nogil:
+    cdef int fd = open_file(directory_fd, b".", O_RDONLY | O_DIRECTORY)
+    cdef DIR* directory
+    cdef dirent* entry
+    cdef int64_t base
+    if fd < 0:
+        return fd
+    directory = fdopendir(fd)
+    if directory == NULL:
+        close(fd)
+        return STORAGE_IO
+    while True:
+        entry = readdir(directory)
+        if entry == NULL:
+            break
+        base = _base_of(entry.d_name, b".log")
+        if base >= 0:
+            bases.push_back(base)
+        base = _base_of(entry.d_name, b".txnindex")
+        if base >= 0:
+            txn_bases.push_back(base)
+        if (_ends_with(entry.d_name, b".cleaned") or _ends_with(entry.d_name, b".swap")
+                or _ends_with(entry.d_name, b".deleted")):
+            rubbish.push_back(string(entry.d_name))
+    closedir(directory)
+    sort(bases.begin(), bases.end())
+    sort(txn_bases.begin(), txn_bases.end())
+    return OK
+
+
+cdef int _finish_swap(int directory_fd, const Checkpoint* checkpoint) noexcept nogil:
+    """The journal is the commit point: from there on only the compacted segment exists."""
+    cdef char[NAME_SIZE] name
+    cdef char[NAME_SIZE] swap
+    cdef vector[int64_t] bases, txn_bases
+    cdef vector[string] rubbish
+    cdef size_t i
+    file_name(name, checkpoint.swap_base, b".log")
+    file_name(swap, checkpoint.swap_base, b".log.swap")
+    if renameat(directory_fd, swap, directory_fd, name) < 0 and errno != ENOENT:
+        return storage_code(errno)
+    cdef int code = _list(directory_fd, &bases, &txn_bases, &rubbish)
+    if code != OK:
+        return code
+    file_name(name, checkpoint.swap_base, b".index")
+    unlinkat(directory_fd, name, 0)
+    file_name(name, checkpoint.swap_base, b".timeindex")
+    unlinkat(directory_fd, name, 0)
+    for i in range(bases.size()):
+        if checkpoint.swap_base < bases[i] < checkpoint.swap_end:
+            code = _unlink_base(directory_fd, bases[i])
+            if code != OK:
+                return code
+    return sync_directory(directory_fd)
+
+
+cdef int _unlink_base(int directory_fd, int64_t base) noexcept nogil:
+    cdef FileRef none
+    cdef SegmentRef segment = segment_new(none, base)
+    segment.get().directory = make_shared_file(directory_fd)
+    return segment_unlink(segment.get())
+
+
+cdef FileRef make_shared_file(int fd) noexcept nogil:
+    """A reference that does not own its descriptor: for the length of one call."""
+    cdef FileRef file = make_shared[File]()
+    file.get().fd = fd
+    return file
+
+
+# Opening
+
+cdef int log_open(const StorageRef& storage, const string& name, const LogSettings* settings,
+                  bint is_trusted, LogRef* opened, Recovered* recovered) noexcept nogil:
+    cdef LogRef log = make_shared[PartitionLog]()
+    cdef PartitionLog* it = log.get()
+    cdef Checkpoint checkpoint
+    cdef int fd = open_file(storage.get().directory.get().fd, name.c_str(), O_RDONLY | O_DIRECTORY)
+    cdef int code
+    if fd < 0:
+        return fd
+    it.name = name
+    it.storage = storage
+    it.settings = settings[0]
+    it.directory = file_own(fd)
+    recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
+    recovered.cut_offset = recovered.lost_first_offset = recovered.lost_end_offset = -1
+    recovered.was_known = journal_find(&storage.get().journal, name, &checkpoint)
+    if not recovered.was_known:
+        _unknown(&checkpoint)
+    code = _load_segments(it, &checkpoint, recovered.was_known)
+    if code == OK:
+        code = _recover(it, &checkpoint, is_trusted, recovered)
+    if code == OK and not is_trusted:
+        # Names that only the page cache knew are about to be relied on.
+        code = sync_directory(fd)
+    if code != OK:
+        return code
+    _publish(it, &checkpoint, is_trusted)
+    opened[0] = log
+    return OK
+
+
+cdef void _unknown(Checkpoint* checkpoint) noexcept nogil:
+    checkpoint.recovery_offset = checkpoint.segment_base = -1
+    checkpoint.position = 0
+    checkpoint.log_start_offset = -1
+    checkpoint.end_limit = INT64_MAX
+    checkpoint.swap_base = checkpoint.swap_end = -1
+    checkpoint.cleaned_offset = 0
+    checkpoint.created_ms = 0
+    checkpoint.first_timestamp = checkpoint.largest_timestamp = -1
+    checkpoint.largest_timestamp_offset = -1
+    checkpoint.leader_epoch = 0
+    checkpoint.epochs.clear()
+    checkpoint.producers.clear()
+
+
+cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_known) noexcept nogil:
+    """Fills log.segments from the directory, after finishing or undoing what was interrupted."""
+    cdef int directory_fd = log.directory.get().fd
+    cdef vector[int64_t] bases, txn_bases
+    cdef vector[string] rubbish
+    cdef size_t i
+    cdef int code = OK
+    if checkpoint.swap_base >= 0:
+        code = _finish_swap(directory_fd, checkpoint)
+        checkpoint.swap_base = checkpoint.swap_end = -1
+    if code == OK:
+        code = _list(directory_fd, &bases, &txn_bases, &rubbish)
+    if code != OK:
+        return code
+    for i in range(rubbish.size()):
+        unlinkat(directory_fd, rubbish[i].c_str(), 0)
+    for i in range(bases.size()):
+        if i + 1 < bases.size() and bases[i + 1] <= checkpoint.log_start_offset \
+                and bases[i] < checkpoint.segment_base:
+            code = _unlink_base(directory_fd, bases[i])
+        else:
+            code = _take_segment(log, bases[i])
+        if code != OK:
+            return code
+    if log.segments.empty():
+        return _first_segment(log, checkpoint)
+    if not was_known:
+        _begin_at_first(log, checkpoint)
+    for i in range(txn_bases.size()):
+        code = txn_index_load(directory_fd, txn_bases[i], checkpoint.recovery_offset, &log.aborted)
+        if code != OK:
+            return code
+    return OK
+
+
+cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:
+    cdef SegmentRef segment
+    cdef char[NAME_SIZE] name
+    cdef c_stat status
+    file_name(name, base, b".log")
+    if fstatat(log.directory.get().fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0:
+        return storage_code(errno)
+    if not S_ISREG(status.st_mode):
+        return OK  # a link, a pipe: not ours, left alone
+    segment = segment_new(log.directory, base)
+    segment.get().size.store(status.st_size)
+    segment.get().synced_size = segment.get().written_behind = status.st_size
+    segment.get().index_is_final = True
+    if not log.segments.empty():
+        log.segments.back().get().end_offset.store(base)
+    log.segments.push_back(segment)
+    return OK
+
+
+cdef int _first_segment(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
+    """A new log; or one whose every segment is gone, which the recovery point then shows."""
+    cdef int64_t base = max(checkpoint.recovery_offset, checkpoint.log_start_offset, <int64_t>0)
+    cdef int code = _append_segment(log, base)
+    if checkpoint.recovery_offset < 0:
+        checkpoint.recovery_offset = checkpoint.segment_base = checkpoint.log_start_offset = base
+    return code
+
+
+cdef int _append_segment(PartitionLog* log, int64_t base) noexcept nogil:
+    cdef SegmentRef segment = segment_new(log.directory, base)
+    cdef int code = segment_create(segment.get())
+    if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+        code = segment_create(segment.get())
+    if code == OK:
+        log.segments.push_back(segment)
+        if not mutant(b"segment_without_directory_sync"):
+            code = sync_directory(log.directory.get().fd)
+    return code
+
+
+cdef void _begin_at_first(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
+    """No checkpoint: everything from the first segment on is to be checked."""
+    cdef int64_t base = log.segments.front().get().base_offset
+    checkpoint.recovery_offset = checkpoint.segment_base = checkpoint.log_start_offset = base
+    producers_load_snapshot(&log.producers, log.directory.get().fd, base, wall_ms())
+
+
+cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted, Recovered* recovered) noexcept nogil:
+    cdef Segment* segment
+    cdef size_t slot = 0
+    cdef bint is_there
+    log.epochs = checkpoint.epochs
+    if recovered.was_known:
+        producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
+    while slot + 1 < log.segments.size() and log.segments[slot].get().base_offset < checkpoint.segment_base:
+        slot += 1
+    segment = log.segments[slot].get()
+    is_there = segment.base_offset == checkpoint.segment_base
+    if is_there:
+        segment.created_ms = checkpoint.created_ms
+        segment.first_timestamp = checkpoint.first_timestamp
+        segment.largest_timestamp = checkpoint.largest_timestamp
+        segment.largest_timestamp_offset = checkpoint.largest_timestamp_offset
+        segment.largest_is_known = True
+        segment.index_is_final = False
+    if not is_there or segment.size.load() < checkpoint.position:
+        return _lost_below_point(log, slot, checkpoint, recovered)
+    if is_trusted and slot + 1 == log.segments.size() and segment.size.load() == checkpoint.position:
+        segment.end_offset.store(checkpoint.recovery_offset)
+        return OK
+    return log_scan(log, slot, checkpoint.position, checkpoint.recovery_offset, not recovered.was_known,
+                    checkpoint.end_limit, recovered)
+
+
+cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* checkpoint,
+                           Recovered* recovered) noexcept nogil:
+    """Bytes that were durable are gone. What is whole before and after the loss stays readable."""
+    cdef int64_t first = checkpoint.segment_base, resume = checkpoint.recovery_offset
+    cdef Segment* segment = log.segments[slot].get()
+    cdef Recovered prefix = recovered[0]
+    cdef int code = OK
+    if segment.base_offset == checkpoint.segment_base:
+        # The size below which it is whole is found by reading it; the lost rest is a hole after it.
+        code = _scan_segment(log, slot, 0, segment.base_offset, True, INT64_MAX, &prefix)
+        if code < 0:
+            return code
+        first = segment.end_offset.load()
+        recovered.scanned_bytes = prefix.scanned_bytes
+        slot += 1
+    elif segment.base_offset < checkpoint.segment_base:
+        slot += 1
+    if slot < log.segments.size():
+        resume = max(resume, log.segments[slot].get().base_offset)
+    _note_hole(log, first, resume, recovered)
+    producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
+    log.epochs = checkpoint.epochs
+    if slot == log.segments.size():
+        code = _append_segment(log, resume)
+        log.segments.back().get().end_offset.store(resume)
+        return code
+    return log_scan(log, slot, 0, log.segments[slot].get().base_offset, False, checkpoint.end_limit, recovered)
+
+
+cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end, Recovered* recovered) noexcept nogil:
+    cdef Hole hole
+    if first >= end:
+        return
+    hole.first_offset = first
+    hole.end_offset = end
+    log.holes.push_back(hole)
+    if recovered.lost_first_offset < 0:
+        recovered.lost_first_offset = first
+    recovered.lost_end_offset = end
+
+
+# Scanning
+
+cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset, bint may_have_gaps,
+                  int64_t end_limit, Recovered* recovered) noexcept nogil:
+    """Checks every batch from `position` of segment `slot` on; ends the log at the first bad one."""
+    cdef Segment* segment
+    cdef int code
+    while True:
+        segment = log.segments[slot].get()
+        code = _scan_segment(log, slot, position, offset, may_have_gaps, end_limit, recovered)
+        if code < 0:
+            return code
+        offset = segment.end_offset.load()
+        if slot + 1 == log.segments.size():
+            return OK if code == 0 else _cut(log, slot, recovered)
+        if code == 0 and (may_have_gaps or log.segments[slot + 1].get().base_offset == offset):
+            segment.end_offset.store(log.segments[slot + 1].get().base_offset)
+        elif may_have_gaps:
+            _note_hole(log, offset, log.segments[slot + 1].get().base_offset, recovered)
+            segment.end_offset.store(log.segments[slot + 1].get().base_offset)
+        else:
+            return _cut(log, slot, recovered)
+        slot += 1
+        position = 0
+        offset = log.segments[slot].get().base_offset
+
+
+cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t offset, bint may_have_gaps,
+                       int64_t end_limit, Recovered* recovered) noexcept nogil:
+    """1 when it stopped at a batch that is not good, 0 at the end of the file, or a code.
+
+    Leaves size and end_offset of the segment at what is good.
+    """
+    cdef Segment* segment = log.segments[slot].get()
+    cdef vector[uint8_t] window
+    cdef BatchHeader header
+    cdef FileRef file
+    cdef int64_t end, at = 0, now = wall_ms()
+    cdef int code = segment_file(segment, &file)
+    if code != OK:
+        return code
+    end = file_size(file.get().fd)
+    code = _drop_cache(file.get().fd, position)
+    if code == OK:
+        code = _forget_index(log, segment, position)
+    if code != OK:
+        return code
+    segment.end_offset.store(offset)
+    while position < end:
+        code = _load_batch(file.get().fd, position, end, &window, &at, &header)
+        if code < 0:
+            return code
+        recovered.scanned_bytes += header.size if code == 0 else 0
+        if code == 1 or not _follows(log, &header, offset, may_have_gaps, end_limit):
+            return 1
+        segment_note(segment, &header, position, log.settings.index_interval_bytes)
+        log_note(log, segment, window.data() + at, &header, now)
+        offset = header.base_offset + header.last_offset_delta + 1
+        position += header.size
+        at += header.size
+        segment.end_offset.store(offset)
+    return 0
+
+
+cdef bint _follows(PartitionLog* log, const BatchHeader* header, int64_t offset, bint may_have_gaps,
+                   int64_t end_limit) noexcept nogil:
+    """The CRC covers neither offset nor epoch: a stale whole batch is told by them alone."""
+    if mutant(b"recovery_without_continuity"):
+        return header.base_offset < end_limit
+    if header.base_offset < offset or (header.base_offset > offset and not may_have_gaps):
+        return False
+    if not log.epochs.empty() and header.leader_epoch < log.epochs.back().epoch:
+        return False
+    return header.base_offset + header.last_offset_delta < end_limit
+
+
+cdef int _drop_cache(int fd, int64_t position) noexcept nogil:
+    """Makes the next read come from the disk. Only clean pages are dropped, hence the sync first."""
+    cdef int code
+    if mutant(b"cache_kept_after_failed_sync"):
+        return OK
+    code = sync_file(fd)
+    if code == OK:
+        posix_fadvise(fd, position & ~<int64_t>PAGE_MASK, 0, POSIX_FADV_DONTNEED)
+    return code
+
+
+cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) noexcept nogil:
+    """Index entries, and the size, back to `position`."""
+    cdef int code
+    segment.size.store(position)
+    code = segment_load_index(segment)
+    if code != OK:
+        return code
+    if position == 0:
+        segment.largest_timestamp = segment.first_timestamp = -1
+        segment.bytes_since_index = segment.created_ms = 0
+    segment.largest_is_known = True
+    segment.index_is_final = False
+    return index_truncate(&segment.index, log.directory.get().fd, segment.base_offset, position)
+
+
+cdef int _load_batch(int fd, int64_t position, int64_t end, vector[uint8_t]* window, int64_t* at,
+                     BatchHeader* header) noexcept nogil:
+    """Whole and with a good CRC at window[at]: 0; not a good batch: 1; or a code."""
+    cdef int64_t have = <int64_t>window.size() - at[0]
+    cdef int64_t need = BATCH_HEADER_SIZE
+    cdef int64_t got
+    cdef int code
+    header.size = 0
+    while True:
+        if have < need:
+            if end - position < need:
+                return 1
+            at[0] = 0
+            window.resize(min(max(need, <int64_t>SCAN_SIZE), end - position))
+            got = read_whole(fd, window.data(), window.size(), position)
+            if got < 0:
+                return <int>got
+            window.resize(got)
+            have = got
+            if have < need:
+                return 1
+        batch_load_header(window.data() + at[0], header)
+        code = batch_check_header(header, end - position)
+        if code != OK:
+            return 1
+        if have >= header.size:
+            break
+        need = header.size
+    if mutant(b"recovery_without_crc"):
+        return 0
+    return 0 if batch_check_crc(window.data() + at[0], header) == OK else 1
+
+
+# Cutting
+
+cdef int _cut(PartitionLog* log, size_t slot, Recovered* recovered) noexcept nogil:
+    """Ends the log where segment `slot` stopped being good."""
+    cdef Segment* segment = log.segments[slot].get()
+    cdef int64_t position = segment.size.load(), end
+    cdef int64_t stamp = wall_ms()
+    cdef FileRef file
+    cdef int code = segment_file(segment, &file)
+    if code != OK:
+        return code
+    end = file_size(file.get().fd)
+    if end > position and _holds_batches(file.get().fd, position + 1, end, segment.end_offset.load()):
+        code = _copy_aside(log, segment, file.get().fd, position, end, stamp)
+        if code != OK and code != STORAGE_FULL:
+            return code
+        # On a full disk the copy is given up rather than the start: none of it was acknowledged.
+        recovered.aside_bytes += end - position if code == OK else 0
+    while log.segments.size() > slot + 1:
+        code = _put_aside(log, log.segments.back().get(), stamp, recovered)
+        if code != OK:
+            return code
+        log.segments.pop_back()
+    if ftruncate(file.get().fd, position) < 0:
+        return storage_code(errno)
+    recovered.cut_bytes += end - position
+    recovered.cut_offset = segment.end_offset.load()
+    code = sync_file(file.get().fd)
+    segment.synced_size = segment.written_behind = position
+    return code
+
+
+cdef bint _holds_batches(int fd, int64_t position, int64_t end, int64_t offset) noexcept nogil:
+    """Whether a whole batch with a good CRC and a later offset stands anywhere in the range."""
+    cdef vector[uint8_t] data
+    cdef BatchHeader header
+    cdef int64_t at = 0, size
+    size = min(end - position, <int64_t>64 * SCAN_SIZE)
+    data.resize(size)
+    size = read_whole(fd, data.data(), size, position)
+    while at + BATCH_HEADER_SIZE <= size:
+        if data[at + 16] == 2:
+            batch_load_header(data.data() + at, &header)
+            if (header.base_offset >= offset and batch_check_header(&header, size - at) == OK
+                    and batch_check_crc(data.data() + at, &header) == OK):
+                return True
+        at += 1
+    return False
+
+
+cdef int _copy_aside(PartitionLog* log, Segment* segment, int fd, int64_t position, int64_t end,
+                     int64_t stamp) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    cdef vector[uint8_t] data
+    cdef int64_t got, done = 0
+    cdef int copy, code = OK
+    snprintf(name, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset, <long long>stamp)
+    copy = open_file(log.directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
+    if copy < 0:
+        return copy
+    data.resize(SCAN_SIZE)
+    while code == OK and position + done < end:
+        got = read_whole(fd, data.data(), min(<int64_t>SCAN_SIZE, end - position - done), position + done)
+        if got <= 0:
+            break
+        code = write_whole(copy, data.data(), got, done)
+        done += got
+    if code == OK:
+        code = sync_file(copy)
+    close(copy)
+    if code != OK:
+        unlinkat(log.directory.get().fd, name, 0)
+        return code
+    return sync_directory(log.directory.get().fd)
+
+
+cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, Recovered* recovered) noexcept nogil:
+    """A segment behind the end: kept under another name for the operator, unless it is empty."""
+    cdef char[NAME_SIZE] name
+    cdef char[NAME_SIZE] aside
+    cdef int directory_fd = log.directory.get().fd
+    cdef c_stat status
+    cdef int64_t size = 0
+    file_name(name, segment.base_offset, b".log")
+    if fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0:
+        size = status.st_size
+    if size > 0:
+        snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset, <long long>stamp)
+        if renameat(directory_fd, name, directory_fd, aside) < 0:
+            return storage_code(errno)
+        recovered.aside_bytes += size
+    return segment_unlink(segment)
+
+
+cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) noexcept nogil:
+    cdef Segment* active = log.segments.back().get()
+    cdef int64_t end_offset = active.end_offset.load()
+    active.index_is_final = False
+    log.log_end_offset.store(end_offset)
+    log.durable_offset.store(end_offset)
+    log.active_base.store(active.base_offset)
+    log.log_start_offset.store(max(checkpoint.log_start_offset, log.segments.front().get().base_offset))
+    log.first_open_offset.store(producers_first_open(&log.producers))
+    # After an unclean end a client may have seen records that are gone: a new epoch tells it so.
+    log.leader_epoch.store(checkpoint.leader_epoch + (0 if is_trusted else 1))
+    if not log.epochs.empty() and log.epochs.back().epoch > log.leader_epoch.load():
+        log.leader_epoch.store(log.epochs.back().epoch)
+    log_capture(log, &log.saved)
+    log.saved.log_start_offset = log.log_start_offset.load()
+    log.saved.end_limit = INT64_MAX
+    log.saved.swap_base = log.saved.swap_end = -1
+    log.saved.cleaned_offset = min(checkpoint.cleaned_offset, end_offset)
+    journal_put(&log.storage.get().journal, log.name, &log.saved)
+
+
+# Closing
+
+cdef void log_close(PartitionLog* log) noexcept nogil:
+    log.guard.lock()
+    log.is_closed = True
+    log.guard.unlock()
+
+
+# ---- with the GIL ----

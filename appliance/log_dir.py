@@ -1,0 +1,334 @@
+"""The data directory: finds, recovers, creates, deletes and closes the logs of all partitions.
+
+    LogDir.open    lock, read the journal, finish interrupted deletions, open every log in parallel,
+                   begin a new journal generation; then, and only then, the first append
+    delete         1 move the directory into `deleted.<id>/`, durably   2 forget it in the journal
+                   3 remove its files; recovery finishes what a crash left
+    close          flush all, checkpoint all, mark the stop as clean
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance._engine import Engine, Log, Recovered
+from appliance.config import LogConfig, StorageConfig
+from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
+from appliance.wall_clock import WallClock
+
+Key = tuple[str, int]
+Progress = Callable[[int, int], None]
+
+# Kafka's rule. 249 characters leave room for "-" and five digits in a file name of 255 bytes.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,4})")
+_DELETED = "deleted."
+
+
+class TopicNameInvalid(ApplianceError):
+    kafka_code = 17
+
+
+class LogExists(ApplianceError):
+    kafka_code = 36
+
+
+class LogUnknown(ApplianceError):
+    kafka_code = 3
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something that was there before and is not served now. `last_offset` None: not known."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int | None
+    what: str
+
+
+@dataclass
+class RecoveryReport:
+    was_clean: bool
+    partitions: int = 0
+    seconds: float = 0.0
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    aside_bytes: int = 0
+    losses: list[Loss] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # logs that could not be opened, and why
+
+    def note(self, log: Log, found: Recovered) -> None:
+        self.partitions += 1
+        self.scanned_bytes += found.scanned_bytes
+        self.cut_bytes += found.cut_bytes
+        self.aside_bytes += found.aside_bytes
+        if found.lost_first_offset >= 0:
+            what = "durable records are gone or damaged; what is left of them is set aside"
+            self.losses.append(
+                Loss(log.topic, log.partition, found.lost_first_offset,
+                     found.lost_end_offset - 1, what)
+            )
+
+    def text(self) -> str:
+        """What was found and lost, in plain words."""
+        stop = "a clean stop" if self.was_clean else "an unclean end (crash, kill or power cut)"
+        lines = [f"Opened {self.partitions} partitions in {self.seconds:.2f} s after {stop}."]
+        if self.scanned_bytes:
+            lines.append(f"Read and checked {self.scanned_bytes:,} bytes that were not known good.")
+        if self.cut_bytes:
+            lines.append(f"Cut {self.cut_bytes:,} bytes of unfinished writes, none acknowledged "
+                         "as durable.")
+        if self.aside_bytes:
+            lines.append(f"Set {self.aside_bytes:,} bytes aside in files named *.corrupt-*.")
+        for loss in self.losses:
+            last = "?" if loss.last_offset is None else loss.last_offset
+            lines.append(f"LOST {loss.topic}-{loss.partition}: offsets {loss.first_offset} to "
+                         f"{last}: {loss.what}.")
+        lines += [f"NOT OPENED {failure}" for failure in self.failures]
+        if not self.losses and not self.failures:
+            lines.append("No acknowledged record was lost.")
+        return "\n".join(lines)
+
+
+class LogDir:
+    """All logs under one directory. `open` is the constructor."""
+
+    def __init__(self, engine: Engine, path: Path, config: StorageConfig) -> None:
+        self.path = path
+        self.config = config
+        self.report = RecoveryReport(engine.was_clean)
+        self._engine = engine
+        self._logs: dict[Key, Log] = {}
+        self._clock = WallClock()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        config: StorageConfig | None = None,
+        progress: Progress | None = None,
+        log_config: Callable[[str, int], LogConfig] | None = None,
+    ) -> LogDir:
+        """Recovers every log found. `log_config` names each one's settings; the defaults otherwise."""
+        config = config or StorageConfig()
+        path = Path(path).absolute()
+        if not path.exists():
+            path.mkdir(parents=True)
+            _sync_name(path.parent)
+        engine = Engine(
+            str(path),
+            checkpoint_interval_ms=config.checkpoint_interval_ms,
+            reserve_bytes=config.reserve_bytes,
+            low_water_bytes=config.low_water_bytes,
+            sync=config.sync,
+            sync_threads=config.sync_threads,
+            write_behind_bytes=config.write_behind_bytes,
+        )
+        log_dir = cls(engine, path, config)
+        try:
+            log_dir._recover(progress or _silent, log_config or _default_config)
+        except BaseException:
+            engine.close(cleanly=False)
+            raise
+        return log_dir
+
+    # Recovery
+
+    def _recover(self, progress: Progress, log_config: Callable[[str, int], LogConfig]) -> None:
+        begin = time.monotonic()
+        if not self._engine.was_clean:
+            # A name that only the page cache knew must not be relied on below.
+            self._engine.sync_directory()
+        self._finish_deletions()
+        found = sorted(_partitions(self.path))
+        self._forget_missing({name for _, _, name in found})
+        done = 0
+        with ThreadPoolExecutor(self.config.recovery_threads, "recovery") as pool:
+            opened = pool.map(lambda each: self._open_one(*each, log_config), found)
+            for (topic, partition, name), result in zip(found, opened, strict=True):
+                if isinstance(result, ApplianceError):
+                    self.report.failures.append(f"{name}: {result}")
+                else:
+                    self._logs[topic, partition] = result[0]
+                    self.report.note(*result)
+                done += 1
+                progress(done, len(found))
+        self._engine.start()
+        self.report.seconds = time.monotonic() - begin
+
+    def _open_one(
+        self, topic: str, partition: int, name: str, log_config: Callable[[str, int], LogConfig]
+    ) -> tuple[Log, Recovered] | ApplianceError:
+        # One bad partition never stops the others.
+        try:
+            return self._engine.open_log(name, log_config(topic, partition))
+        except ApplianceError as error:
+            return error
+
+    def _finish_deletions(self) -> None:
+        for each in self.path.iterdir():
+            if each.name.startswith(_DELETED) and each.is_dir() and not each.is_symlink():
+                for inner in each.iterdir():
+                    if not (self.path / inner.name).exists():
+                        self._engine.forget_name(inner.name)
+                shutil.rmtree(each)
+
+    def _forget_missing(self, found: set[str]) -> None:
+        for name in self._engine.known():
+            match = _DIRECTORY.fullmatch(name)
+            if name not in found and match:
+                self._engine.forget_name(name)
+                self.report.losses.append(
+                    Loss(match[1], int(match[2]), 0, None, "the directory is gone")
+                )
+
+    # Logs
+
+    def logs(self) -> dict[Key, Log]:
+        return dict(self._logs)
+
+    def log(self, topic: str, partition: int) -> Log:
+        try:
+            return self._logs[topic, partition]
+        except KeyError:
+            raise LogUnknown(f"there is no log {topic}-{partition} in {self.path}") from None
+
+    def create(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
+        """A new, empty log whose name is on disk when this returns."""
+        name = directory_name(topic, partition)
+        if (topic, partition) in self._logs:
+            raise LogExists(f"{name} exists already")
+        try:
+            (self.path / name).mkdir()
+        except FileExistsError:
+            raise LogExists(f"{self.path / name} exists but is not open; see the recovery "
+                            "report") from None
+        except OSError as error:
+            raise _storage_error(error, f"{name} cannot be created") from error
+        self._engine.sync_directory()
+        log, _ = self._engine.open_log(name, config or LogConfig())
+        self._logs[topic, partition] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Removes a log. Slices that readers hold stay readable until they let go."""
+        log = self.log(topic, partition)
+        grave = self.path / f"{_DELETED}{secrets.token_hex(8)}"
+        log.close()
+        try:
+            grave.mkdir()
+            (self.path / log.name).rename(grave / log.name)
+        except OSError as error:
+            raise _storage_error(error, f"{log.name} cannot be deleted") from error
+        _sync_name(grave)
+        self._engine.sync_directory()
+        self._engine.forget_name(log.name)
+        del self._logs[topic, partition]
+        shutil.rmtree(grave)
+
+    # Upkeep: each is called by a timer of the server's, or by hand
+
+    def checkpoint(self) -> None:
+        """Recovery points of all that changed are on disk when this returns."""
+        self._engine.checkpoint()
+
+    def retain(self, now_ms: int | None = None) -> int:
+        """Applies retention to every log; the count of segments deleted."""
+        now = self._clock.now_ms() if now_ms is None else now_ms
+        deleted = sum(log.retain(now) for log in self._logs.values())
+        for log in self._logs.values():
+            log.rest(self.config.sealed_files_idle_ms)
+        return deleted
+
+    def compact(self, now_ms: int | None = None) -> int:
+        """Compacts every log that is due; the count of them."""
+        now = self._clock.now_ms() if now_ms is None else now_ms
+        return sum(log.compact(now) for log in self._logs.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether clients' writes are refused for want of space."""
+        return self._engine.is_full
+
+    @property
+    def free_bytes(self) -> int:
+        return self._engine.free_bytes
+
+    def poll_space(self) -> None:
+        self._engine.poll()
+
+    def counters(self) -> dict[str, int]:
+        return self._engine.counters()
+
+    def close(self) -> None:
+        """A clean stop, if every log can be made durable; otherwise an unclean one, which is safe."""
+        logs = list(self._logs.values())
+        alive = [log for log in logs if log.failed is None]
+        try:
+            for log in alive:
+                log.ask_commit()
+            for log in alive:
+                log.flush()
+            self._engine.checkpoint()
+        except ApplianceError:
+            self._close(logs, cleanly=False)
+            raise
+        self._close(logs, cleanly=len(alive) == len(logs))
+
+    def abandon(self) -> None:
+        """Lets go of everything as a killed process would: nothing flushed, nothing marked."""
+        self._close(list(self._logs.values()), cleanly=False)
+
+    def _close(self, logs: Iterable[Log], cleanly: bool) -> None:
+        for log in logs:
+            log.close()
+        self._engine.close(cleanly)
+        self._logs = {}
+
+
+def directory_name(topic: str, partition: int) -> str:
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise TopicNameInvalid(f"{topic!r} is not a topic name: wanted 1 to 249 characters out of "
+                               "a-z A-Z 0-9 . _ -, and neither '.' nor '..'")
+    if not 0 <= partition <= 99_999:
+        raise TopicNameInvalid(f"partition {partition} is not between 0 and 99999")
+    return f"{topic}-{partition}"
+
+
+def _partitions(path: Path) -> Iterable[tuple[str, int, str]]:
+    with os.scandir(path) as entries:
+        for entry in entries:
+            match = _DIRECTORY.fullmatch(entry.name)
+            if match and entry.is_dir(follow_symlinks=False):
+                yield match[1], int(match[2]), entry.name
+
+
+def _sync_name(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _storage_error(error: OSError, doing: str) -> ApplianceError:
+    kind = StorageFull if error.errno in (28, 122) else StorageIoFailed
+    return kind(f"{doing}: {error.strerror}")
+
+
+def _silent(done: int, found: int) -> None:
+    return
+
+
+def _default_config(topic: str, partition: int) -> LogConfig:
+    return LogConfig()

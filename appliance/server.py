@@ -1,0 +1,182 @@
+"""One broker process: opens the data directory, keeps its timers, serves the admin pages, stops.
+
+    starting   admin listens, so that a supervisor sees life while the logs are recovered
+    serving    ready line on stdout, sd_notify READY; checkpoint, retention and compaction by timer
+    stopping   timers end, logs are closed with a clean mark, the admin pages last
+
+All of it runs on one asyncio thread; what touches the disk runs on threads beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from appliance import admin_http, event_log
+from appliance.admin_http import Health
+from appliance.config import Address, BrokerConfig
+from appliance.errors import ApplianceError
+from appliance.log_dir import LogDir
+
+log = event_log.named("server")
+
+Progress = Callable[[int, int], None]  # partitions recovered, partitions found
+
+
+def notify(state: str) -> None:
+    """Tells systemd, when it is the parent. The protocol is one datagram of KEY=VALUE lines."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+        try:
+            channel.sendto(state.encode(), address)
+        except OSError as error:
+            log.warning("systemd was not told", state=state, error=error)
+
+
+class Server:
+    """The process as the admin pages see it, and the order in which it starts and stops."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.status = "recovering"
+        self.recovered = (0, 0)
+        self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
+        self.log_dir: LogDir | None = None
+        self.started = time.monotonic()
+        self.stopping = asyncio.Event()
+
+    # what the admin pages ask
+
+    def health(self) -> Health:
+        facts: dict[str, Any] = {
+            "data_dir": str(self.config.data_dir),
+            "uptime_s": round(time.monotonic() - self.started, 1),
+        }
+        if self.log_dir is None or self.status != "ok":
+            done, found = self.recovered
+            facts |= {"partitions_recovered": done, "partitions": found}
+            return Health(self.status, [f"the broker is {self.status}"], facts)
+        logs = self.log_dir.logs()
+        reasons = [f"{each}: {text}" for each, text in sorted(self.faults.items())]
+        for (topic, partition), each in logs.items():
+            if each.failed:
+                reasons.append(f"{topic}-{partition}: {each.failed}")
+        free = shutil.disk_usage(self.config.data_dir).free
+        low_water = self.config.storage.low_water_bytes
+        if free < low_water:
+            reasons.append(f"writes are refused: {free} bytes free, wanted {low_water}")
+        facts |= {"partitions": len(logs), "free_bytes": free}
+        return Health("failing" if reasons else "ok", reasons, facts)
+
+    def logs(self) -> list[dict[str, Any]]:
+        return snapshot(self.log_dir) if self.log_dir else []
+
+    # life
+
+    async def run(self, progress: Progress) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        runner, address = await admin_http.start(self, self.config.admin_address)
+        try:
+            await asyncio.to_thread(self._open, progress)
+            assert self.log_dir is not None
+            try:
+                if not self.stopping.is_set():
+                    self._announce(address)
+                await asyncio.gather(*self._timers(self.log_dir))
+            finally:
+                await asyncio.to_thread(self.log_dir.close)
+        finally:
+            await runner.cleanup()
+        log.info("stopped")
+
+    def _open(self, progress: Progress) -> None:
+        def on_progress(done: int, found: int) -> None:
+            self.recovered = (done, found)
+            progress(done, found)
+            # a long recovery is life: systemd's start timeout is pushed on as long as it moves
+            notify(f"EXTEND_TIMEOUT_USEC=60000000\nSTATUS=recovered {done} of {found} partitions")
+
+        begin = time.monotonic()
+        self.log_dir = LogDir.open(self.config.data_dir, self.config.storage, on_progress)
+        took_ms = round((time.monotonic() - begin) * 1000)
+        log.info("recovered", partitions=len(self.log_dir.logs()), ms=took_ms)
+        print(self.log_dir.report.text(), file=sys.stderr)
+
+    def _announce(self, address: Address) -> None:
+        self.status = "ok"
+        if not ipaddress.ip_address(address.host).is_loopback:
+            log.warning("admin pages have no login and are not on loopback", address=address)
+        print(f"ready admin={address} data={self.config.data_dir}", flush=True)
+        notify("READY=1\nSTATUS=serving")
+
+    def _stop(self, number: int) -> None:
+        log.info("stopping", signal=signal.Signals(number).name)
+        self.status = "stopping"
+        self.stopping.set()
+        notify("STOPPING=1")
+
+    def _timers(self, log_dir: LogDir) -> list[Coroutine[Any, Any, None]]:
+        config = self.config
+        return [
+            self._every("checkpoint", config.storage.checkpoint_interval_ms, log_dir.checkpoint),
+            self._every("retention", config.retention_check_interval_ms, log_dir.retain),
+            self._every("compaction", config.cleaner_backoff_ms, log_dir.compact),
+        ]
+
+    async def _every(self, name: str, interval_ms: int, job: Callable[[], int | None]) -> None:
+        """Runs `job` on a thread until the broker stops. A fault shows in health until a run
+        succeeds; it does not end the broker, whose other work may not need what is broken."""
+        while not await self._stops_within(interval_ms):
+            try:
+                count = await asyncio.to_thread(job)
+            except ApplianceError as error:
+                if self.faults.get(name) != str(error):
+                    log.error(f"{name} failed", error=error)
+                self.faults[name] = str(error)
+            except Exception as error:
+                log.exception(f"{name} failed in a way that was not foreseen")
+                self.faults[name] = repr(error)
+            else:
+                self.faults.pop(name, None)
+                if count:
+                    log.info(name, count=count)
+
+    async def _stops_within(self, interval_ms: int) -> bool:
+        try:
+            await asyncio.wait_for(self.stopping.wait(), interval_ms / 1000)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+
+def snapshot(log_dir: LogDir) -> list[dict[str, Any]]:
+    """Every partition in numbers, for the admin API."""
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "log_start_offset": log.log_start_offset,
+            "log_end_offset": log.log_end_offset,
+            "durable_offset": log.durable_offset,
+            "high_watermark": log.high_watermark,
+            "last_stable_offset": log.last_stable_offset,
+            "leader_epoch": log.leader_epoch,
+            "segments": len(log.segments()),
+            "size_bytes": log.size,
+            "failed": log.failed,
+        }
+        for (topic, partition), log in sorted(log_dir.logs().items())
+    ]

@@ -12,6 +12,7 @@ from tests.interop import kafka_jars
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 PAIR = re.compile(r"(\w+): (\S+)")
+HOLES_IN = "Non-consecutive offsets in "
 HOLE = re.compile(r"  (-?\d+) is followed by (\d+)")
 RECORD = re.compile(
     r"\| offset: (?P<offset>\d+) (?P<stamp>\w+): (?P<timestamp>-?\d+)"
@@ -67,7 +68,7 @@ class File:
 @dataclass
 class Dump:
     files: dict[Path, File]
-    holes: list[tuple[int, int]]  # (offset, next offset) that are not neighbours, within one file
+    holes: list[tuple[Path, int, int]]  # offset and next one that are not neighbours in a file
     complaints: list[str]         # all else on standard error: mismatches, stack traces
 
     def batches(self, directory: Path) -> list[Batch]:
@@ -112,15 +113,17 @@ def _run(files: Iterable[Path], *flags: str) -> Dump:
     return Dump(dict(_files(done.stdout)), holes, complaints)
 
 
-def _complaints(said: str) -> tuple[list[tuple[int, int]], list[str]]:
-    holes, others = [], []
+def _complaints(said: str) -> tuple[list[tuple[Path, int, int]], list[str]]:
+    holes, others, path = [], [], Path()
     for line in said.splitlines():
         if match := HOLE.fullmatch(line):
-            holes.append((int(match[1]), int(match[2])))
-        elif not line.startswith("Non-consecutive offsets in "):
+            holes.append((path, int(match[1]), int(match[2])))
+        elif line.startswith(HOLES_IN):
+            path = Path(line.removeprefix(HOLES_IN))
+        else:
             others.append(line)
     # 4.3.1 finds a hole after "-1" in every segment that does not begin at 0, Kafka's own too
-    return sorted(hole for hole in holes if hole[0] != -1), others
+    return sorted(hole for hole in holes if hole[1] != -1), others
 
 
 def _files(output: str) -> Iterator[tuple[Path, File]]:

@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from appliance import _batch
@@ -151,6 +151,18 @@ def _end(scribe: Scribe, kind: str, writer: Producer, first: dict[int, int], sta
             "lastOffset": marker, "lastStableOffset": min(first.values(), default=marker + 1)})
 
 
+def append_time(scribe: Scribe) -> None:
+    """The log's own clock: one time for all records of a batch, whatever the producer said."""
+    for i, codec in enumerate(CODECS * 8):
+        start = int(time.time() * 1000)
+        scribe.write(rows(30, i * 30), codec)
+        base = scribe.expected[-30].offset
+        stamp = _batch.headers(scribe.log.read(base, 1, up_to="end"))[0].max_timestamp
+        assert start <= stamp <= start + HOUR_MS
+        scribe.expected[-30:] = [replace(record, timestamp=stamp)
+                                 for record in scribe.expected[-30:]]
+
+
 def truncated(scribe: Scribe) -> None:
     """Cut twice in earlier segments and written on; then the log's beginning goes too."""
     producer = Producer(6000)
@@ -243,6 +255,9 @@ def write_all(root: Path) -> tuple[dict[str, Scribe], int]:
                           "truncated": truncated}.items():
         made[name] = create(logs, name, **SEGMENTS)
         builder(made[name])
+    made["append-time"] = create(logs, "append-time", **SEGMENTS,
+                                 message_timestamp_type="LogAppendTime")
+    append_time(made["append-time"])
     for name in ("compacted-once", "compacted-again", "compacted-txn-1", "compacted-txn-3"):
         made[name] = create(logs, name, **COMPACTED)
     horizon = compacted_once(made["compacted-once"])

@@ -46,7 +46,9 @@ def write(directory: Path) -> KafkaLogs:
 
 def _create(kafka: KafkaBroker, topic: str) -> None:
     # The name with "internal" is the one that still takes sizes below 1 MiB.
-    settings = {"internal_segment_bytes": 65536, "segment_index_bytes": 65536}
+    settings: dict[str, object] = {"internal_segment_bytes": 65536, "segment_index_bytes": 65536}
+    if topic in OURS:
+        settings |= {"index_interval_bytes": 1024}  # as those that our engine will have written
     if topic == "compacted":
         settings |= {"internal_segment_bytes": 16384, "cleanup_policy": "compact",
                      "min_cleanable_dirty_ratio": 0.01}

@@ -18,7 +18,8 @@ from tests.interop.engine_logs import CODECS, Scribe
 
 COMPACTED = ("compacted-once", "compacted-again", "compacted-txn-1", "compacted-txn-3")
 APPENDED = tuple(f"codec-{codec}" for codec in CODECS)
-WHOLE = (*APPENDED, "idempotent", "transactional", "truncated", "recovered", "empty")
+WHOLE = (*APPENDED, "idempotent", "transactional", "append-time", "truncated", "recovered",
+         "empty")
 
 
 @dataclass
@@ -85,7 +86,7 @@ def test_batches_stay_in_the_codec_they_came_in(written: Written, codec: str) ->
     assert {batch.codec for batch in written.batches(f"codec-{codec}")} == {codec}
 
 
-@pytest.mark.parametrize("name", [*APPENDED, "idempotent", "transactional"])
+@pytest.mark.parametrize("name", [*APPENDED, "idempotent", "transactional", "append-time"])
 def test_indexes_are_as_dense_as_asked_for(written: Written, name: str) -> None:
     """An entry for a batch that starts more than the interval after the last one with an entry."""
     found = written.dump.entries(written.logs[name].directory, ".index")

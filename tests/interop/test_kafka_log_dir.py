@@ -203,6 +203,10 @@ def test_our_appends_after_kafkas_are_read_by_kafkas_tool(
         log.roll()
         ends[codec] = log.log_end_offset
     logs.close()
+    again = LogDir.open(root)
+    assert again.report.was_clean
+    assert {codec: again.log(f"codec-{codec}", 0).log_end_offset for codec in CODECS} == ends
+    again.close()
     directories = [root / f"codec-{codec}-0" for codec in CODECS]
     dump = tool.dump(tool.log_files(*directories))
     assert dump.complaints == []

@@ -709,3 +709,7 @@ cdef int _relabel(
     if not header.attributes & ATTRIBUTE_APPEND_TIME:
         header.max_timestamp = max_timestamp
     return 0
+
+
+# A cimport names the class for the compiler only; callers find it beside what takes and gives it.
+globals()["Record"] = _Record

@@ -30,6 +30,7 @@ from appliance._log cimport (
     Hole,
     LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch, log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
+    log_seal_times,
 )
 from appliance._native cimport (
     O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, wall_ms,
@@ -42,7 +43,7 @@ from appliance._segment cimport (
 )
 from appliance._storage cimport Storage, StorageRef, storage_poll, storage_release_reserve
 
-from appliance._batch import records
+from appliance._batch import headers, records
 from appliance.errors import from_code
 
 cdef extern from "sys/file.h" nogil:
@@ -397,6 +398,11 @@ cdef class Log:
             raise from_code(code, f"{self.name}: cannot be flushed; durable up to {self.durable_offset}, "
                                   f"log end {self.log_end_offset}")
 
+    def seal_times(self):
+        """Before a clean stop: the active time index ends with the largest timestamp."""
+        with nogil:
+            log_seal_times(self.log.get())
+
     def ask_commit(self):
         """Asks for a commit without waiting for it."""
         with nogil:
@@ -452,14 +458,15 @@ cdef class Log:
         result.size = slice.size
         return result
 
-    def batch_for_timestamp(self, int64_t timestamp_ms, str up_to="visible"):
-        """The first batch with a record at or after `timestamp_ms`; b"" when there is none."""
+    def batch_for_timestamp(self, int64_t timestamp_ms, int64_t from_offset=0, str up_to="visible"):
+        """The first batch, ending at or after `from_offset`, with a record at or after `timestamp_ms`;
+        b"" when there is none."""
         cdef vector[uint8_t] data
         cdef Slice slice
         cdef int limit = _LIMITS[up_to]
         cdef int64_t got = 0
         with nogil:
-            got = log_find_time(self.log.get(), timestamp_ms, limit, &slice)
+            got = log_find_time(self.log.get(), timestamp_ms, from_offset, limit, &slice)
             if got == OK and slice.size > 0:
                 data.resize(slice.size)
                 got = read_whole(slice.file.get().fd, data.data(), slice.size, slice.position)
@@ -468,12 +475,19 @@ cdef class Log:
 
     def offset_for_timestamp(self, int64_t timestamp_ms, str up_to="visible"):
         """(offset, timestamp) of the first record at or after `timestamp_ms`, or None."""
-        data = self.batch_for_timestamp(timestamp_ms, up_to)
         start = self.log_start_offset
-        for record in records(data):
-            if record.timestamp >= timestamp_ms and record.offset >= start:
-                return record.offset, record.timestamp
-        return None
+        while True:
+            data = self.batch_for_timestamp(timestamp_ms, start, up_to)
+            if not data:
+                return None
+            batch = headers(data)[0]
+            if batch.is_control:
+                # Kafka's answer too: a consumer that starts at a marker skips it.
+                return batch.base_offset, batch.max_timestamp
+            for record in records(data):
+                if record.timestamp >= timestamp_ms and record.offset >= start:
+                    return record.offset, record.timestamp
+            start = batch.last_offset + 1
 
     def aborted_transactions(self, int64_t first_offset, int64_t end_offset):
         """(producer id, first offset, offset of the abort marker) of those that touch the range."""

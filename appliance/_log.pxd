@@ -148,9 +148,10 @@ cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil
 cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset,
                       vector[AbortedTxn]* into) noexcept nogil
 
-# First batch below the limit with a record at or after `timestamp`, as a slice of that batch.
-# OK with size 0: none.
-cdef int log_find_time(PartitionLog* log, int64_t timestamp, int limit, Slice* slice) noexcept nogil
+# First batch that ends at or after `from_offset`, lies below the limit and has a record at or after
+# `timestamp`, as a slice of that batch. OK with size 0: none.
+cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
+                       Slice* slice) noexcept nogil
 
 # Last epoch <= `epoch` and the offset at which it ended.
 cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found, int64_t* end_offset) noexcept nogil
@@ -174,6 +175,9 @@ cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
 
 # Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.
 cdef int log_save_locked(PartitionLog* log) noexcept nogil
+
+# The active time index as Kafka leaves it at a clean stop: ending with the largest timestamp.
+cdef void log_seal_times(PartitionLog* log) noexcept nogil
 
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil
 

@@ -396,7 +396,8 @@ cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* fou
     return OK if code == OFFSET_OUT_OF_RANGE else code
 
 
-cdef int log_find_time(PartitionLog* log, int64_t timestamp, int limit, Slice* slice) noexcept nogil:
+cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
+                       Slice* slice) noexcept nogil:
     cdef vector[SegmentRef] segments
     cdef Found found
     cdef size_t i
@@ -410,9 +411,9 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int limit, Slice* s
         code = segment_load_largest(segments[i].get())
         if code != OK:
             return code
-        if segments[i].get().largest_timestamp < timestamp:
+        if segments[i].get().largest_timestamp < timestamp or segments[i].get().end_offset.load() <= from_offset:
             continue
-        code = _find_time_in(log, segments[i].get(), timestamp, &found)
+        code = _find_time_in(segments[i].get(), timestamp, from_offset, &found)
         if code == OFFSET_OUT_OF_RANGE:
             continue
         if code != OK or found.header.base_offset >= slice.limit_offset:
@@ -423,11 +424,9 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int limit, Slice* s
     return OK
 
 
-cdef int _find_time_in(PartitionLog* log, Segment* segment, int64_t timestamp, Found* found) noexcept nogil:
-    """Records below the log start are deleted even while their bytes are still here."""
-    cdef int64_t start = log.log_start_offset.load()
+cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset, Found* found) noexcept nogil:
     cdef int code = segment_find_time(segment, timestamp, found)
-    while code == OK and (found.header.base_offset + found.header.last_offset_delta < start
+    while code == OK and (found.header.base_offset + found.header.last_offset_delta < from_offset
                           or found.header.max_timestamp < timestamp):
         code = segment_find(segment, found.header.base_offset + found.header.last_offset_delta + 1, found)
     return code
@@ -659,6 +658,17 @@ cdef int _store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
 cdef int log_save_locked(PartitionLog* log) noexcept nogil:
     journal_put(&log.storage.get().journal, log.name, &log.saved)
     return storage_commit(log.storage.get())
+
+
+cdef void log_seal_times(PartitionLog* log) noexcept nogil:
+    cdef Segment* active
+    log.guard.lock()
+    active = log.segments.back().get()
+    # An index that nobody loaded in this life is as it was left.
+    if active.index_is_loaded and log.failed.load() == OK:
+        segment_seal_times(active)
+        log.is_changed.store(True)
+    log.guard.unlock()
 
 
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:

@@ -67,7 +67,8 @@ cdef int producers_check(ProducerTable* table, const BatchHeader* header, BatchS
     if producer.txn_first_offset >= 0 and not transactional:
         return TXN_STATE_INVALID
     if producer.count == 0:
-        return OK
+        # Only a marker of this epoch was seen: the epoch's first batch is still to come.
+        return OK if header.base_sequence == 0 else SEQUENCE_OUT_OF_ORDER
     return _check_sequence(producer, header)
 
 

@@ -9,11 +9,12 @@ a valid batch at the wrong offset                 as garbage: the CRC does not c
 segments after the cut                            renamed `.corrupt-<ms>`; empty ones removed
 segments below the log start                      removed: retention was interrupted
 `.cleaned`; `.swap` unknown to the journal        removed: compaction was interrupted before its point
+`.swap` in a directory of Kafka's                 finished if Kafka had decided it
 `.swap` in the journal                            finished: covered segments go, it takes their place
 recovery segment short or missing                 a hole is noted, a new segment starts at the point
 no checkpoint at all (foreign or new directory)   every byte is checked; damage with segments after
                                                   it is a hole, not an end
-transaction in a truncation                       cut at the journaled limit
+truncation interrupted                            cut at the journaled limit
 index missing, short, wrong                       kept as far as it rises; rebuilt when first needed
 
 The page cache is not believed after an unclean end: after a failed write-back it can show bytes
@@ -21,8 +22,6 @@ that the disk lacks. So what is scanned is first synced, then dropped from the c
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
-from libc.string cimport memcmp, strlen
-from libcpp.algorithm cimport sort
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -36,6 +35,8 @@ from appliance._files cimport (
     write_whole,
 )
 from appliance._index cimport index_truncate, txn_index_load
+from appliance._kafka_dir cimport finish_kafka_swaps
+from appliance._partition_dir cimport list_directory, unlink_base
 from appliance._journal cimport Checkpoint, journal_find, journal_put
 from appliance._log cimport Hole, LogRef, LogSettings, PartitionLog, log_capture, log_note
 from appliance._native cimport (
@@ -49,15 +50,6 @@ from appliance._segment cimport (
 )
 from appliance._storage cimport StorageRef, storage_release_reserve
 
-cdef extern from "dirent.h" nogil:
-    ctypedef struct DIR:
-        pass
-    struct dirent:
-        char* d_name
-    DIR* fdopendir(int fd)
-    dirent* readdir(DIR* directory)
-    int closedir(DIR* directory)
-
 cdef extern from "fcntl.h" nogil:
     int AT_SYMLINK_NOFOLLOW
 
@@ -67,57 +59,6 @@ cdef enum:
 
 
 # ---- without the GIL ----
-
-# The directory
-
-cdef int64_t _base_of(const char* name, const char* suffix) noexcept nogil:
-    """The offset in "<20 digits><suffix>", or -1."""
-    cdef int64_t base = 0
-    cdef int i
-    if strlen(name) != 20 + strlen(suffix) or memcmp(name + 20, suffix, strlen(suffix)) != 0:
-        return -1
-    for i in range(20):
-        if not c'0' <= name[i] <= c'9' or base > (INT64_MAX - 9) // 10:
-            return -1
-        base = base * 10 + (name[i] - c'0')
-    return base
-
-
-cdef bint _ends_with(const char* name, const char* suffix) noexcept nogil:
-    cdef size_t size = strlen(name), end = strlen(suffix)
-    return size > end and memcmp(name + size - end, suffix, end) == 0
-
-
-cdef int _list(int directory_fd, vector[int64_t]* bases, vector[int64_t]* txn_bases,
-               vector[string]* rubbish) noexcept nogil:
-    cdef int fd = open_file(directory_fd, b".", O_RDONLY | O_DIRECTORY)
-    cdef DIR* directory
-    cdef dirent* entry
-    cdef int64_t base
-    if fd < 0:
-        return fd
-    directory = fdopendir(fd)
-    if directory == NULL:
-        close(fd)
-        return STORAGE_IO
-    while True:
-        entry = readdir(directory)
-        if entry == NULL:
-            break
-        base = _base_of(entry.d_name, b".log")
-        if base >= 0:
-            bases.push_back(base)
-        base = _base_of(entry.d_name, b".txnindex")
-        if base >= 0:
-            txn_bases.push_back(base)
-        if (_ends_with(entry.d_name, b".cleaned") or _ends_with(entry.d_name, b".swap")
-                or _ends_with(entry.d_name, b".deleted")):
-            rubbish.push_back(string(entry.d_name))
-    closedir(directory)
-    sort(bases.begin(), bases.end())
-    sort(txn_bases.begin(), txn_bases.end())
-    return OK
-
 
 cdef int _finish_swap(int directory_fd, const Checkpoint* checkpoint) noexcept nogil:
     """The journal is the commit point: from there on only the compacted segment exists."""
@@ -130,7 +71,7 @@ cdef int _finish_swap(int directory_fd, const Checkpoint* checkpoint) noexcept n
     file_name(swap, checkpoint.swap_base, b".log.swap")
     if renameat(directory_fd, swap, directory_fd, name) < 0 and errno != ENOENT:
         return storage_code(errno)
-    cdef int code = _list(directory_fd, &bases, &txn_bases, &rubbish)
+    cdef int code = list_directory(directory_fd, &bases, &txn_bases, &rubbish)
     if code != OK:
         return code
     file_name(name, checkpoint.swap_base, b".index")
@@ -139,24 +80,10 @@ cdef int _finish_swap(int directory_fd, const Checkpoint* checkpoint) noexcept n
     unlinkat(directory_fd, name, 0)
     for i in range(bases.size()):
         if checkpoint.swap_base < bases[i] < checkpoint.swap_end:
-            code = _unlink_base(directory_fd, bases[i])
+            code = unlink_base(directory_fd, bases[i])
             if code != OK:
                 return code
     return sync_directory(directory_fd)
-
-
-cdef int _unlink_base(int directory_fd, int64_t base) noexcept nogil:
-    cdef FileRef none
-    cdef SegmentRef segment = segment_new(none, base)
-    segment.get().directory = make_shared_file(directory_fd)
-    return segment_unlink(segment.get())
-
-
-cdef FileRef make_shared_file(int fd) noexcept nogil:
-    """A reference that does not own its descriptor: for the length of one call."""
-    cdef FileRef file = make_shared[File]()
-    file.get().fd = fd
-    return file
 
 
 # Opening
@@ -218,7 +145,12 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
         code = _finish_swap(directory_fd, checkpoint)
         checkpoint.swap_base = checkpoint.swap_end = -1
     if code == OK:
-        code = _list(directory_fd, &bases, &txn_bases, &rubbish)
+        code = list_directory(directory_fd, &bases, &txn_bases, &rubbish)
+    if code == OK and not was_known and not rubbish.empty():
+        code = finish_kafka_swaps(directory_fd, &rubbish)
+        bases.clear()
+        txn_bases.clear()
+        code = list_directory(directory_fd, &bases, &txn_bases, &rubbish) if code == OK else code
     if code != OK:
         return code
     for i in range(rubbish.size()):
@@ -226,7 +158,7 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
     for i in range(bases.size()):
         if i + 1 < bases.size() and bases[i + 1] <= checkpoint.log_start_offset \
                 and bases[i] < checkpoint.segment_base:
-            code = _unlink_base(directory_fd, bases[i])
+            code = unlink_base(directory_fd, bases[i])
         else:
             code = _take_segment(log, bases[i])
         if code != OK:

@@ -10,9 +10,10 @@ No file that a reader may hold is ever shortened or written into: segments are u
 a truncated one is replaced by a copy of what stays.
 """
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from appliance._batch cimport ATTRIBUTE_CONTROL, BatchHeader, batch_control_type
 from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO
 from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file, write_whole,
@@ -24,11 +25,15 @@ from appliance._log cimport (
 from appliance._native cimport (
     O_CREAT, O_RDWR, O_TRUNC, close, errno, mutant, renameat, unlinkat, wall_ms,
 )
-from appliance._producers cimport producers_first_open, producers_load_snapshot, producers_store
+from appliance._producers cimport (
+    producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
+    producers_store,
+)
 from appliance._recovery cimport Recovered, log_scan
 from appliance._segment cimport (
-    FileRef, Found, Segment, SegmentRef, segment_file, segment_find, segment_load_largest,
+    FileRef, Found, Segment, SegmentRef, Walker, segment_file, segment_find, segment_load_largest,
     segment_new, segment_pin, segment_store_index, segment_unlink,
+    walker_next,
 )
 
 cdef enum:
@@ -255,11 +260,13 @@ cdef int _announce_truncation(PartitionLog* log, size_t slot, int64_t offset) no
 
 
 cdef void _forget_from(PartitionLog* log, int64_t offset) noexcept nogil:
-    """State as it was at `offset`, a segment's base: what the snapshot of that roll remembers."""
+    """State as it was at `offset`, the base of a segment."""
+    cdef bint had_producers = not log.producers.producers.empty()
     cdef size_t kept = 0
     log.producers.producers.clear()
     log.producers.open_txns.clear()
-    producers_load_snapshot(&log.producers, log.directory.get().fd, offset, wall_ms())
+    if had_producers:
+        _replay_producers(log, offset)
     while kept < log.epochs.size() and log.epochs[kept].start_offset < offset:
         kept += 1
     log.epochs.resize(kept)
@@ -270,6 +277,48 @@ cdef void _forget_from(PartitionLog* log, int64_t offset) noexcept nogil:
     log.aborted.resize(kept)
     log.ended.clear()
     log.list_guard.unlock()
+
+
+cdef void _replay_producers(PartitionLog* log, int64_t offset) noexcept nogil:
+    """From the newest snapshot that can be read, by the batches that follow it."""
+    cdef size_t end = 0, slot
+    while end < log.segments.size() and log.segments[end].get().base_offset < offset:
+        end += 1
+    slot = end
+    while not producers_load_snapshot(&log.producers, log.directory.get().fd,
+                                      log.segments[slot].get().base_offset, wall_ms()):
+        if slot == 0:
+            break
+        slot -= 1
+    while slot < end:
+        _replay_segment(log, log.segments[slot].get())
+        slot += 1
+
+
+cdef void _replay_segment(PartitionLog* log, Segment* segment) noexcept nogil:
+    cdef Walker walker
+    cdef FileRef file
+    cdef BatchHeader header
+    cdef AbortedTxn aborted
+    cdef vector[uint8_t] data
+    cdef int32_t coordinator_epoch
+    cdef int kind
+    # A batch that cannot be read ends the replay: the state is then older, which refuses more, not less.
+    if segment_file(segment, &file) != OK:
+        return
+    walker.fd = file.get().fd
+    walker.position = walker.window_size = 0
+    walker.end = segment.size.load()
+    while walker_next(&walker, &header) == 1:
+        if header.attributes & ATTRIBUTE_CONTROL:
+            data.resize(header.size)
+            if read_whole(walker.fd, data.data(), header.size, walker.position) < header.size:
+                return
+            kind = batch_control_type(data.data(), &header, &coordinator_epoch)
+            producers_note_marker(&log.producers, &header, kind, coordinator_epoch, wall_ms(), &aborted)
+        else:
+            producers_note(&log.producers, &header, wall_ms())
+        walker.position += header.size
 
 
 cdef int _replace_by_prefix(PartitionLog* log, size_t slot, int64_t offset) noexcept nogil:

@@ -276,6 +276,7 @@ class LogDir:
         alive = [log for log in logs if log.failed is None]
         try:
             for log in alive:
+                log.seal_times()
                 log.ask_commit()
             for log in alive:
                 log.flush()

@@ -30,7 +30,8 @@ lint: .venv/dev build
 	$(BIN)/python -m pytest -q tests/house/test_stubs.py
 
 bench: .venv/dev build
-	$(BIN)/python -m bench $(ARGS)
+	@for each in bench/[a-z]*.py; do \
+		set -x; $(BIN)/python -m bench.$$(basename $$each .py) $(ARGS) || exit 1; set +x; done
 
 build: .venv/built
 

@@ -1,7 +1,7 @@
 """One broker process: opens the data directory, keeps its timers, serves the admin pages, stops.
 
     starting   admin listens, so that a supervisor sees life while the logs are recovered
-    serving    ready line on stdout, sd_notify READY; checkpoint, retention and compaction by timer
+    serving    ready line on stdout, sd_notify READY; retention and compaction by timer
     stopping   timers end, logs are closed with a clean mark, the admin pages last
 
 All of it runs on one asyncio thread; what touches the disk runs on threads beside it.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -24,11 +23,9 @@ from appliance import admin_http, event_log
 from appliance.admin_http import Health
 from appliance.config import Address, BrokerConfig
 from appliance.errors import ApplianceError
-from appliance.log_dir import LogDir
+from appliance.log_dir import LogDir, Progress
 
 log = event_log.named("server")
-
-Progress = Callable[[int, int], None]  # partitions recovered, partitions found
 
 
 def notify(state: str) -> None:
@@ -68,15 +65,16 @@ class Server:
             facts |= {"partitions_recovered": done, "partitions": found}
             return Health(self.status, [f"the broker is {self.status}"], facts)
         logs = self.log_dir.logs()
+        report = self.log_dir.report
         reasons = [f"{each}: {text}" for each, text in sorted(self.faults.items())]
+        reasons += [f"not opened: {failure}" for failure in report.failures]
         for (topic, partition), each in logs.items():
             if each.failed:
                 reasons.append(f"{topic}-{partition}: {each.failed}")
-        free = shutil.disk_usage(self.config.data_dir).free
-        low_water = self.config.storage.low_water_bytes
-        if free < low_water:
-            reasons.append(f"writes are refused: {free} bytes free, wanted {low_water}")
-        facts |= {"partitions": len(logs), "free_bytes": free}
+        free, low_water = self.log_dir.free_bytes, self.config.storage.low_water_bytes
+        if self.log_dir.is_full:
+            reasons.append(f"writes are refused: {free} bytes free, low water is {low_water}")
+        facts |= {"partitions": len(logs), "free_bytes": free, "losses": len(report.losses)}
         return Health("failing" if reasons else "ok", reasons, facts)
 
     def logs(self) -> list[dict[str, Any]]:
@@ -110,7 +108,10 @@ class Server:
             notify(f"EXTEND_TIMEOUT_USEC=60000000\nSTATUS=recovered {done} of {found} partitions")
 
         begin = time.monotonic()
-        self.log_dir = LogDir.open(self.config.data_dir, self.config.storage, on_progress)
+        config = self.config
+        self.log_dir = LogDir.open(
+            config.data_dir, config.storage, on_progress, lambda topic, partition: config.log
+        )
         took_ms = round((time.monotonic() - begin) * 1000)
         log.info("recovered", partitions=len(self.log_dir.logs()), ms=took_ms)
         print(self.log_dir.report.text(), file=sys.stderr)
@@ -131,12 +132,11 @@ class Server:
     def _timers(self, log_dir: LogDir) -> list[Coroutine[Any, Any, None]]:
         config = self.config
         return [
-            self._every("checkpoint", config.storage.checkpoint_interval_ms, log_dir.checkpoint),
             self._every("retention", config.retention_check_interval_ms, log_dir.retain),
             self._every("compaction", config.cleaner_backoff_ms, log_dir.compact),
         ]
 
-    async def _every(self, name: str, interval_ms: int, job: Callable[[], int | None]) -> None:
+    async def _every(self, name: str, interval_ms: int, job: Callable[[], int]) -> None:
         """Runs `job` on a thread until the broker stops. A fault shows in health until a run
         succeeds; it does not end the broker, whose other work may not need what is broken."""
         while not await self._stops_within(interval_ms):

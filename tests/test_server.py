@@ -1,0 +1,217 @@
+"""The real process: started, asked, stopped, killed, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import _batch, config
+from appliance.errors import ApplianceError, StorageFull
+from appliance.log_dir import LogDir
+from appliance.server import Server
+
+DEADLINE_S = 20.0
+SMALL = ["--set", "storage.low.water.bytes=0", "--set", "storage.reserve.bytes=1048576"]
+
+
+class Broker:
+    """`appliance serve` on a free port, up to its ready line."""
+
+    def __init__(self, data: Path, *options: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(data)]
+        self.process = subprocess.Popen(
+            [*command, "--admin", "127.0.0.1:0", *SMALL, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline().strip()
+        facts = dict(word.split("=", 1) for word in self.ready.split()[1:])
+        self.admin, self.data = facts.get("admin", ""), facts.get("data", "")
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, told = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, told
+
+    def get(self, path: str) -> tuple[int, Any]:
+        return get(f"http://{self.admin}{path}")
+
+
+def get(url: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def batch(count: int) -> bytes:
+    return _batch.build([(1_700_000_000_000, b"k%d" % i, b"v" * 100) for i in range(count)])
+
+
+def fill(data: Path, topic: str, count: int) -> None:
+    storage = config.StorageConfig(low_water_bytes=0, reserve_bytes=1 << 20)
+    logs = LogDir.open(data, storage)
+    logs.create(topic, 0, config.LogConfig()).append_durable(batch(count))
+    logs.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_empty_directory_serves_and_stops_cleanly(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data") as broker:
+        assert broker.ready == f"ready admin={broker.admin} data={tmp_path / 'data'}"
+        status, health = broker.get("/healthz")
+        assert (status, health["status"], health["partitions"]) == (200, "ok", 0)
+        assert broker.get("/livez") == (200, {"status": "alive"})
+        assert broker.get("/api/v1/logs") == (200, {"logs": []})
+        code, told = broker.end(signal.SIGTERM)
+    assert code == 0
+    assert "stopping signal=SIGTERM" in told
+    assert told.rstrip().endswith("stopped")
+
+
+def test_an_interrupt_at_the_terminal_is_a_clean_stop(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        code, told = broker.end(signal.SIGINT)
+    assert code == 0
+    assert "Traceback" not in told
+
+
+def test_after_kill_9_it_serves_what_it_had(tmp_path: Path) -> None:
+    fill(tmp_path, "orders", 7)
+    for _ in range(3):
+        with Broker(tmp_path) as broker:
+            (log,) = broker.get("/api/v1/logs")[1]["logs"]
+            assert (log["topic"], log["partition"], log["failed"]) == ("orders", 0, None)
+            assert log["log_start_offset"] == 0
+            assert log["log_end_offset"] == log["durable_offset"] == 7
+            assert log["size_bytes"] == len(batch(7))
+            broker.end(signal.SIGKILL)
+
+
+def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    with Broker(tmp_path), Broker(tmp_path) as second:
+        assert second.ready == ""
+        _, told = second.process.communicate(timeout=DEADLINE_S)
+        assert second.process.returncode == 1
+        assert str(tmp_path) in told
+        assert "Traceback" not in told
+
+
+def test_a_taken_port_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a") as first, Broker(tmp_path / "b", "--admin", first.admin) as second:
+        _, told = second.process.communicate(timeout=DEADLINE_S)
+        assert second.process.returncode == 1
+        assert "address already in use" in told
+        assert "Traceback" not in told
+
+
+def test_health_says_that_the_disk_is_low(tmp_path: Path) -> None:
+    with Broker(tmp_path, "--set", f"storage.low.water.bytes={1 << 60}") as broker:
+        status, health = broker.get("/healthz")
+        assert (status, health["status"]) == (503, "failing")
+        assert "writes are refused" in health["reasons"][0]
+
+
+def test_an_error_has_one_shape(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        wanted = {"error": {"code": "not_found", "message": "GET /nowhere: Not Found"}}
+        assert broker.get("/nowhere") == (404, wanted)
+
+
+def test_systemd_is_told(tmp_path: Path) -> None:
+    fill(tmp_path / "data", "orders", 1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(str(tmp_path / "notify"))
+        channel.settimeout(DEADLINE_S)
+        with Broker(tmp_path / "data", NOTIFY_SOCKET=str(tmp_path / "notify")) as broker:
+            told = [channel.recv(4096).decode()]
+            while not told[-1].startswith("READY=1"):
+                told.append(channel.recv(4096).decode())
+            assert told[0].startswith("EXTEND_TIMEOUT_USEC=")
+            broker.end(signal.SIGTERM)
+            assert channel.recv(4096) == b"STOPPING=1"
+
+
+def free_address() -> config.Address:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return config.Address(*probe.getsockname())
+
+
+def test_while_it_recovers_it_is_alive_and_not_healthy(tmp_path: Path) -> None:
+    fill(tmp_path, "orders", 1)
+    address = free_address()
+    server = Server(config.BrokerConfig(data_dir=tmp_path, admin_address=address))
+    seen = []
+
+    def progress(done: int, found: int) -> None:
+        seen.append((get(f"http://{address}/livez")[0], get(f"http://{address}/healthz")))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asyncio.run(server.run(progress))
+    alive, (status, health) = seen[0]
+    assert (alive, status, health["status"]) == (200, 503, "recovering")
+
+
+@pytest.mark.parametrize("error", [StorageFull("no room"), ZeroDivisionError("not foreseen")])
+def test_a_failing_timer_shows_until_it_succeeds(error: Exception, tmp_path: Path) -> None:
+    runs: list[Exception | None] = [error, None]
+    seen = []
+
+    def job() -> int:
+        seen.append(dict(server.faults))
+        fault = runs.pop(0) if runs else None
+        if len(seen) == 3:
+            server.stopping.set()
+        if fault:
+            raise fault
+        return 1
+
+    async def main() -> None:
+        await server._every("retention", 1, job)
+
+    server = Server(config.BrokerConfig(data_dir=tmp_path))
+    asyncio.run(main())
+    told = str(error) if isinstance(error, ApplianceError) else repr(error)
+    assert seen == [{}, {"retention": told}, {}]
+
+
+def test_retention_runs_by_itself(tmp_path: Path) -> None:
+    storage = config.StorageConfig(low_water_bytes=0, reserve_bytes=1 << 20)
+    logs = LogDir.open(tmp_path, storage)
+    log = logs.create("orders", 0, config.LogConfig())
+    log.append_durable(batch(3))
+    log.roll()
+    logs.close()
+    with Broker(tmp_path, "--set", "log.retention.check.interval.ms=10") as broker:
+        until(lambda: broker.get("/api/v1/logs")[1]["logs"][0]["log_start_offset"] == 3)

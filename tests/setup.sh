@@ -2,7 +2,7 @@
 # Brings what the tests need beyond PyPI, and does nothing (no network either) when it is all there:
 #   a C++ compiler, Python's headers and venv   the compiled core and its environment
 #   Java 17+ and Maven                          Apache Kafka's own tools judge the files we write
-#   mkfs.ext4                                   crash and full-disk tests need a file system to spoil
+#   mkfs.ext4                                   crash and full-disk tests spoil a file system
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 

@@ -15,6 +15,9 @@ WITHOUT, WITH = "# ---- without the GIL ----", "# ---- with the GIL ----"
 # The one file that may turn a code of the core into an exception by taking the GIL.
 ERROR_DOOR = "_errors.pxd"
 
+# As setup.py builds it: with bounds checks every index would earn a hint of its own.
+RELEASE = ["-X", "boundscheck=False,wraparound=False,initializedcheck=False,cdivision=True"]
+
 DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")
 
 
@@ -56,7 +59,17 @@ def data_plane_asserts(text: str) -> list[int]:
 def cython_says(source: Path, folder: Path) -> str:
     """What the compiler prints. A hint never fails a build, so only its words give it away."""
     to = folder / f"{source.stem}.cpp"
-    command = [sys.executable, "-m", "cython", "-3", "--cplus", "-o", str(to), str(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "cython",
+        "-3",
+        "--cplus",
+        *RELEASE,
+        "-o",
+        str(to),
+        str(source),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -453,8 +453,8 @@ def stamp(
     unsigned char[::1] batch not None, int64_t base_offset, int32_t leader_epoch,
     append_time_ms=None,
 ):
-    """Hold a client's `batch` against the rules and make it the log's, in place: base offset, leader
-    epoch and, unless the topic wants `append_time_ms`, the records' own largest timestamp.
+    """Hold a client's `batch` against the rules and make it the log's, in place: base offset,
+    leader epoch and, unless the topic wants `append_time_ms`, the records' own largest timestamp.
     """
     cdef BatchHeader header
     cdef int64_t size = batch.shape[0]

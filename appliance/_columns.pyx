@@ -31,6 +31,11 @@ cdef extern from * nogil:
 # that packs 20 to 1.
 COLUMNS_SIZE_MAX = 1 << 30
 
+cdef enum:
+    # Opened batches are copied, and what was decompressed for them is let go, once they hold this
+    # much: far more work than the hand-over of the GIL costs, and still small enough for the cache.
+    COPIED_AT_ONCE = 1 << 20
+
 
 # ---- without the GIL ----
 
@@ -152,32 +157,40 @@ cdef class Columns:
         return _buffer(self, self.headers_ends.data(), self.headers_ends.size() * sizeof(int32_t))
 
 
-cdef int _open_sources(
-    Columns columns, const unsigned char[::1] data, vector[BatchHeader]& found, int64_t size_max
-) except -1:
-    """Decompresses and checks every batch; `size_max` holds for all of them together."""
+cdef int _reserve(Columns columns, vector[BatchHeader]& found, int64_t size) except -1:
+    """Room for what the headers claim, though not for more records than there are bytes."""
     cdef BatchHeader header
-    cdef Source source
-    cdef Payload payload
-    cdef int64_t position = 0, left = min(size_max, ENDS_MAX), records_count = 0
+    cdef int64_t count = 0
     for header in found:
-        if header.records_count and not header.attributes & ATTRIBUTE_CONTROL:
-            payload = open_checked(data, position, &header, min(left, compression.SIZE_MAX))
-            left -= payload.records.end - payload.records.at
-            if left < 0:
-                raise errors.BatchTooLarge(
-                    f"{min(size_max, ENDS_MAX) - left} bytes of records for one set of columns, "
-                    f"{min(size_max, ENDS_MAX)} allowed: read fewer batches at a time"
-                )
-            source.records, source.claim = payload.records, payload.claim
-            source.base_offset, source.append_time = header.base_offset, append_time(&header)
-            columns.sources.push_back(source)
-            columns.owners.append(payload)
-            records_count += header.records_count
-        position += header.size
-    columns.offsets.reserve(records_count)
-    columns.timestamps.reserve(records_count)
-    columns.value.data.reserve(min(size_max, ENDS_MAX) - left)
+        count += header.records_count
+    columns.offsets.reserve(min(count, size))
+    columns.timestamps.reserve(min(count, size))
+    columns.value.data.reserve(size)
+    return 0
+
+
+cdef int64_t _open(
+    Columns columns, const unsigned char[::1] data, int64_t position, const BatchHeader* header,
+    int64_t size_max,
+) except -1:
+    """Decompresses and checks one batch; the bytes of its records."""
+    cdef Source source
+    cdef Payload payload = open_checked(data, position, header, size_max)
+    source.records, source.claim = payload.records, payload.claim
+    source.base_offset, source.append_time = header.base_offset, append_time(header)
+    columns.sources.push_back(source)
+    columns.owners.append(payload)
+    return payload.records.end - payload.records.at
+
+
+cdef int _copy_opened(Columns columns) except -1:
+    cdef int code
+    with nogil:
+        code = _fill(columns)
+    if code != OK:
+        raise errors.from_code(code, f"{len(columns.owners)} batches changed while being read")
+    columns.sources.clear()
+    columns.owners.clear()
     return 0
 
 
@@ -188,14 +201,22 @@ def columns(
     """The records in `data` from `first_offset` up to `end_offset`, control batches left out."""
     cdef vector[BatchHeader] found = scan_batches(data, partial_tail)
     cdef Columns filled = Columns()
+    cdef BatchHeader header
+    cdef int64_t position = 0, opened = 0, copied = 0
     filled.first_offset, filled.end_offset = first_offset, end_offset
-    _open_sources(filled, data, found, size_max)
-    cdef int code
-    with nogil:
-        code = _fill(filled)
-    if code != OK:
-        facts = f"{data.shape[0]} bytes of batches changed while they were read"
-        raise errors.from_code(code, facts)
-    filled.sources.clear()
-    filled.owners.clear()
+    size_max = min(size_max, ENDS_MAX)
+    _reserve(filled, found, data.shape[0])
+    for header in found:
+        if header.records_count and not header.attributes & ATTRIBUTE_CONTROL:
+            opened += _open(filled, data, position, &header, min(size_max, compression.SIZE_MAX))
+            if copied + opened > size_max:
+                raise errors.BatchTooLarge(
+                    f"{copied + opened} bytes of records for one set of columns, "
+                    f"{size_max} allowed: read fewer batches at a time"
+                )
+        if opened >= COPIED_AT_ONCE:
+            _copy_opened(filled)
+            copied, opened = copied + opened, 0
+        position += header.size
+    _copy_opened(filled)
     return filled

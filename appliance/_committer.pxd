@@ -43,6 +43,13 @@ cdef cppclass Committer:
     int64_t checkpoints_done       # guard
     pthread_t thread
 
+    # A thread of its own starts write-backs, since the committer may be waiting at the disk.
+    mutex behind_guard
+    condition behind_wake
+    vector[LogRef] behind          # behind_guard
+    bint behind_is_stopping        # behind_guard
+    pthread_t behind_thread
+
     # The sync pool: jobs are handed out by an atomic counter.
     mutex pool_guard
     condition pool_wake
@@ -70,6 +77,9 @@ cdef void committer_stop(Committer* committer) noexcept nogil
 
 # Ask for a commit by `deadline_ns` (0: now), as log_append said.
 cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
+
+# Starts write-back of what the log gathered, on another thread.
+cdef void committer_write_behind(Committer* committer, const LogRef& log) noexcept nogil
 
 # Blocks until everything at or below `offset` is durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT.
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,

@@ -25,6 +25,7 @@ from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
 from appliance._files cimport storage_code, sync_directory, sync_file
 from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
+    log_write_behind,
 )
 from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_until
 from appliance._storage cimport storage_commit, storage_poll
@@ -324,6 +325,35 @@ cdef void* _run_pool(void* argument) noexcept nogil:
     return NULL
 
 
+# Write-behind
+
+cdef void committer_write_behind(Committer* committer, const LogRef& log) noexcept nogil:
+    committer.behind_guard.lock()
+    committer.behind.push_back(log)
+    committer.behind_wake.notify_one()
+    committer.behind_guard.unlock()
+
+
+cdef void* _run_behind(void* argument) noexcept nogil:
+    cdef Committer* committer = <Committer*>argument
+    cdef vector[LogRef] logs
+    cdef size_t i
+    committer.behind_guard.lock()
+    while not committer.behind_is_stopping:
+        if committer.behind.empty():
+            committer.behind_wake.wait(committer.behind_guard)
+            continue
+        logs.clear()
+        logs.swap(committer.behind)
+        committer.behind_guard.unlock()
+        for i in range(logs.size()):
+            log_write_behind(logs[i].get())
+        logs.clear()
+        committer.behind_guard.lock()
+    committer.behind_guard.unlock()
+    return NULL
+
+
 # Life
 
 cdef int committer_start(Committer* committer) noexcept nogil:
@@ -337,6 +367,9 @@ cdef int committer_start(Committer* committer) noexcept nogil:
     if pthread_create(&committer.thread, NULL, _run, committer) != 0:
         return storage_code(errno)
     pthread_setname_np(committer.thread, b"committer")
+    if pthread_create(&committer.behind_thread, NULL, _run_behind, committer) != 0:
+        return storage_code(errno)
+    pthread_setname_np(committer.behind_thread, b"write-behind")
     return OK
 
 
@@ -348,6 +381,11 @@ cdef void committer_stop(Committer* committer) noexcept nogil:
     committer.published.notify_all()
     committer.guard.unlock()
     pthread_join(committer.thread, NULL)
+    committer.behind_guard.lock()
+    committer.behind_is_stopping = True
+    committer.behind_wake.notify_one()
+    committer.behind_guard.unlock()
+    pthread_join(committer.behind_thread, NULL)
     committer.pool_guard.lock()
     committer.pool_is_stopping = True
     committer.pool_wake.notify_all()

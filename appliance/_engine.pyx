@@ -20,7 +20,7 @@ from appliance._batch cimport (
 from appliance._codes cimport BATCH_TORN, FILES_EXHAUSTED, LOG_CLOSED, OK, STORAGE_IO
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
-    committer_checkpoint, committer_start, committer_stop,
+    committer_checkpoint, committer_start, committer_stop, committer_write_behind,
 )
 from appliance._files cimport open_file, read_whole, storage_code, sync_directory
 from appliance._index cimport AbortedTxn
@@ -99,6 +99,8 @@ cdef int _append(Committer* committer, const LogRef& log, uint8_t* data, int64_t
         code = log_append(log.get(), data, &header, options, appended)
     if code == OK:
         committer_ask(committer, log, appended.commit_by_ns)
+        if appended.write_behind:
+            committer_write_behind(committer, log)
     return code
 
 

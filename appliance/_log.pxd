@@ -95,6 +95,7 @@ cdef cppclass PartitionLog:
     atomic_i64 bytes_appended      # in this life
     atomic_i64 oldest_unflushed_ns # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives
+    atomic_bool behind_is_wanted   # is in the committer's list of write-backs to start
     atomic_bool commit_is_wanted   # is in the committer's list
     atomic_bool is_changed         # rolled or committed since its last checkpoint
     bint is_listed                 # the committer thread's own; among its changed logs
@@ -112,6 +113,7 @@ cdef struct Appended:
     int64_t append_time            # -1: the batch keeps its own timestamps
     int64_t commit_by_ns           # ask the committer by then: 0 at once, INT64_MAX not at all
     bint duplicate
+    bint write_behind              # tell the committer: enough unwritten bytes have gathered
 
 # Bytes of one segment, to be sent or read while `file` is held.
 cdef cppclass Slice:
@@ -178,6 +180,10 @@ cdef int log_save_locked(PartitionLog* log) noexcept nogil
 
 # The active time index as Kafka leaves it at a clean stop: ending with the largest timestamp.
 cdef void log_seal_times(PartitionLog* log) noexcept nogil
+
+# Asks the kernel to start writing what the active segment gathered, so that the sync finds little
+# left to do. Not durability.
+cdef void log_write_behind(PartitionLog* log) noexcept nogil
 
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil
 

@@ -122,6 +122,7 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         return producers_check_marker(&log.producers, header, coordinator_epoch)
     code = producers_check(&log.producers, header, &seen)
     if code == DUPLICATE:
+        appended.write_behind = False
         appended.base_offset = seen.last_offset - seen.offset_delta
         appended.last_offset = seen.last_offset
         appended.append_time = seen.timestamp if log.settings.append_time else -1
@@ -215,7 +216,7 @@ cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* heade
     log.log_end_offset.store(end_offset)
     log.bytes_appended.fetch_add(header.size)
     log.unflushed_records += header.records_count
-    _write_behind(log, segment)
+    appended.write_behind = _is_far_behind(log, segment)
     appended.commit_by_ns = INT64_MAX
     if log.oldest_unflushed_ns.load() == 0:
         now = monotonic_ns()
@@ -227,13 +228,28 @@ cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* heade
         appended.commit_by_ns = 0
 
 
-cdef void _write_behind(PartitionLog* log, Segment* segment) noexcept nogil:
-    """Starts write-back of full steps early, so that the sync finds little left to do. Not durability."""
+cdef bint _is_far_behind(PartitionLog* log, const Segment* segment) noexcept nogil:
     cdef int64_t step = log.storage.get().write_behind_bytes
-    cdef int64_t behind = segment.size.load() - segment.written_behind
-    if step > 0 and behind >= step:
-        sync_file_range(segment.file.get().fd, segment.written_behind, behind, SYNC_FILE_RANGE_WRITE)
-        segment.written_behind += behind
+    if step <= 0 or segment.size.load() - segment.written_behind < step:
+        return False
+    return not log.behind_is_wanted.exchange(True)
+
+
+cdef void log_write_behind(PartitionLog* log) noexcept nogil:
+    cdef Segment* segment
+    cdef FileRef file
+    cdef int64_t position, size
+    log.guard.lock()
+    segment = log.segments.back().get()
+    file = segment.file
+    position = segment.written_behind
+    size = segment.size.load() - position
+    segment.written_behind = position + size
+    log.behind_is_wanted.store(False)
+    log.guard.unlock()
+    # No result to check: what it could not start, the sync will do and report.
+    if file.get() != NULL and size > 0 and log.failed.load() == OK:
+        sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE)
 
 
 cdef int log_roll(PartitionLog* log) noexcept nogil:

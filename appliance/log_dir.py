@@ -130,7 +130,7 @@ class LogDir:
             checkpoint_interval_ms=config.checkpoint_interval_ms,
             reserve_bytes=config.reserve_bytes,
             low_water_bytes=config.low_water_bytes,
-            sync=config.sync,
+            sync=_sync_by(config.sync),
             sync_threads=config.sync_threads,
             write_behind_bytes=config.write_behind_bytes,
         )
@@ -312,6 +312,12 @@ def _partitions(path: Path) -> Iterable[tuple[str, int, str]]:
             match = _DIRECTORY.fullmatch(entry.name)
             if match and entry.is_dir(follow_symlinks=False):
                 yield match[1], int(match[2]), entry.name
+
+
+def _sync_by(chosen: str) -> str:
+    # Before Linux 5.8 syncfs kept write errors to itself: an acknowledgement could be a lie.
+    major, minor = map(int, re.findall(r"\d+", os.uname().release)[:2])
+    return "files" if chosen == "auto" and (major, minor) < (5, 8) else chosen
 
 
 def _sync_name(directory: Path) -> None:

@@ -41,7 +41,7 @@ from appliance._retention cimport log_delete_before, log_retain, log_truncate
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef, file_own, segment_file, segment_load_largest,
 )
-from appliance._storage cimport Storage, StorageRef, storage_poll, storage_release_reserve
+from appliance._storage cimport Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve
 
 from appliance._batch import headers, records
 from appliance.errors import from_code
@@ -194,6 +194,11 @@ cdef class Engine:
         return self.storage.get().journal.was_clean
 
     @property
+    def is_new(self):
+        """Whether no journal was found: the directory is new, or was never ours."""
+        return self.storage.get().journal.generation == 0
+
+    @property
     def closed_ms(self):
         return self.storage.get().journal.closed_ms
 
@@ -273,6 +278,14 @@ cdef class Engine:
                 code = journal_commit(&self.storage.get().journal)
         if code != OK:
             raise from_code(code, f"{name}: its deletion cannot be written to the journal")
+
+    def commit_journal(self):
+        """Makes what was put into the journal durable: after a log was created."""
+        cdef int code
+        with nogil:
+            code = storage_commit(self.storage.get())
+        if code != OK:
+            raise from_code(code, f"{self.path}: the checkpoint journal cannot be written")
 
     def checkpoint(self):
         """Recovery points of every log that changed are in the journal when this returns."""

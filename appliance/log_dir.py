@@ -59,6 +59,7 @@ class Loss:
 @dataclass
 class RecoveryReport:
     was_clean: bool
+    is_new: bool = False
     partitions: int = 0
     seconds: float = 0.0
     scanned_bytes: int = 0
@@ -82,6 +83,8 @@ class RecoveryReport:
     def text(self) -> str:
         """What was found and lost, in plain words."""
         stop = "a clean stop" if self.was_clean else "an unclean end (crash, kill or power cut)"
+        if self.is_new and not self.partitions:
+            return "Began a new data directory."
         lines = [f"Opened {self.partitions} partitions in {self.seconds:.2f} s after {stop}."]
         if self.scanned_bytes:
             lines.append(f"Read and checked {self.scanned_bytes:,} bytes that were not known good.")
@@ -106,7 +109,7 @@ class LogDir:
     def __init__(self, engine: Engine, path: Path, config: StorageConfig) -> None:
         self.path = path
         self.config = config
-        self.report = RecoveryReport(engine.was_clean)
+        self.report = RecoveryReport(engine.was_clean, engine.is_new)
         self._engine = engine
         self._logs: dict[Key, Log] = {}
         self._clock = WallClock()
@@ -217,6 +220,9 @@ class LogDir:
             raise _storage_error(error, f"{name} cannot be created") from error
         self._engine.sync_directory()
         log, _ = self._engine.open_log(name, config or LogConfig())
+        # Known from its first record on: recovery holds unknown directories for foreign ones, where
+        # damage in the middle is a hole, not the end of what was promised.
+        self._engine.commit_journal()
         self._logs[topic, partition] = log
         return log
 
@@ -227,6 +233,7 @@ class LogDir:
         log.close()
         try:
             grave.mkdir()
+            self._engine.sync_directory()
             (self.path / log.name).rename(grave / log.name)
         except OSError as error:
             raise _storage_error(error, f"{log.name} cannot be deleted") from error

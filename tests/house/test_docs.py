@@ -7,7 +7,8 @@ from pathlib import Path
 
 from appliance import admin_http, config
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 
 def settings_chapter(text: str) -> str:
@@ -31,6 +32,23 @@ def test_every_setting_is_in_the_operations_page() -> None:
 
 def test_every_admin_route_is_documented() -> None:
     assert documented_routes((DOCS / "admin-api.md").read_text()) == served_routes()
+
+
+def missing_tests(text: str) -> list[str]:
+    """Tests that a page names and that are not there."""
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", text)
+    texts = {name: (ROOT / name).read_text() for name, _ in named if (ROOT / name).exists()}
+    return [f"{file} {test}" for file, test in named if f"def {test}" not in texts.get(file, "")]
+
+
+def test_every_test_named_in_the_documents_exists() -> None:
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+    assert missing_tests("".join(page.read_text() for page in pages)) == []
+
+
+def test_a_test_that_does_not_exist_is_found() -> None:
+    text = "`tests/house/test_docs.py` `tests/house/test_docs.py::test_none` `tests/gone.py`"
+    assert missing_tests(text) == ["tests/house/test_docs.py test_none", "tests/gone.py "]
 
 
 def test_a_setting_left_out_is_found() -> None:

@@ -573,7 +573,8 @@ cdef bytes _sealed(BatchHeader* header, const uint8_t* payload, int64_t size):
     cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
     header.magic = MAGIC
     batch_store_header(data, header)
-    memcpy(data + BATCH_HEADER_SIZE, payload, size)
+    if size > 0:
+        memcpy(data + BATCH_HEADER_SIZE, payload, size)
     header.crc = _sum(data, header.size)
     store_u32(data + CRC_AT, header.crc)
     return batch

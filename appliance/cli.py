@@ -67,10 +67,18 @@ def main() -> None:
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="One setting."),
-        click.option("--admin", metavar="HOST:PORT", help="admin.address"),
-        click.option("--data-dir", metavar="DIR", help="data.dir"),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="A TOML file."),
+        click.option(
+            "--set",
+            "pairs",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="One setting; may be repeated.",
+        ),
+        click.option(
+            "--admin", metavar="HOST:PORT", help="Where health is served (admin.address)."
+        ),
+        click.option("--data-dir", metavar="DIR", help="Where the logs are kept (data.dir)."),
+        click.option("--config", "file", type=click.Path(path_type=Path), help="Settings as TOML."),
     ):
         command = option(command)
     return command
@@ -169,7 +177,7 @@ def dump(
         read = log_files.read(found[0], offset)
         rows = map(batch_row, read) if batches else record_rows(read, offset)
         for row in itertools.islice(rows, count_max):
-            click.echo(json.dumps(row) if as_json else " ".join(f"{k}={v}" for k, v in row.items()))
+            click.echo(json.dumps(row) if as_json else event_log.as_words(row))
 
 
 def batch_row(batch: log_files.Batch) -> dict[str, Any]:

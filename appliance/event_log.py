@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -38,13 +39,17 @@ class Lines(logging.Formatter):
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         head = f"{stamp}.{int(record.msecs):03d}Z {record.levelname.lower()} {record.name}:"
         facts = getattr(record, "facts", {})
-        line = " ".join([head, record.getMessage(), *(f"{k}={quote(v)}" for k, v in facts.items())])
+        line = " ".join(filter(None, [head, record.getMessage(), as_words(facts)]))
         return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+
+
+def as_words(facts: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={quote(value)}" for name, value in facts.items())
 
 
 def quote(value: Any) -> str:
     """As it is when it is one plain word, otherwise in quotes and still on one line."""
-    text = str(value)
+    text = "null" if value is None else str(value)
     is_plain = text.isprintable() and not any(mark in text for mark in ' "=')
     return text if is_plain and text else json.dumps(text)
 

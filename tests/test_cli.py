@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from appliance import _batch, config
 from appliance.cli import main
+from appliance.log_dir import LogDir
 
 
 def run(*arguments: str, **environment: str) -> Result:
@@ -46,3 +48,72 @@ def test_a_wrong_setting_ends_with_code_2(arguments: list[str], words: str) -> N
     result = run("serve", *arguments)
     assert result.exit_code == 2
     assert words in result.stderr
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A stopped broker's directory: two segments with offsets 0-2 and 3-5."""
+    logs = LogDir.open(tmp_path / "data", config.StorageConfig(low_water_bytes=0, reserve_bytes=0))
+    log = logs.create("orders", 0)
+    rows = [(1_700_000_000_000, b"k%d" % i, b"two words\xff") for i in range(3)]
+    log.append_durable(_batch.build(rows))
+    log.roll()
+    log.append_durable(_batch.build(rows, codec="zstd"))
+    logs.close()
+    return tmp_path / "data"
+
+
+def test_logs_lists_the_partitions(data: Path) -> None:
+    assert "orders-0: offsets 0 to 6, 2 segments, " in run("logs", str(data)).stdout
+    row = json.loads(run("logs", str(data), "--json").stdout)
+    assert (row["topic"], row["partition"], row["end_offset"]) == ("orders", 0, 6)
+
+
+def test_dump_prints_records_from_an_offset_on(data: Path) -> None:
+    lines = run("dump", str(data), "orders", "0", "--offset", "2", "--max", "2").stdout.splitlines()
+    value = '"two words\\\\xff"'
+    start = "timestamp=1700000000000"
+    assert lines == [
+        f"offset=2 {start} key=k2 value={value} headers=[]",
+        f"offset=3 {start} key=k0 value={value} headers=[]",
+    ]
+
+
+def test_dump_prints_batches(data: Path) -> None:
+    result = run("dump", str(data), "orders", "0", "--batches", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["base_offset"], row["last_offset"], row["codec"]) for row in rows] == [
+        (0, 2, 0),
+        (3, 5, 4),
+    ]
+
+
+def test_dump_names_the_partition_that_is_not_there(data: Path) -> None:
+    result = run("dump", str(data), "orders", "1")
+    assert result.exit_code == 1
+    assert "no partition orders-1" in result.stderr
+
+
+def test_verify_passes_whole_files_and_finds_a_flipped_bit(data: Path) -> None:
+    result = run("verify", str(data))
+    assert (result.exit_code, result.stdout) == (0, "")
+    segment = data / "orders-0" / f"{0:020d}.log"
+    content = bytearray(segment.read_bytes())
+    content[70] ^= 1
+    segment.write_bytes(content)
+    result = run("verify", str(data), "--json")
+    damage = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (damage["segment"], damage["position"], damage["is_tail"]) == (str(segment), 0, False)
+
+
+@pytest.mark.parametrize("arguments", [["logs"], ["verify"], ["dump", "orders", "0"]])
+def test_a_directory_in_use_is_not_looked_into(arguments: list[str], data: Path) -> None:
+    name, *rest = arguments
+    logs = LogDir.open(data, config.StorageConfig(low_water_bytes=0, reserve_bytes=0))
+    try:
+        result = run(name, str(data), *rest)
+    finally:
+        logs.close()
+    assert result.exit_code == 1
+    assert "a running broker holds it; stop it first" in result.stderr

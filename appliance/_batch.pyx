@@ -56,7 +56,7 @@ cdef enum:
 
     # A batch that claims more records than readers will decompress (compression.SIZE_MAX) could
     # only take up offsets; refusing it here keeps "accepted" from meaning "never readable".
-    COMPRESSED_COUNT_MAX = (128 << 20) // 7
+    COMPRESSED_COUNT_MAX = 19173961    # 128 MiB in records of 7 bytes
 
 cdef extern from * nogil:
     const int64_t OFFSET_MAX "INT64_MAX"

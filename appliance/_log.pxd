@@ -187,5 +187,5 @@ cdef void log_write_behind(PartitionLog* log) noexcept nogil
 
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil
 
-# Lets go of files and indexes of sealed segments that were not read since.
+# Lets go of files and indexes that nobody used since `before_ns`, where nothing is left to write.
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil

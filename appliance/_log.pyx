@@ -87,6 +87,7 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
         code = segment_append(segment, data, header, log.settings.index_interval_bytes)
     if code != OK:
         return _refused(log, code)
+    segment.read_ns.store(monotonic_ns())
     if segment.created_ms == 0:
         segment.created_ms = options.now_ms
     log_note(log, segment, data, header, options.now_ms)
@@ -689,13 +690,23 @@ cdef void log_seal_times(PartitionLog* log) noexcept nogil:
 
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
     cdef vector[SegmentRef] segments
+    cdef Segment* active
     cdef size_t i
     log.list_guard.lock()
     segments = log.segments
     log.list_guard.unlock()
     for i in range(segments.size() - 1):
-        if segments[i].get().index_is_final and segments[i].get().file.get() != NULL:
+        if segments[i].get().index_is_final:
             segment_rest(segments[i].get(), before_ns)
+    log.guard.lock()
+    active = log.segments.back().get()
+    # A write-back error is told to descriptors that were open when it happened: only a file with
+    # nothing left to write may be closed, and only an index that is in its file may be dropped.
+    if (active.synced_size == active.size.load()
+            and active.index.offsets_stored == active.index.offsets.size()
+            and active.index.times_stored == active.index.times.size()):
+        segment_rest(active, before_ns)
+    log.guard.unlock()
 
 
 # ---- with the GIL ----

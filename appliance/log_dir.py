@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import secrets
 import shutil
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from appliance._engine import Engine, Log, Recovered
 from appliance.config import LogConfig, StorageConfig
-from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
+from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
 from appliance.wall_clock import WallClock
 
 Key = tuple[str, int]
@@ -128,6 +129,7 @@ class LogDir:
         if not path.exists():
             path.mkdir(parents=True)
             _sync_name(path.parent)
+        _raise_files_limit()
         engine = Engine(
             str(path),
             checkpoint_interval_ms=config.checkpoint_interval_ms,
@@ -219,7 +221,12 @@ class LogDir:
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be created") from error
         self._engine.sync_directory()
-        log, _ = self._engine.open_log(name, config or LogConfig())
+        try:
+            log, _ = self._engine.open_log(name, config or LogConfig())
+        except FilesExhausted:
+            # Idle files are closed by a timer; when descriptors run out it is done at once.
+            self.rest(0)
+            log, _ = self._engine.open_log(name, config or LogConfig())
         # Known from its first record on: recovery holds unknown directories for foreign ones, where
         # damage in the middle is a hole, not the end of what was promised.
         self._engine.commit_journal()
@@ -253,9 +260,13 @@ class LogDir:
         """Applies retention to every log; the count of segments deleted."""
         now = self._clock.now_ms() if now_ms is None else now_ms
         deleted = sum(log.retain(now) for log in self._logs.values())
-        for log in self._logs.values():
-            log.rest(self.config.sealed_files_idle_ms)
+        self.rest(self.config.sealed_files_idle_ms)
         return deleted
+
+    def rest(self, idle_ms: int) -> None:
+        """Closes the files that nobody used for so long and that have nothing left to write."""
+        for log in self._logs.values():
+            log.rest(idle_ms)
 
     def compact(self, now_ms: int | None = None) -> int:
         """Compacts every log that is due; the count of them."""
@@ -319,6 +330,13 @@ def _partitions(path: Path) -> Iterable[tuple[str, int, str]]:
             match = _DIRECTORY.fullmatch(entry.name)
             if match and entry.is_dir(follow_symlinks=False):
                 yield match[1], int(match[2]), entry.name
+
+
+def _raise_files_limit() -> None:
+    # Two descriptors a busy partition, one an idle one; the soft limit is often 1,024.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _sync_by(chosen: str) -> str:

@@ -208,6 +208,8 @@ def compacted_transactions(scribe: Scribe, passes: int) -> None:
 
     The aborted value must not win over the committed one. Its marker and index entry outlive the
     first pass, which still saw its data; the second gives the marker a horizon, the third ends it.
+    The index entry must not stay behind: a consumer that is told of an aborted transaction skips
+    the producer's records up to the marker, so it would skip what the same producer committed next.
     """
     writer = Producer(7000)
     scribe.write([(T0, "kept", "committed", ()), (T0, "b", "one", ())], "zstd", writer, True)
@@ -215,7 +217,7 @@ def compacted_transactions(scribe: Scribe, passes: int) -> None:
     first = {writer.producer_id: scribe.log.log_end_offset}
     scribe.write([(T0, "kept", "aborted", ()), (T0, "c", "aborted", ())], "gzip", writer, True)
     _end(scribe, "abort", writer, first, T0 + 3)
-    scribe.write([(T0 + 4, "b", "two", ())], "none", writer, True)
+    scribe.write([(T0 + 4, "b", "two", ()), (T0 + 4, "after", "stays", ())], "none", writer, True)
     scribe.end("commit", writer, T0 + 5)
     for number in range(passes):
         scribe.write([(T0 + 6 + number, "b", f"pass {number}", ())])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance import _batch, errors
+from appliance.config import LogConfig
 from appliance.log_dir import Log, LogDir
 from tests.interop import dump_log_segments as tool
 from tests.interop.kafka_logs import CODECS, TOPICS, KafkaLogs
@@ -218,6 +219,32 @@ def test_our_appends_after_kafkas_are_read_by_kafkas_tool(
         assert [record.offset for record in after] == list(range(ends[codec]))
         sequences = [batch.base_sequence for batch in dump.batches(directory)]
         assert sequences == [batch.base_offset for batch in dump.batches(directory)]
+
+
+def test_our_compaction_goes_on_where_kafkas_was(kafka: KafkaLogs, tmp_path: Path) -> None:
+    """The delete horizons that Kafka's cleaner set are kept to: its tombstones' time is over."""
+    name = "compacted-0"
+    root, batches = tmp_path / "data", kafka.dump.batches(kafka.stopped / name)
+    horizons = {batch.delete_horizon for batch in batches} - {-1}
+    assert horizons
+    shutil.copytree(kafka.stopped / name, root / name)
+    logs = LogDir.open(root, log_config=lambda topic, partition: LogConfig(
+        cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, segment_bytes=16384))
+    log = logs.log("compacted", 0)
+    log.roll()
+    logs.checkpoint()
+    assert log.compact(max(horizons) + 1)
+    logs.close()
+    records = [record for batch in batches for record in batch.records]
+    latest = {record.key: record.offset for record in records}
+    over = {record.offset for batch in batches if batch.delete_horizon >= 0
+            for record in batch.records if record.value_size < 0}
+    assert over
+    dump = tool.dump(tool.log_files(root / name))
+    assert dump.complaints == []
+    assert dump.records(root / name) == [
+        record for record in records
+        if record.offset == latest[record.key] and record.offset not in over]
 
 
 def test_a_directory_from_under_a_running_broker_recovers(

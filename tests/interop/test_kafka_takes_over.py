@@ -44,7 +44,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Ours:
     engine_logs.idempotent(made["ours-idempotent"])
     engine_logs.transactional(made["ours-transactional"])
     engine_logs.truncated(made["ours-truncated"])
-    engine_logs.compacted_transactions(made["ours-compacted"], 1)
+    engine_logs.compacted_transactions(made["ours-compacted"], 3)
     for scribe in made.values():
         scribe.log.flush()
     committed = {topic: scribe.committed() for topic, scribe in made.items()}

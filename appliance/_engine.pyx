@@ -17,6 +17,8 @@ from appliance._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_crc,
     batch_check_header, batch_load_header,
 )
+from appliance._cleanable cimport cleanable_roll
+from appliance._cleaner cimport compact
 from appliance._codes cimport BATCH_TORN, FILES_EXHAUSTED, LOG_CLOSED, OK, STORAGE_IO
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
@@ -35,6 +37,7 @@ from appliance._log cimport (
 from appliance._native cimport (
     O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, wall_ms,
 )
+from appliance._offset_map cimport KEYS_MAX
 from appliance._producers cimport Producer
 from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
 from appliance._retention cimport log_delete_before, log_retain, log_truncate
@@ -333,6 +336,13 @@ cdef int _fill_settings(LogSettings* c, settings) except -1:
     c.visible_when_appended = settings.visibility == "appended"
     c.cleanup_delete = "delete" in settings.cleanup_policy
     c.cleanup_compact = "compact" in settings.cleanup_policy
+    c.min_cleanable_dirty_ratio = settings.min_cleanable_dirty_ratio
+    c.delete_retention_ms = settings.delete_retention_ms
+    c.min_compaction_lag_ms = settings.min_compaction_lag_ms
+    c.max_compaction_lag_ms = settings.max_compaction_lag_ms
+    if c.cleanup_compact:
+        # Only sealed segments are compacted, so they are sealed in time for it.
+        c.segment_ms = min(c.segment_ms, c.max_compaction_lag_ms)
     return 0
 
 
@@ -545,6 +555,14 @@ cdef class Log:
                 committer_ask(self.engine.committer.get(), self.log, 0)
         self._raise(<int>min(deleted, <int64_t>0), "retention cannot be applied")
         return deleted
+
+    def compact(self, object now_ms=None, *, int64_t keys_max=KEYS_MAX):
+        """One round of compaction, if it is due: whether it was. `keys_max` bounds its memory."""
+        cdef int64_t now = wall_ms() if now_ms is None else now_ms
+        with nogil:
+            if cleanable_roll(self.log.get(), now):
+                committer_ask(self.engine.committer.get(), self.log, 0)
+        return bool(compact(self.log, now, keys_max))
 
     def rest(self, int64_t idle_ms):
         """Lets go of the files of sealed segments that nobody read for `idle_ms`."""

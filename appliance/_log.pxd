@@ -50,6 +50,10 @@ cdef struct LogSettings:
     bint visible_when_appended
     bint cleanup_delete
     bint cleanup_compact
+    double min_cleanable_dirty_ratio
+    int64_t delete_retention_ms
+    int64_t min_compaction_lag_ms
+    int64_t max_compaction_lag_ms
 
 cdef struct EndedTxn:
     int64_t first_offset
@@ -67,6 +71,7 @@ cdef cppclass PartitionLog:
     StorageRef storage
 
     mutex maintenance
+    int64_t damaged_from           # maintenance; 1 + base of a segment that compaction cannot read
     mutex saved_guard
     Checkpoint saved               # saved_guard
     int64_t bytes_at_saved         # saved_guard; bytes_appended then

@@ -213,13 +213,6 @@ class StorageConfig:
         unit="ms",
         minimum=0,
     )
-    scrub_bytes_per_s: int = setting(
-        "scrub.bytes.per.s",
-        0,
-        "Pace at which sealed segments are read in the background to find damage early. 0 is off.",
-        unit="bytes per second",
-        minimum=0,
-    )
 
     def __post_init__(self) -> None:
         check_fields(self)

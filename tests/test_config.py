@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,14 @@ def test_every_setting_has_its_reason() -> None:
         row.check(row.default, row.default)
         has_limit = row.minimum is not None or row.kind not in (int, float)
         assert has_limit, f"{row.name}: what is the least that makes sense?"
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    package = Path(config.__file__).parent
+    sources = [path for end in ("py", "pyx") for path in package.glob(f"*.{end}")]
+    text = "".join(path.read_text() for path in sources if path.name != "config.py")
+    names = {name for part in config.PARTS.values() for name, _ in config.settings_of(part)}
+    assert {name for name in names if not re.search(rf"\.{name}\b", text)} == set()
 
 
 @pytest.mark.parametrize(

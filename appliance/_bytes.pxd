@@ -1,7 +1,7 @@
 """Big-endian loads and stores, and zigzag varints, over borrowed bytes.
 
-The caller has checked that the bytes are there; only the varint reader checks for itself, because it
-is what finds out where a record ends.
+The caller has checked that the bytes are there; only the varint reader checks for itself, because
+it is what finds out where a record ends.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -9,16 +9,16 @@ cdef enum Code:
     # the peer's data
     BATCH_TORN = -1                # fewer bytes than the header claims, or than a header needs
     BATCH_CORRUPT = -2             # CRC or structure: the bytes are not what the writer wrote
-    BATCH_MAGIC = -3               # a record format that this log does not hold (magic 0, 1 or above 2)
-    BATCH_INVALID = -4             # intact, but against the rules (counts, deltas, flags, trailing bytes)
+    BATCH_MAGIC = -3               # a record format this log does not hold: magic 0, 1, above 2
+    BATCH_INVALID = -4             # intact, but against the rules: counts, deltas, flags, ...
     BATCH_TOO_LARGE = -5           # above max.message.bytes
     BATCH_CODEC = -6               # compression id 5 to 7
-    BATCH_TIMESTAMP = -7           # outside message.timestamp.before/after.max.ms, or flag not allowed
+    BATCH_TIMESTAMP = -7           # outside message.timestamp.*.max.ms, or a flag not allowed
     BATCH_LARGER_THAN_SEGMENT = -8
 
     # idempotent and transactional producers
     SEQUENCE_OUT_OF_ORDER = -20
-    SEQUENCE_DUPLICATE_UNKNOWN = -21   # older than the five batches remembered: written, offset not known
+    SEQUENCE_DUPLICATE_UNKNOWN = -21   # older than the five remembered: offset not known
     PRODUCER_EPOCH_OLD = -22
     PRODUCER_UNKNOWN = -23
     TXN_STATE_INVALID = -24            # plain batch inside an open transaction, or the reverse
@@ -29,7 +29,7 @@ cdef enum Code:
     OFFSET_IN_HOLE = -41           # the range was set aside as damaged
     LEADER_EPOCH_OLD = -42
     LOG_CLOSED = -43
-    LOG_FAILED = -44               # a sync failed or an invariant broke: nothing more is acknowledged
+    LOG_FAILED = -44               # a sync failed: nothing more is acknowledged
     TIMED_OUT = -45
 
     # the machine

@@ -31,7 +31,8 @@ from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_
 from appliance._storage cimport storage_commit, storage_poll
 
 cdef extern from "pthread.h" nogil:
-    int pthread_create(pthread_t* thread, const void* attributes, void* (*run)(void*) noexcept nogil, void* argument)
+    int pthread_create(pthread_t* thread, const void* attributes,
+                       void* (*run)(void*) noexcept nogil, void* argument)
     int pthread_join(pthread_t thread, void** result)
     int pthread_setname_np(pthread_t thread, const char* name)
 
@@ -44,7 +45,8 @@ cdef enum:
 
 # Asking and waiting
 
-cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
+cdef void committer_ask(Committer* committer, const LogRef& log,
+                        int64_t deadline_ns) noexcept nogil:
     if deadline_ns == INT64_MAX:
         return
     if deadline_ns == 0:
@@ -108,7 +110,8 @@ cdef void* _run(void* argument) noexcept nogil:
         if committer.wanted.empty() and not with_checkpoint and now < poll_ns:
             if committer.is_stopping:
                 break
-            wait_until(committer.wake, committer.guard, _next_deadline(committer, min(checkpoint_ns, poll_ns)))
+            wait_until(committer.wake, committer.guard, _next_deadline(committer,
+                                                                       min(checkpoint_ns, poll_ns)))
             continue
         batch.clear()
         batch.swap(committer.wanted)
@@ -127,7 +130,7 @@ cdef void* _run(void* argument) noexcept nogil:
 
 
 cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
-    """Moves logs whose oldest unflushed record is due; one that was committed meanwhile is dropped."""
+    """Moves logs whose oldest unflushed record is due; one committed meanwhile is dropped."""
     cdef LogRef log
     cdef int64_t oldest
     while not committer.deadlines.empty():

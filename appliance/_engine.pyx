@@ -26,11 +26,15 @@ from appliance._committer cimport (
 )
 from appliance._files cimport open_file, read_whole, storage_code, sync_directory
 from appliance._index cimport AbortedTxn
-from appliance._journal cimport journal_close, journal_commit, journal_open, journal_remove, journal_start
+from appliance._journal cimport (
+    journal_close, journal_commit, journal_open, journal_remove, journal_start,
+)
 from appliance._log cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, READ_END, READ_STABLE, READ_VISIBLE, AppendOptions, Appended as CAppended,
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, READ_END, READ_STABLE, READ_VISIBLE, AppendOptions,
+    Appended as CAppended,
     Hole,
-    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch, log_find_time,
+    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch,
+    log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
     log_seal_times,
 )
@@ -44,7 +48,9 @@ from appliance._retention cimport log_delete_before, log_retain, log_truncate
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef, file_own, segment_file, segment_load_largest,
 )
-from appliance._storage cimport Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve
+from appliance._storage cimport (
+    Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve,
+)
 
 from appliance._batch import headers, records
 from appliance.errors import from_code
@@ -234,7 +240,7 @@ cdef class Engine:
         }
 
     def start(self):
-        """After every log found was opened: a fresh journal generation, and the committer's threads."""
+        """After every log found was opened: a fresh journal generation, the committer's threads."""
         cdef int code
         with nogil:
             code = _engine_start(self.storage, self.committer)
@@ -304,7 +310,7 @@ cdef class Engine:
             storage_poll(self.storage.get())
 
     def close(self, bint cleanly=True):
-        """The logs are flushed and checkpointed by the caller. An unclean close is for tests of one."""
+        """The caller has flushed and checkpointed the logs. Unclean is for tests."""
         cdef int code
         if self.is_closed:
             return
@@ -379,10 +385,12 @@ cdef class Log:
         _fill_options(&options, leader_epoch, origin, now_ms)
         with nogil:
             copy.assign(&batch[0], &batch[0] + batch.shape[0])
-            code = _append(self.engine.committer.get(), self.log, copy.data(), copy.size(), &options, &appended)
+            code = _append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
+                           &options, &appended)
         if code != OK:
             raise from_code(code, self._refused(batch))
-        return Appended(appended.base_offset, appended.last_offset, appended.append_time, bool(appended.duplicate))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time,
+                        bool(appended.duplicate))
 
     def append_in_place(self, unsigned char[::1] batch not None, *, object leader_epoch=None,
                         str origin="client", object now_ms=None):
@@ -392,10 +400,12 @@ cdef class Log:
         cdef int code
         _fill_options(&options, leader_epoch, origin, now_ms)
         with nogil:
-            code = _append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0], &options, &appended)
+            code = _append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
+                           &options, &appended)
         if code != OK:
             raise from_code(code, self._refused(batch))
-        return Appended(appended.base_offset, appended.last_offset, appended.append_time, bool(appended.duplicate))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time,
+                        bool(appended.duplicate))
 
     def append_durable(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
                        str origin="client", object now_ms=None, double timeout_s=30.0):
@@ -410,8 +420,10 @@ cdef class Log:
         with nogil:
             code = committer_await(self.engine.committer.get(), self.log, offset, deadline_ns)
         if code != OK:
-            raise from_code(code, f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; "
-                                  f"durable up to {self.durable_offset}, log end {self.log_end_offset}")
+            raise from_code(code,
+                            f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; "
+                                  f"durable up to {self.durable_offset}, "
+                                  f"log end {self.log_end_offset}")
 
     def flush(self, double timeout_s=30.0):
         """Everything appended so far is durable when this returns."""
@@ -420,7 +432,8 @@ cdef class Log:
         with nogil:
             code = _flush(self.engine.committer.get(), self.log, deadline_ns)
         if code != OK:
-            raise from_code(code, f"{self.name}: cannot be flushed; durable up to {self.durable_offset}, "
+            raise from_code(code,
+                            f"{self.name}: cannot be flushed; durable up to {self.durable_offset}, "
                                   f"log end {self.log_end_offset}")
 
     def seal_times(self):
@@ -484,8 +497,8 @@ cdef class Log:
         return result
 
     def batch_for_timestamp(self, int64_t timestamp_ms, int64_t from_offset=0, str up_to="visible"):
-        """The first batch, ending at or after `from_offset`, with a record at or after `timestamp_ms`;
-        b"" when there is none."""
+        """The first batch that ends at or after `from_offset` and has a record at or after
+        `timestamp_ms`; b"" when there is none."""
         cdef vector[uint8_t] data
         cdef Slice slice
         cdef int limit = _LIMITS[up_to]
@@ -536,13 +549,15 @@ cdef class Log:
         cdef int code
         with nogil:
             code = log_truncate(self.log.get(), offset)
-        self._raise(code, f"cannot be truncated to offset {offset}; log start {self.log_start_offset}")
+        self._raise(code,
+                    f"cannot be truncated to offset {offset}; log start {self.log_start_offset}")
 
     def delete_before(self, int64_t offset):
         cdef int code
         with nogil:
             code = log_delete_before(self.log.get(), offset)
-        self._raise(code, f"cannot delete up to offset {offset}; high watermark {self.high_watermark}")
+        self._raise(code,
+                    f"cannot delete up to offset {offset}; high watermark {self.high_watermark}")
 
     def retain(self, object now_ms=None):
         """Applies retention; the count of segments deleted."""
@@ -557,7 +572,8 @@ cdef class Log:
         return deleted
 
     def compact(self, object now_ms=None, *, int64_t keys_max=KEYS_MAX):
-        """One round of compaction, if it is due: whether it was. `keys_max` bounds its memory."""
+        """One round of compaction, if the log is due: whether there was one. `keys_max` bounds
+        memory."""
         cdef int64_t now = wall_ms() if now_ms is None else now_ms
         with nogil:
             if cleanable_roll(self.log.get(), now):
@@ -665,13 +681,15 @@ cdef class Log:
         facts = f"{self.name}: batch of {batch.shape[0]} bytes"
         if batch.shape[0] >= BATCH_HEADER_SIZE:
             batch_load_header(&batch[0], &header)
-            facts += (f" (length field {header.size - 12}, magic {header.magic}, {header.records_count} records, "
+            facts += (f" (length field {header.size - 12}, magic {header.magic}, "
+                      f"{header.records_count} records, "
                       f"producer {header.producer_id} epoch {header.producer_epoch} "
                       f"sequence {header.base_sequence})")
         return f"{facts} refused at log end {self.log_end_offset}"
 
 
-cdef int _fill_options(AppendOptions* options, object leader_epoch, str origin, object now_ms) except -1:
+cdef int _fill_options(AppendOptions* options, object leader_epoch, str origin,
+                       object now_ms) except -1:
     options.origin = _ORIGINS[origin]
     options.leader_epoch = -1 if leader_epoch is None else leader_epoch
     options.now_ms = wall_ms() if now_ms is None else now_ms

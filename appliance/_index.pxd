@@ -1,4 +1,5 @@
-"""What finds a batch in a segment without reading it: sparse offset and time indexes, aborted transactions.
+"""What finds a batch in a segment without reading it: sparse offset and time indexes; and aborted
+transactions.
 
 All three are held in memory and written with pwrite, never mapped: a store into a hole of a mapped
 file on a full disk kills the process. Offset and time index are derived data: absent, short or
@@ -44,14 +45,18 @@ cdef int64_t index_position(const Index* index, int64_t relative_offset) noexcep
 # Relative offset of the last entry with a timestamp below `timestamp`; -1 when there is none.
 cdef int64_t index_offset_before(const Index* index, int64_t timestamp) noexcept nogil
 
-# Reads both files. Keeps the longest prefix that is strictly increasing and lies below `size` bytes of log.
-cdef int index_load(Index* index, int directory_fd, int64_t base_offset, int64_t size) noexcept nogil
+# Reads both files. Keeps the longest prefix that is strictly increasing and lies below `size` bytes
+# of log.
+cdef int index_load(Index* index, int directory_fd, int64_t base_offset,
+                    int64_t size) noexcept nogil
 
 # Writes what the files lack; with `durable` also syncs them. OK or a STORAGE_ code.
-cdef int index_store(Index* index, int directory_fd, int64_t base_offset, bint durable) noexcept nogil
+cdef int index_store(Index* index, int directory_fd, int64_t base_offset,
+                     bint durable) noexcept nogil
 
 # Drops entries at or beyond `position`, in memory and in the files.
-cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset, int64_t position) noexcept nogil
+cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset,
+                        int64_t position) noexcept nogil
 
 # Writes and syncs the whole file: a sealed segment has few, and an absent file means none.
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,

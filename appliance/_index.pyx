@@ -67,7 +67,8 @@ cdef int64_t index_offset_before(const Index* index, int64_t timestamp) noexcept
     return -1 if low == 0 else index.times[low - 1].relative_offset
 
 
-cdef int index_load(Index* index, int directory_fd, int64_t base_offset, int64_t size) noexcept nogil:
+cdef int index_load(Index* index, int directory_fd, int64_t base_offset,
+                    int64_t size) noexcept nogil:
     cdef vector[uint8_t] data
     cdef char[NAME_SIZE] name
     cdef int64_t at, count
@@ -119,7 +120,8 @@ cdef void _keep_times(Index* index, const vector[uint8_t]* data) noexcept nogil:
         at += TIME_ENTRY_SIZE
 
 
-cdef int index_store(Index* index, int directory_fd, int64_t base_offset, bint durable) noexcept nogil:
+cdef int index_store(Index* index, int directory_fd, int64_t base_offset,
+                     bint durable) noexcept nogil:
     cdef vector[uint8_t] data
     cdef size_t i
     cdef int code
@@ -173,7 +175,8 @@ cdef int _store_tail(int directory_fd, int64_t base_offset, const char* suffix,
     return code
 
 
-cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset, int64_t position) noexcept nogil:
+cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset,
+                        int64_t position) noexcept nogil:
     cdef int64_t last_relative = -1
     while not index.offsets.empty() and index.offsets.back().position >= position:
         index.offsets.pop_back()
@@ -184,13 +187,15 @@ cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset, int
         index.times.pop_back()
     index.offsets_stored = min(index.offsets_stored, index.offsets.size())
     index.times_stored = min(index.times_stored, index.times.size())
-    cdef int code = _cut(directory_fd, base_offset, b".index", index.offsets_stored * OFFSET_ENTRY_SIZE)
+    cdef int code = _cut(directory_fd, base_offset, b".index",
+                         index.offsets_stored * OFFSET_ENTRY_SIZE)
     if code != OK:
         return code
     return _cut(directory_fd, base_offset, b".timeindex", index.times_stored * TIME_ENTRY_SIZE)
 
 
-cdef int _cut(int directory_fd, int64_t base_offset, const char* suffix, int64_t size) noexcept nogil:
+cdef int _cut(int directory_fd, int64_t base_offset, const char* suffix,
+              int64_t size) noexcept nogil:
     cdef char[NAME_SIZE] name
     cdef int fd, code
     file_name(name, base_offset, suffix)

@@ -21,7 +21,7 @@ cdef cppclass Checkpoint:
     int64_t segment_base           # the segment that holds it, and where
     int64_t position
     int64_t log_start_offset
-    int64_t end_limit              # a truncation in progress: nothing at or beyond it comes back; INT64_MAX: none
+    int64_t end_limit              # a truncation in progress: nothing from it on comes back
     int64_t swap_base              # a compaction swap in progress: `swap_base.swap` replaces every
     int64_t swap_end               # segment with a base in [swap_base, swap_end); -1: none
     int64_t cleaned_offset         # compaction has seen everything below
@@ -57,7 +57,8 @@ cdef int journal_open(Journal* journal, int directory_fd) noexcept nogil
 cdef int journal_start(Journal* journal) noexcept nogil
 
 cdef bint journal_find(Journal* journal, const string& name, Checkpoint* checkpoint) noexcept nogil
-cdef void journal_put(Journal* journal, const string& name, const Checkpoint* checkpoint) noexcept nogil
+cdef void journal_put(Journal* journal, const string& name,
+                      const Checkpoint* checkpoint) noexcept nogil
 cdef void journal_remove(Journal* journal, const string& name) noexcept nogil
 
 # Makes everything put so far durable.

@@ -27,11 +27,14 @@ from appliance._bytes cimport (
 )
 from appliance._codes cimport OK
 from appliance._crc cimport crc32c
-from appliance._files cimport file_size, open_file, read_whole, sync_directory, sync_file, write_whole
+from appliance._files cimport (
+    file_size, open_file, read_whole, sync_directory, sync_file, write_whole,
+)
 from appliance._native cimport O_CREAT, O_RDWR, close, mutant, wall_ms
 
 cdef enum:
     RECORD_HEAD = 25
+    NAME_SIZE_USUAL = 64
     FIXED_SIZE = 104               # a Checkpoint without name, epochs and producers
     FILE_SIZE_MIN = 1048576
     ZEROS_SIZE = 65536
@@ -73,7 +76,8 @@ cdef int64_t _next_record(const vector[uint8_t]* data, int64_t at, int64_t gener
         return -1
     if generation >= 0 and load_i64(record + 8) != generation:
         return -1
-    if load_u32(record + 4) != crc32c(0, record + 8, size - 8) and not mutant(b"journal_without_crc"):
+    if load_u32(record + 4) != crc32c(0, record + 8,
+                                      size - 8) and not mutant(b"journal_without_crc"):
         return -1
     return size
 
@@ -288,7 +292,8 @@ cdef bint journal_find(Journal* journal, const string& name, Checkpoint* checkpo
     return found
 
 
-cdef void journal_put(Journal* journal, const string& name, const Checkpoint* checkpoint) noexcept nogil:
+cdef void journal_put(Journal* journal, const string& name,
+                      const Checkpoint* checkpoint) noexcept nogil:
     cdef vector[uint8_t] payload
     _encode(name, checkpoint, &payload)
     journal.guard.lock()
@@ -309,7 +314,8 @@ cdef void journal_remove(Journal* journal, const string& name) noexcept nogil:
 
 
 cdef int64_t checkpoint_size(const Checkpoint* checkpoint) noexcept nogil:
-    return FIXED_SIZE + 12 * checkpoint.epochs.size() + checkpoint.producers.size() + RECORD_HEAD + 64
+    cdef int64_t variable = 12 * checkpoint.epochs.size() + checkpoint.producers.size()
+    return RECORD_HEAD + NAME_SIZE_USUAL + FIXED_SIZE + variable
 
 
 cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into) noexcept nogil:
@@ -346,7 +352,8 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     cdef int32_t i, epochs
     if end - at < FIXED_SIZE:
         return False
-    c.recovery_offset, c.segment_base, c.position = load_i64(at), load_i64(at + 8), load_i64(at + 16)
+    c.recovery_offset, c.segment_base = load_i64(at), load_i64(at + 8)
+    c.position = load_i64(at + 16)
     c.log_start_offset, c.end_limit = load_i64(at + 24), load_i64(at + 32)
     c.swap_base, c.swap_end = load_i64(at + 40), load_i64(at + 48)
     c.cleaned_offset = load_i64(at + 56)

@@ -4,7 +4,7 @@ In Kafka the rename of `<base>.log.cleaned` to `<base>.log.swap` decides a compa
 segments go and the new name comes only after it. So:
     `.deleted`, `.cleaned`                       rubbish
     `.swap` at or above the lowest `.cleaned`    rubbish: a split of segments that was not finished
-    any other `<base>.log.swap`                  complete: segments in [base, its end) go, it takes the name
+    any other `<base>.log.swap`                  complete: it replaces the segments in its range
 (Our own `.swap` means nothing without the journal: see `_retention.pyx`.)
 """
 
@@ -14,7 +14,9 @@ from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
 from appliance._codes cimport OK
-from appliance._files cimport NAME_SIZE, file_name, file_size, open_file, storage_code, sync_directory
+from appliance._files cimport (
+    NAME_SIZE, file_name, file_size, open_file, storage_code, sync_directory,
+)
 from appliance._native cimport O_RDONLY, close, errno, renameat, unlinkat
 from appliance._partition_dir cimport base_of, list_directory, unlink_base
 from appliance._segment cimport Walker, walker_next

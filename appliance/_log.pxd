@@ -1,11 +1,11 @@
-"""One partition's log: appends, reads, durability, recovery points. Knows no topic, no socket, no request.
+"""One partition's log: appends, reads, durability, recovery points. Knows no socket.
 
 The C++ object is `PartitionLog`; Python holds `Log` (`_engine.pyx`).
 
 Locks, in the order in which they may be taken:
     maintenance    retention, truncation, compaction: one at a time; may be held across syncs
     saved_guard    the last journaled checkpoint; may be held across syncs
-    guard          the appender: end of the log, producers, epochs, rolling. Never held across a sync
+    guard          the appender: end of the log, producers, epochs. Never held across a sync
     list_guard     the list of segments and of aborted transactions; held for a copy, no system call
     segment.guard  (`_segment.pxd`)
 """
@@ -71,7 +71,7 @@ cdef cppclass PartitionLog:
     StorageRef storage
 
     mutex maintenance
-    int64_t damaged_from           # maintenance; 1 + base of a segment that compaction cannot read
+    int64_t damaged_from           # maintenance; 1 + base of a segment compaction cannot read
     mutex saved_guard
     Checkpoint saved               # saved_guard
     int64_t bytes_at_saved         # saved_guard; bytes_appended then
@@ -144,8 +144,10 @@ cdef cppclass CommitPlan:
 cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
                     const AppendOptions* options, Appended* appended) noexcept nogil
 
-# Up to max_bytes from the batch that holds `offset`, at least that whole batch; size 0 at the limit.
-cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit, Slice* slice) noexcept nogil
+# Up to max_bytes from the batch that holds `offset`, at least that whole batch; size 0 at the
+# limit.
+cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
+                  Slice* slice) noexcept nogil
 
 cdef int64_t log_limit(PartitionLog* log, int limit) noexcept nogil
 cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil
@@ -161,13 +163,15 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset
                        Slice* slice) noexcept nogil
 
 # Last epoch <= `epoch` and the offset at which it ended.
-cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found, int64_t* end_offset) noexcept nogil
+cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
+                            int64_t* end_offset) noexcept nogil
 
 cdef int log_roll(PartitionLog* log) noexcept nogil
 cdef int log_roll_locked(PartitionLog* log) noexcept nogil
 
 # Takes a batch at the end of the log into epochs, producers and transactions (append, recovery).
-cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data, const BatchHeader* header,
+cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
+                   const BatchHeader* header,
                    int64_t now_ms) noexcept nogil
 
 # The committer's three steps. `begin` takes the log's guard for a moment; the syncs of plan.files

@@ -11,7 +11,8 @@ Invariants
 5. Checkpoints describe the log at an offset that was durable before they reached the journal.
 6. log_start_offset is in the journal before a segment below it is unlinked.
 
-States: open -> failed (log_fail, for good) ; open or failed -> closed (log_close in `_recovery.pyx`).
+States: open -> failed (log_fail,
+                        for good) ; open or failed -> closed (log_close in `_recovery.pyx`).
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -20,6 +21,7 @@ from libcpp.vector cimport vector
 from appliance._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader,
     batch_control_type, batch_load_header, batch_stamp, batch_stamp_append_time,
+    batch_stamp_max_timestamp,
 )
 from appliance._codes cimport (
     BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD, LOG_CLOSED,
@@ -43,7 +45,7 @@ from appliance._segment cimport (
 from appliance._storage cimport storage_commit, storage_mark_full
 
 cdef enum:
-    CHECKPOINT_WORTH = 16          # a checkpoint may cost a sixteenth of the bytes it saves recovery
+    CHECKPOINT_WORTH = 16          # a checkpoint may cost 1/16 of what it saves recovery
 
 
 # ---- without the GIL ----
@@ -81,6 +83,9 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
         batch_stamp_append_time(data, header.size, options.now_ms)
         batch_load_header(data, header)
         appended.append_time = options.now_ms
+    else:
+        # What the client claimed as its largest timestamp gave way to the records' own.
+        batch_stamp_max_timestamp(data, header)
     segment = log.segments.back().get()
     code = segment_load_index(segment)
     if code == OK:
@@ -128,7 +133,8 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         appended.last_offset = seen.last_offset
         appended.append_time = seen.timestamp if log.settings.append_time else -1
         appended.duplicate = True
-        # The first answer may have been lost before the data was durable: the second waits for it too.
+        # The first answer may have been lost before the data was durable: the second waits for it
+        # too.
         appended.commit_by_ns = INT64_MAX if seen.last_offset < log.durable_offset.load() else 0
     return code
 
@@ -137,34 +143,42 @@ cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* 
                                 int64_t now_ms) noexcept nogil:
     if settings.append_time:
         return not header.attributes & ATTRIBUTE_APPEND_TIME
-    if header.max_timestamp > now_ms and header.max_timestamp - now_ms > settings.timestamp_after_max_ms:
-        return False
-    if header.base_timestamp < 0 or header.base_timestamp > now_ms:
+    # -1 says that there is no timestamp. No sum here can overflow: now is far from both ends.
+    if header.max_timestamp > now_ms:
+        if header.max_timestamp - now_ms > settings.timestamp_after_max_ms:
+            return False
+    if header.base_timestamp == -1 or header.base_timestamp > now_ms:
         return True
-    return now_ms - header.base_timestamp <= settings.timestamp_before_max_ms
+    if settings.timestamp_before_max_ms == INT64_MAX:
+        return True
+    return header.base_timestamp >= now_ms - settings.timestamp_before_max_ms
 
 
 cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
     cdef Segment* segment = log.segments.back().get()
     cdef LogSettings* settings = &log.settings
-    cdef int64_t size = segment.size.load()
+    cdef int64_t size = segment.size.load(), end_offset, entries
     if size == 0:
         return False
     if size + header.size > min(settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
         return True
-    if log.log_end_offset.load() + header.last_offset_delta - segment.base_offset > SEGMENT_SIZE_MAX:
+    end_offset = log.log_end_offset.load() + header.last_offset_delta
+    if end_offset - segment.base_offset > SEGMENT_SIZE_MAX:
         return True
-    if <int64_t>(segment.index.offsets.size() + 1) * OFFSET_ENTRY_SIZE > settings.segment_index_bytes:
+    entries = segment.index.offsets.size() + 1
+    if entries * OFFSET_ENTRY_SIZE > settings.segment_index_bytes:
         return True
-    if <int64_t>(segment.index.times.size() + 2) * TIME_ENTRY_SIZE > settings.segment_index_bytes:
+    entries = segment.index.times.size() + 2
+    if entries * TIME_ENTRY_SIZE > settings.segment_index_bytes:
         return True
-    if segment.first_timestamp >= 0 and header.max_timestamp - segment.first_timestamp > settings.segment_ms:
-        return True
+    if segment.first_timestamp >= 0:
+        if header.max_timestamp - segment.first_timestamp > settings.segment_ms:
+            return True
     return segment.created_ms > 0 and now_ms - segment.created_ms > settings.segment_ms
 
 
 cdef int _refused(PartitionLog* log, int code) noexcept nogil:
-    """What a failed write means for the log: out of space or descriptors is the request's trouble alone."""
+    """What a failed write means for the log: no space, no descriptor is the request's trouble."""
     if code == STORAGE_FULL:
         storage_mark_full(log.storage.get())
     elif code == LOG_FAILED or code == STORAGE_IO:
@@ -173,7 +187,8 @@ cdef int _refused(PartitionLog* log, int code) noexcept nogil:
     return code
 
 
-cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data, const BatchHeader* header,
+cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
+                   const BatchHeader* header,
                    int64_t now_ms) noexcept nogil:
     cdef EpochEntry entry
     if log.epochs.empty() or header.leader_epoch > log.epochs.back().epoch:
@@ -188,14 +203,16 @@ cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data, con
         log.first_open_offset.store(producers_first_open(&log.producers))
 
 
-cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data, const BatchHeader* header,
+cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
+                       const BatchHeader* header,
                        int64_t now_ms) noexcept nogil:
     cdef AbortedTxn txn
     cdef EndedTxn ended
     cdef int32_t coordinator_epoch
     cdef int kind = batch_control_type(data, header, &coordinator_epoch)
     txn.first_offset = -1
-    cdef bint was_aborted = producers_note_marker(&log.producers, header, kind, coordinator_epoch, now_ms, &txn)
+    cdef bint was_aborted = producers_note_marker(&log.producers, header, kind, coordinator_epoch,
+                                                  now_ms, &txn)
     log.list_guard.lock()
     if was_aborted:
         txn.last_stable_offset = min(producers_first_open(&log.producers), txn.last_offset + 1)
@@ -210,7 +227,8 @@ cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
     log.first_open_offset.store(producers_first_open(&log.producers))
 
 
-cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header, Appended* appended) noexcept nogil:
+cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header,
+                   Appended* appended) noexcept nogil:
     cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
     cdef int64_t now
     segment.end_offset.store(end_offset)
@@ -222,7 +240,8 @@ cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* heade
     if log.oldest_unflushed_ns.load() == 0:
         now = monotonic_ns()
         log.oldest_unflushed_ns.store(now)
-        # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing follows.
+        # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing
+        # follows.
         if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
             appended.commit_by_ns = now + log.settings.flush_ms * 1000000
     if log.unflushed_records >= log.settings.flush_messages:
@@ -328,7 +347,8 @@ cdef size_t _segment_at(PartitionLog* log, int64_t offset) noexcept nogil:
     return low - 1 if low > 0 else 0
 
 
-cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit, Slice* slice) noexcept nogil:
+cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
+                  Slice* slice) noexcept nogil:
     cdef SegmentRef segment
     cdef Found found
     cdef int code
@@ -395,7 +415,8 @@ cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, in
     return _stop_before_hole(log, segment, found, slice)
 
 
-cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* found, Slice* slice) noexcept nogil:
+cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* found,
+                           Slice* slice) noexcept nogil:
     cdef int64_t hole_at = INT64_MAX
     cdef Found damaged
     cdef size_t i
@@ -428,7 +449,8 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset
         code = segment_load_largest(segments[i].get())
         if code != OK:
             return code
-        if segments[i].get().largest_timestamp < timestamp or segments[i].get().end_offset.load() <= from_offset:
+        if (segments[i].get().largest_timestamp < timestamp
+                or segments[i].get().end_offset.load() <= from_offset):
             continue
         code = _find_time_in(segments[i].get(), timestamp, from_offset, &found)
         if code == OFFSET_OUT_OF_RANGE:
@@ -441,11 +463,13 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset
     return OK
 
 
-cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset, Found* found) noexcept nogil:
+cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset,
+                       Found* found) noexcept nogil:
     cdef int code = segment_find_time(segment, timestamp, found)
     while code == OK and (found.header.base_offset + found.header.last_offset_delta < from_offset
                           or found.header.max_timestamp < timestamp):
-        code = segment_find(segment, found.header.base_offset + found.header.last_offset_delta + 1, found)
+        code = segment_find(segment, found.header.base_offset + found.header.last_offset_delta + 1,
+                            found)
     return code
 
 
@@ -470,7 +494,8 @@ cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset
     log.list_guard.unlock()
 
 
-cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found, int64_t* end_offset) noexcept nogil:
+cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
+                            int64_t* end_offset) noexcept nogil:
     cdef size_t i
     log.guard.lock()
     found[0] = -1
@@ -487,7 +512,8 @@ cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found, in
 
 # Durability
 
-cdef void log_commit_begin(const LogRef& log, bint with_checkpoint, CommitPlan* plan) noexcept nogil:
+cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
+                           CommitPlan* plan) noexcept nogil:
     cdef PartitionLog* it = log.get()
     cdef Segment* segment
     cdef size_t slot
@@ -566,7 +592,7 @@ cdef void log_fail(PartitionLog* log, int code) noexcept nogil:
 # Recovery points
 
 cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
-    """The log as it stands now; guard is held. What maintenance owns is filled in when it is saved."""
+    """The log as it stands now; guard is held. What maintenance owns is filled in when saved."""
     cdef Segment* segment = log.segments.back().get()
     producers_expire(&log.producers, wall_ms(), log.settings.producer_expiration_ms)
     checkpoint.recovery_offset = log.log_end_offset.load()
@@ -601,13 +627,15 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
     cdef Checkpoint* saved = &log.saved
     cdef int code = _store_indexes(log)
     if code != OK:
-        # A failed sync is final; a full disk or no free descriptor is tried again at the next point.
+        # A failed sync is final; a full disk or no free descriptor is tried again at the next
+        # point.
         if code == STORAGE_IO:
             log_fail(log, code)
         return code
     log.saved_guard.lock()
     # A log closed for deletion must not come back into the journal.
-    if not log.is_closed and plan.truncations == log.truncations and plan.checkpoint.recovery_offset >= saved.recovery_offset:
+    if (not log.is_closed and plan.truncations == log.truncations
+            and plan.checkpoint.recovery_offset >= saved.recovery_offset):
         plan.checkpoint.log_start_offset = saved.log_start_offset
         plan.checkpoint.end_limit = saved.end_limit
         plan.checkpoint.swap_base = saved.swap_base
@@ -666,7 +694,8 @@ cdef int _store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
         if segment.base_offset <= log.aborted[i].last_offset < end_offset:
             here.push_back(log.aborted[i])
     log.list_guard.unlock()
-    cdef int code = txn_index_store(segment.directory.get().fd, segment.base_offset, here.data(), here.size())
+    cdef int code = txn_index_store(segment.directory.get().fd, segment.base_offset, here.data(),
+                                    here.size())
     if code != OK:
         segment.txn_is_dirty = True
     return code

@@ -15,9 +15,11 @@ std::shared_ptr<T> own(T *object, void (*release)(T *)) {
 }
 
 // Waits until notified or `deadline_ns` (CLOCK_MONOTONIC) has passed; false when it has passed.
-inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard, int64_t deadline_ns) {
+inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard,
+                       int64_t deadline_ns) {
 #ifdef __SANITIZE_THREAD__
-    // The thread sanitizer of gcc 12 does not know pthread_cond_clockwait, which a monotonic wait uses.
+    // The thread sanitizer of gcc 12 does not know pthread_cond_clockwait, which a monotonic wait
+    // uses.
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t left = deadline_ns - (now.tv_sec * 1000000000LL + now.tv_nsec);

@@ -65,7 +65,8 @@ cdef extern from "unistd.h" nogil:
     ssize_t pwrite(int fd, const void* data, size_t size, off_t position)
 
 cdef extern from "stdio.h" nogil:
-    int renameat(int old_directory_fd, const char* old_path, int new_directory_fd, const char* new_path)
+    int renameat(int old_directory_fd, const char* old_path, int new_directory_fd,
+                 const char* new_path)
     int snprintf(char* text, size_t size, const char* form, ...)
 
 cdef extern from "sys/stat.h" nogil:

@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers of one partition: what each wrote last, what is still open.
+"""Idempotent and transactional producers of one partition: what each wrote last, what is open.
 
 All of it belongs to the log's appender, under the log's guard.
 """
@@ -36,26 +36,32 @@ cdef cppclass ProducerTable:
     ordered_map[int64_t, int64_t] open_txns      # first offset -> producer id
 
 # OK: append it. DUPLICATE: it is in the log already, as `seen`. Otherwise a code.
-cdef int producers_check(ProducerTable* table, const BatchHeader* header, BatchSeen* seen) noexcept nogil
+cdef int producers_check(ProducerTable* table, const BatchHeader* header,
+                         BatchSeen* seen) noexcept nogil
 cdef int producers_check_marker(ProducerTable* table, const BatchHeader* header,
                                 int32_t coordinator_epoch) noexcept nogil
 
 # Takes an appended data batch, or a marker, into the state. A marker answers 1 and fills `aborted`
 # (but for last_stable_offset) when it aborted a transaction that wrote here.
-cdef void producers_note(ProducerTable* table, const BatchHeader* header, int64_t now_ms) noexcept nogil
+cdef void producers_note(ProducerTable* table, const BatchHeader* header,
+                         int64_t now_ms) noexcept nogil
 cdef bint producers_note_marker(ProducerTable* table, const BatchHeader* header, int control_type,
-                                int32_t coordinator_epoch, int64_t now_ms, AbortedTxn* aborted) noexcept nogil
+                                int32_t coordinator_epoch, int64_t now_ms,
+                                AbortedTxn* aborted) noexcept nogil
 
 # First offset of the oldest open transaction; INT64_MAX: none is open.
 cdef int64_t producers_first_open(ProducerTable* table) noexcept nogil
 
-cdef void producers_expire(ProducerTable* table, int64_t now_ms, int64_t expiration_ms) noexcept nogil
+cdef void producers_expire(ProducerTable* table, int64_t now_ms,
+                           int64_t expiration_ms) noexcept nogil
 
 # As bytes of the checkpoint journal: all that is remembered.
 cdef void producers_store(ProducerTable* table, vector[uint8_t]* into) noexcept nogil
 cdef bint producers_load(ProducerTable* table, const uint8_t* data, int64_t size) noexcept nogil
 
-# As Kafka's .snapshot file: the last batch of each only. Derived data, read for foreign directories.
-cdef int producers_store_snapshot(ProducerTable* table, int directory_fd, int64_t offset) noexcept nogil
+# As Kafka's .snapshot file: the last batch of each only. Derived data, read for foreign
+# directories.
+cdef int producers_store_snapshot(ProducerTable* table, int directory_fd,
+                                  int64_t offset) noexcept nogil
 cdef bint producers_load_snapshot(ProducerTable* table, int directory_fd, int64_t offset,
                                   int64_t now_ms) noexcept nogil

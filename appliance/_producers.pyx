@@ -48,7 +48,8 @@ cdef Producer* _find(ProducerTable* table, int64_t producer_id) noexcept nogil:
     return &dereference(it).second
 
 
-cdef int producers_check(ProducerTable* table, const BatchHeader* header, BatchSeen* seen) noexcept nogil:
+cdef int producers_check(ProducerTable* table, const BatchHeader* header,
+                         BatchSeen* seen) noexcept nogil:
     cdef Producer* producer
     cdef bint transactional = (header.attributes & ATTRIBUTE_TRANSACTIONAL) != 0
     if header.producer_id < 0:
@@ -72,7 +73,8 @@ cdef int producers_check(ProducerTable* table, const BatchHeader* header, BatchS
     return _check_sequence(producer, header)
 
 
-cdef bint _find_duplicate(const Producer* producer, const BatchHeader* header, BatchSeen* seen) noexcept nogil:
+cdef bint _find_duplicate(const Producer* producer, const BatchHeader* header,
+                          BatchSeen* seen) noexcept nogil:
     cdef int32_t last = _after(header.base_sequence, header.last_offset_delta)
     cdef int i
     for i in range(producer.count):
@@ -107,7 +109,8 @@ cdef int producers_check_marker(ProducerTable* table, const BatchHeader* header,
     return OK
 
 
-cdef Producer* _producer_of(ProducerTable* table, const BatchHeader* header, int64_t now_ms) noexcept nogil:
+cdef Producer* _producer_of(ProducerTable* table, const BatchHeader* header,
+                            int64_t now_ms) noexcept nogil:
     """The entry for this batch's producer, new or moved to its epoch."""
     cdef Producer* producer = _find(table, header.producer_id)
     if producer == NULL:
@@ -124,14 +127,16 @@ cdef Producer* _producer_of(ProducerTable* table, const BatchHeader* header, int
     return producer
 
 
-cdef void producers_note(ProducerTable* table, const BatchHeader* header, int64_t now_ms) noexcept nogil:
+cdef void producers_note(ProducerTable* table, const BatchHeader* header,
+                         int64_t now_ms) noexcept nogil:
     cdef Producer* producer
     cdef BatchSeen* batch
     if header.producer_id < 0:
         return
     producer = _producer_of(table, header, now_ms)
     if producer.count == BATCHES_REMEMBERED:
-        memmove(&producer.batches[0], &producer.batches[1], (BATCHES_REMEMBERED - 1) * sizeof(BatchSeen))
+        memmove(&producer.batches[0], &producer.batches[1],
+                (BATCHES_REMEMBERED - 1) * sizeof(BatchSeen))
         producer.count -= 1
     batch = &producer.batches[producer.count]
     batch.last_offset = header.base_offset + header.last_offset_delta
@@ -145,7 +150,8 @@ cdef void producers_note(ProducerTable* table, const BatchHeader* header, int64_
 
 
 cdef bint producers_note_marker(ProducerTable* table, const BatchHeader* header, int control_type,
-                                int32_t coordinator_epoch, int64_t now_ms, AbortedTxn* aborted) noexcept nogil:
+                                int32_t coordinator_epoch, int64_t now_ms,
+                                AbortedTxn* aborted) noexcept nogil:
     cdef Producer* producer
     cdef bint was_open
     # Raft's control records have no producer; an emptied marker ends nothing.
@@ -169,7 +175,8 @@ cdef int64_t producers_first_open(ProducerTable* table) noexcept nogil:
     return dereference(table.open_txns.begin()).first
 
 
-cdef void producers_expire(ProducerTable* table, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
+cdef void producers_expire(ProducerTable* table, int64_t now_ms,
+                           int64_t expiration_ms) noexcept nogil:
     it = table.producers.begin()
     while it != table.producers.end():
         if (dereference(it).second.txn_first_offset < 0
@@ -228,7 +235,9 @@ cdef bint producers_load(ProducerTable* table, const uint8_t* data, int64_t size
         producer.epoch = <int16_t>load_i32(data + 36)
         producer.count = load_i32(data + 40)
         data += ENTRY_FIXED
-        if not 0 <= producer.count <= BATCHES_REMEMBERED or end - data < producer.count * ENTRY_BATCH:
+        if not 0 <= producer.count <= BATCHES_REMEMBERED:
+            return False
+        if end - data < producer.count * ENTRY_BATCH:
             return False
         for i in range(producer.count):
             producer.batches[i].last_offset = load_i64(data)
@@ -241,13 +250,15 @@ cdef bint producers_load(ProducerTable* table, const uint8_t* data, int64_t size
     return True
 
 
-cdef void _insert(ProducerTable* table, int64_t producer_id, const Producer* producer) noexcept nogil:
+cdef void _insert(ProducerTable* table, int64_t producer_id,
+                  const Producer* producer) noexcept nogil:
     table.producers[producer_id] = producer[0]
     if producer.txn_first_offset >= 0:
         table.open_txns[producer.txn_first_offset] = producer_id
 
 
-cdef int producers_store_snapshot(ProducerTable* table, int directory_fd, int64_t offset) noexcept nogil:
+cdef int producers_store_snapshot(ProducerTable* table, int directory_fd,
+                                  int64_t offset) noexcept nogil:
     """| version i16 = 1 | CRC-32C of what follows u32 | count i32 | 46 bytes each |"""
     cdef vector[uint8_t] bytes
     cdef char[NAME_SIZE] name
@@ -271,7 +282,8 @@ cdef int producers_store_snapshot(ProducerTable* table, int directory_fd, int64_
     return code
 
 
-cdef void _write_snapshot_entry(uint8_t* data, int64_t producer_id, const Producer* producer) noexcept nogil:
+cdef void _write_snapshot_entry(uint8_t* data, int64_t producer_id,
+                                const Producer* producer) noexcept nogil:
     cdef const BatchSeen* last = NULL
     if producer.count > 0:
         last = &producer.batches[producer.count - 1]
@@ -307,7 +319,8 @@ cdef bint producers_load_snapshot(ProducerTable* table, int directory_fd, int64_
     return True
 
 
-cdef void _load_snapshot_entry(ProducerTable* table, const uint8_t* data, int64_t now_ms) noexcept nogil:
+cdef void _load_snapshot_entry(ProducerTable* table, const uint8_t* data,
+                               int64_t now_ms) noexcept nogil:
     cdef Producer producer
     producer.epoch = load_i16(data + 8)
     producer.batches[0].last_sequence = load_i32(data + 10)

@@ -8,9 +8,9 @@ the same, with whole batches behind it            copied to `.corrupt-<ms>`, the
 a valid batch at the wrong offset                 as garbage: the CRC does not cover the offset
 segments after the cut                            renamed `.corrupt-<ms>`; empty ones removed
 segments below the log start                      removed: retention was interrupted
-`.cleaned`; `.swap` unknown to the journal        removed: compaction was interrupted before its point
+`.cleaned`; `.swap` unknown to the journal        removed: compaction had not come to its point
 `.swap` in a directory of Kafka's                 finished if Kafka had decided it
-`.swap` in the journal                            finished: covered segments go, it takes their place
+`.swap` in the journal                            finished: it takes the covered segments' place
 recovery segment short or missing                 a hole is noted, a new segment starts at the point
 no checkpoint at all (foreign or new directory)   every byte is checked; damage with segments after
                                                   it is a hole, not an end
@@ -221,14 +221,16 @@ cdef void _begin_at_first(PartitionLog* log, Checkpoint* checkpoint) noexcept no
     producers_load_snapshot(&log.producers, log.directory.get().fd, base, wall_ms())
 
 
-cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted, Recovered* recovered) noexcept nogil:
+cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
+                  Recovered* recovered) noexcept nogil:
     cdef Segment* segment
     cdef size_t slot = 0
     cdef bint is_there
     log.epochs = checkpoint.epochs
     if recovered.was_known:
         producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
-    while slot + 1 < log.segments.size() and log.segments[slot].get().base_offset < checkpoint.segment_base:
+    while (slot + 1 < log.segments.size()
+           and log.segments[slot].get().base_offset < checkpoint.segment_base):
         slot += 1
     segment = log.segments[slot].get()
     is_there = segment.base_offset == checkpoint.segment_base
@@ -241,10 +243,12 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted, Re
         segment.index_is_final = False
     if not is_there or segment.size.load() < checkpoint.position:
         return _lost_below_point(log, slot, checkpoint, recovered)
-    if is_trusted and slot + 1 == log.segments.size() and segment.size.load() == checkpoint.position:
+    if (is_trusted and slot + 1 == log.segments.size()
+            and segment.size.load() == checkpoint.position):
         segment.end_offset.store(checkpoint.recovery_offset)
         return OK
-    return log_scan(log, slot, checkpoint.position, checkpoint.recovery_offset, not recovered.was_known,
+    return log_scan(log, slot, checkpoint.position, checkpoint.recovery_offset,
+                    not recovered.was_known,
                     checkpoint.end_limit, recovered)
 
 
@@ -274,10 +278,12 @@ cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* che
         code = _append_segment(log, resume)
         log.segments.back().get().end_offset.store(resume)
         return code
-    return log_scan(log, slot, 0, log.segments[slot].get().base_offset, False, checkpoint.end_limit, recovered)
+    return log_scan(log, slot, 0, log.segments[slot].get().base_offset, False,
+                    checkpoint.end_limit, recovered)
 
 
-cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end, Recovered* recovered) noexcept nogil:
+cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end,
+                     Recovered* recovered) noexcept nogil:
     cdef Hole hole
     if first >= end:
         return
@@ -291,9 +297,10 @@ cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end, Recovered* r
 
 # Scanning
 
-cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset, bint may_have_gaps,
+cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
+                  bint may_have_gaps,
                   int64_t end_limit, Recovered* recovered) noexcept nogil:
-    """Checks every batch from `position` of segment `slot` on; ends the log at the first bad one."""
+    """Checks every batch from `position` of segment `slot` on; the first bad one ends the log."""
     cdef Segment* segment
     cdef int code
     while True:
@@ -316,7 +323,8 @@ cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offs
         offset = log.segments[slot].get().base_offset
 
 
-cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t offset, bint may_have_gaps,
+cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
+                       bint may_have_gaps,
                        int64_t end_limit, Recovered* recovered) noexcept nogil:
     """1 when it stopped at a batch that is not good, 0 at the end of the file, or a code.
 
@@ -366,7 +374,7 @@ cdef bint _follows(PartitionLog* log, const BatchHeader* header, int64_t offset,
 
 
 cdef int _drop_cache(int fd, int64_t position) noexcept nogil:
-    """Makes the next read come from the disk. Only clean pages are dropped, hence the sync first."""
+    """Makes the next read come from the disk. Only clean pages are dropped: hence the sync."""
     cdef int code
     if mutant(b"cache_kept_after_failed_sync"):
         return OK
@@ -436,7 +444,8 @@ cdef int _cut(PartitionLog* log, size_t slot, Recovered* recovered) noexcept nog
     if code != OK:
         return code
     end = file_size(file.get().fd)
-    if end > position and _holds_batches(file.get().fd, position + 1, end, segment.end_offset.load()):
+    if end > position and _holds_batches(file.get().fd, position + 1, end,
+                                         segment.end_offset.load()):
         code = _copy_aside(log, segment, file.get().fd, position, end, stamp)
         if code != OK and code != STORAGE_FULL:
             return code
@@ -480,13 +489,15 @@ cdef int _copy_aside(PartitionLog* log, Segment* segment, int fd, int64_t positi
     cdef vector[uint8_t] data
     cdef int64_t got, done = 0
     cdef int copy, code = OK
-    snprintf(name, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset, <long long>stamp)
+    snprintf(name, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
+             <long long>stamp)
     copy = open_file(log.directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
     if copy < 0:
         return copy
     data.resize(SCAN_SIZE)
     while code == OK and position + done < end:
-        got = read_whole(fd, data.data(), min(<int64_t>SCAN_SIZE, end - position - done), position + done)
+        got = read_whole(fd, data.data(), min(<int64_t>SCAN_SIZE, end - position - done),
+                         position + done)
         if got <= 0:
             break
         code = write_whole(copy, data.data(), got, done)
@@ -500,7 +511,8 @@ cdef int _copy_aside(PartitionLog* log, Segment* segment, int fd, int64_t positi
     return sync_directory(log.directory.get().fd)
 
 
-cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, Recovered* recovered) noexcept nogil:
+cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp,
+                    Recovered* recovered) noexcept nogil:
     """A segment behind the end: kept under another name for the operator, unless it is empty."""
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] aside
@@ -511,7 +523,8 @@ cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, Recovere
     if fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0:
         size = status.st_size
     if size > 0:
-        snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset, <long long>stamp)
+        snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
+                 <long long>stamp)
         if renameat(directory_fd, name, directory_fd, aside) < 0:
             return storage_code(errno)
         recovered.aside_bytes += size
@@ -520,17 +533,19 @@ cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, Recovere
 
 cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) noexcept nogil:
     cdef Segment* active = log.segments.back().get()
-    cdef int64_t end_offset = active.end_offset.load()
+    cdef int64_t end_offset = active.end_offset.load(), epoch
     active.index_is_final = False
     log.log_end_offset.store(end_offset)
     log.durable_offset.store(end_offset)
     log.active_base.store(active.base_offset)
-    log.log_start_offset.store(max(checkpoint.log_start_offset, log.segments.front().get().base_offset))
+    log.log_start_offset.store(max(checkpoint.log_start_offset,
+                                   log.segments.front().get().base_offset))
     log.first_open_offset.store(producers_first_open(&log.producers))
     # After an unclean end a client may have seen records that are gone: a new epoch tells it so.
-    log.leader_epoch.store(checkpoint.leader_epoch + (0 if is_trusted else 1))
-    if not log.epochs.empty() and log.epochs.back().epoch > log.leader_epoch.load():
-        log.leader_epoch.store(log.epochs.back().epoch)
+    epoch = checkpoint.leader_epoch
+    if not log.epochs.empty():
+        epoch = max(epoch, log.epochs.back().epoch)
+    log.leader_epoch.store(epoch + (0 if is_trusted else 1))
     log_capture(log, &log.saved)
     log.saved.log_start_offset = log.log_start_offset.load()
     log.saved.end_limit = INT64_MAX

@@ -7,7 +7,8 @@ from appliance._log cimport LogRef, PartitionLog
 from appliance._segment cimport SegmentRef
 
 # Deletes whole segments that time, size or the log start have passed; rolls an active segment that
-# outlived retention.ms. Count of segments deleted, or a code. `rolled`: ask the committer for this log.
+# outlived retention.ms. Count of segments deleted, or a code. `rolled`: ask the committer for this
+# log.
 cdef int64_t log_retain(PartitionLog* log, int64_t now_ms, bint* rolled) noexcept nogil
 
 # Moves the log start to `offset`, at most the high watermark; -1 means the high watermark.
@@ -22,6 +23,7 @@ cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
 
 # Puts `<first base>.log.swap`, synced by the caller, in the place of `group`. maintenance is held.
 # `cleaned` is the new segment, with its index and statistics.
-cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const SegmentRef& cleaned) noexcept nogil
+cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
+                  const SegmentRef& cleaned) noexcept nogil
 # Records how far compaction has come.
 cdef int log_save_cleaned(PartitionLog* log, int64_t cleaned_offset) noexcept nogil

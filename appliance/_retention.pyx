@@ -16,7 +16,8 @@ from libcpp.vector cimport vector
 from appliance._batch cimport ATTRIBUTE_CONTROL, BatchHeader, batch_control_type
 from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO
 from appliance._files cimport (
-    NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file, write_whole,
+    NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
+    write_whole,
 )
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._log cimport (
@@ -86,13 +87,15 @@ cdef int _roll_expired(PartitionLog* log, Segment* active, int64_t retention_ms,
                        bint* rolled) noexcept nogil:
     """So that one hour means one hour also for a topic that nobody writes to any more."""
     cdef int code = OK
-    if active.size.load() > 0 and active.largest_is_known and 0 <= active.largest_timestamp < now_ms - retention_ms:
+    if (active.size.load() > 0 and active.largest_is_known
+            and 0 <= active.largest_timestamp < now_ms - retention_ms):
         code = log_roll(log)
         rolled[0] = code == OK
     return code
 
 
-cdef int64_t _is_doomed(PartitionLog* log, Segment* segment, const LogSettings* settings, int64_t size,
+cdef int64_t _is_doomed(PartitionLog* log, Segment* segment, const LogSettings* settings,
+                        int64_t size,
                         int64_t now_ms) noexcept nogil:
     """1: delete it; 0: keep it and all after it; or a code. Only what readers were shown can go."""
     cdef int64_t end_offset = segment.end_offset.load()
@@ -115,7 +118,7 @@ cdef int64_t _is_doomed(PartitionLog* log, Segment* segment, const LogSettings* 
 
 
 cdef int64_t _recovery_base(PartitionLog* log) noexcept nogil:
-    """Recovery starts reading in that segment: it must be there. The next checkpoint moves it on."""
+    """Recovery starts reading in that segment: it must stay. The next checkpoint moves on."""
     cdef int64_t base
     log.saved_guard.lock()
     base = log.saved.segment_base
@@ -303,7 +306,8 @@ cdef void _replay_segment(PartitionLog* log, Segment* segment) noexcept nogil:
     cdef vector[uint8_t] data
     cdef int32_t coordinator_epoch
     cdef int kind
-    # A batch that cannot be read ends the replay: the state is then older, which refuses more, not less.
+    # A batch that cannot be read ends the replay: the state is then older, which refuses more, not
+    # less.
     if segment_file(segment, &file) != OK:
         return
     walker.fd = file.get().fd
@@ -315,7 +319,8 @@ cdef void _replay_segment(PartitionLog* log, Segment* segment) noexcept nogil:
             if read_whole(walker.fd, data.data(), header.size, walker.position) < header.size:
                 return
             kind = batch_control_type(data.data(), &header, &coordinator_epoch)
-            producers_note_marker(&log.producers, &header, kind, coordinator_epoch, wall_ms(), &aborted)
+            producers_note_marker(&log.producers, &header, kind, coordinator_epoch, wall_ms(),
+                                  &aborted)
         else:
             producers_note(&log.producers, &header, wall_ms())
         walker.position += header.size
@@ -398,7 +403,8 @@ cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
     log.list_guard.unlock()
 
 
-cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const SegmentRef& cleaned) noexcept nogil:
+cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
+                  const SegmentRef& cleaned) noexcept nogil:
     cdef int64_t base = cleaned.get().base_offset
     cdef int64_t end = group.back().get().end_offset.load()
     cdef int directory_fd = log.directory.get().fd
@@ -435,7 +441,7 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const Segm
 
 
 cdef int _store_group_aborted(PartitionLog* log, int64_t base, int64_t end) noexcept nogil:
-    """All of the group's aborted transactions under the one name that stays; entries too many do no harm."""
+    """All of the group's aborted transactions under the one name that stays."""
     cdef vector[AbortedTxn] here
     cdef size_t i
     log.list_guard.lock()
@@ -459,7 +465,8 @@ cdef int _save_swap(PartitionLog* log, int64_t base, int64_t end) noexcept nogil
     return code
 
 
-cdef void _put_in_list(PartitionLog* log, const vector[SegmentRef]& group, const SegmentRef& cleaned) noexcept nogil:
+cdef void _put_in_list(PartitionLog* log, const vector[SegmentRef]& group,
+                       const SegmentRef& cleaned) noexcept nogil:
     cdef vector[SegmentRef] kept
     cdef int64_t first = group.front().get().base_offset, last = group.back().get().base_offset
     cdef int64_t base

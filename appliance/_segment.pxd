@@ -9,7 +9,7 @@ from appliance._native cimport atomic_i64, mutex
 
 cdef enum:
     WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
-    INDEX_GAP_MAX = 8388608        # an index that says nothing about this many bytes at the end is rebuilt
+    INDEX_GAP_MAX = 8388608        # an index silent about so many bytes is rebuilt
     SEGMENT_SIZE_MAX = 2147483647  # positions and relative offsets are 32 bits on disk
 
 # An open file, closed by its last owner: a reader may hold it long after retention unlinked it.
@@ -62,7 +62,8 @@ cdef struct Walker:
 
 cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexcept nogil
 
-# Creates the file; it must not exist. The caller syncs the directory before it acknowledges into it.
+# Creates the file; it must not exist. The caller syncs the directory before it acknowledges into
+# it.
 cdef int segment_create(Segment* segment) noexcept nogil
 
 # The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile.
@@ -74,7 +75,8 @@ cdef int segment_pin(Segment* segment) noexcept nogil
 # Lets go of the file and the index if nobody read them since `before_ns`.
 cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil
 
-# 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN, BATCH_MAGIC, STORAGE_IO.
+# 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN,
+# BATCH_MAGIC, STORAGE_IO.
 cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil
 
 # Writes one stamped batch at the end. On failure the file is cut back to what it was; if even that

@@ -300,7 +300,7 @@ cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcep
 
 
 cdef int segment_load_largest(Segment* segment) noexcept nogil:
-    """A time index that lost its tail must not make a segment look old: what follows it is walked."""
+    """A time index without its tail must not make a segment look old: what follows is walked."""
     cdef Walker walker
     cdef FileRef file
     cdef BatchHeader header

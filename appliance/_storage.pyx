@@ -31,7 +31,8 @@ cdef void storage_poll(Storage* storage) noexcept nogil:
         return  # a directory that cannot be looked at fails its writes by itself
     free_bytes = <int64_t>status.f_bavail * <int64_t>status.f_frsize
     storage.free_bytes.store(free_bytes)
-    if not storage.reserve_is_held.load() and free_bytes >= storage.reserve_bytes + storage.low_water_bytes:
+    if (not storage.reserve_is_held.load()
+            and free_bytes >= storage.reserve_bytes + storage.low_water_bytes):
         _take_reserve(storage)
     if free_bytes < storage.low_water_bytes:
         storage.is_full.store(True)

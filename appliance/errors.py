@@ -1,4 +1,4 @@
-"""Every fact that can be reported upward: one class each, with the Kafka error code that tells a client.
+"""Every fact that can be reported upward: one class each, with the error code that tells a client.
 
 The compiled core returns the codes of `_codes.pxd`; `from_code` is the one map to these classes.
 """

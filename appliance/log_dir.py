@@ -123,7 +123,7 @@ class LogDir:
         progress: Progress | None = None,
         log_config: Callable[[str, int], LogConfig] | None = None,
     ) -> LogDir:
-        """Recovers every log found. `log_config` names each one's settings; the defaults otherwise."""
+        """Recovers every log found. `log_config` names each one's settings."""
         config = config or StorageConfig()
         path = Path(path).absolute()
         if not path.exists():
@@ -289,7 +289,7 @@ class LogDir:
         return self._engine.counters()
 
     def close(self) -> None:
-        """A clean stop, if every log can be made durable; otherwise an unclean one, which is safe."""
+        """A clean stop, if every log can be made durable; otherwise an unclean one, also safe."""
         logs = list(self._logs.values())
         alive = [log for log in logs if log.failed is None]
         try:

@@ -38,7 +38,7 @@ elif [ "$root" != refused ] && command -v apt-get >/dev/null; then
     java=$(apt-cache search --names-only '^openjdk-(17|21)-jdk-headless$' | cut -d' ' -f1 | tail -1)
     # shellcheck disable=SC2046  # one word per package
     DEBIAN_FRONTEND=noninteractive $root apt-get install -qq -y --no-install-recommends \
-        $(missing_debian "$java")
+        $(missing_debian "$java") >/dev/null
 elif [ "$root" != refused ] && command -v dnf >/dev/null; then
     # shellcheck disable=SC2046
     $root dnf install -q -y $(missing_fedora)

@@ -1,5 +1,7 @@
 from typing import Any, NamedTuple
 
+from typing_extensions import disjoint_base
+
 _Bytes = bytes | bytearray | memoryview
 
 class Appended(NamedTuple):
@@ -32,10 +34,11 @@ class ProducerInfo(NamedTuple):
     txn_first_offset: int
     last_timestamp: int
 
+@disjoint_base
 class Engine:
     path: str
-    def __init__(
-        self,
+    def __new__(
+        cls,
         path: str,
         *,
         checkpoint_interval_ms: int = ...,
@@ -45,7 +48,7 @@ class Engine:
         sync_threads: int = ...,
         write_behind_bytes: int = ...,
         poll_interval_ms: int = ...,
-    ) -> None: ...
+    ) -> Engine: ...
     @property
     def was_clean(self) -> bool: ...
     @property
@@ -69,12 +72,14 @@ class Engine:
     def poll(self) -> None: ...
     def close(self, cleanly: bool = ...) -> None: ...
 
+@disjoint_base
 class FileSlice:
     position: int
     size: int
     @property
     def fd(self) -> int: ...
 
+@disjoint_base
 class Log:
     name: str
     topic: str

@@ -58,7 +58,7 @@ cdef int index_store(Index* index, int directory_fd, int64_t base_offset,
 cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset,
                         int64_t position) noexcept nogil
 
-# Writes and syncs the whole file: a sealed segment has few, and an absent file means none.
+# Writes the whole file and makes it and its name durable; without entries there is no file.
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
                          size_t count) noexcept nogil
 # Appends the file's entries that have last_offset below `end_offset`.

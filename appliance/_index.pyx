@@ -14,9 +14,10 @@ from libcpp.vector cimport vector
 from appliance._bytes cimport load_i32, load_i64, store_i16, store_i32, store_i64
 from appliance._codes cimport OK
 from appliance._files cimport (
-    NAME_SIZE, file_name, load_file, open_file, storage_code, sync_file, write_whole,
+    NAME_SIZE, file_name, load_file, open_file, storage_code, sync_directory,
+    sync_file, write_whole,
 )
-from appliance._native cimport ENOENT, O_CREAT, O_RDWR, close, errno, ftruncate, mutant
+from appliance._native cimport ENOENT, O_CREAT, O_RDWR, close, errno, ftruncate, mutant, unlinkat
 
 
 # ---- without the GIL ----
@@ -223,6 +224,11 @@ cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn
         store_i64(entry + 18, aborted[i].last_offset)
         store_i64(entry + 26, aborted[i].last_stable_offset)
     file_name(name, base_offset, b".txnindex")
+    if count == 0:
+        # Stale entries would hide records that were written later at the same offsets.
+        if unlinkat(directory_fd, name, 0) < 0 and errno != ENOENT:
+            return storage_code(errno)
+        return sync_directory(directory_fd)
     fd = open_file(directory_fd, name, O_RDWR | O_CREAT)
     if fd < 0:
         return fd
@@ -232,6 +238,8 @@ cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn
     if code == OK and not mutant(b"txn_index_not_synced"):
         code = sync_file(fd)
     close(fd)
+    if code == OK and not mutant(b"txn_index_not_synced"):
+        code = sync_directory(directory_fd)
     return code
 
 

@@ -194,6 +194,9 @@ cdef void log_seal_times(PartitionLog* log) noexcept nogil
 # left to do. Not durability.
 cdef void log_write_behind(PartitionLog* log) noexcept nogil
 
+# The segment's transaction index, as log.aborted has it.
+cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil
+
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil
 
 # Lets go of files and indexes that nobody used since `before_ns`, where nothing is left to write.

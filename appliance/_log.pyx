@@ -675,7 +675,7 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
         if is_sealed and segment.index_is_final:
             break
         if segment.txn_is_dirty:
-            code = _store_aborted(log, segment)
+            code = log_store_aborted(log, segment)
             if code != OK:
                 return code
         # Derived files: a full disk leaves them short, and the next checkpoint tries again.
@@ -684,7 +684,7 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
     return code
 
 
-cdef int _store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
+cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
     cdef vector[AbortedTxn] here
     cdef int64_t end_offset = segment.end_offset.load()
     cdef size_t i

@@ -16,13 +16,29 @@ length is held against the bytes left before it is believed, and nothing is allo
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from appliance._bytes cimport Cursor, read_varint, varint_size, write_varint
 from appliance._codes cimport BATCH_INVALID, OK
 
+cdef extern from "endian.h" nogil:
+    uint64_t le64toh(uint64_t word)
+
+cdef extern from * nogil:
+    int count_trailing_zeros "__builtin_ctzll"(unsigned long long word)
+
 cdef enum:
     VARINT_SIZE_MAX = 10
+
+    # Plain is what nearly every record is: lengths of one or two bytes, hence a record below 8 KiB,
+    # a timestamp delta of at most 8 bytes (56 bits) and an offset delta in its shortest form.
+    PLAIN_RECORD_MAX = 1 << 13
+    # What is read of a record before its lengths are held against the bytes left: length 2,
+    # attributes 1, timestamp delta 8, offset delta 3, key length 2.
+    PLAIN_MARGIN = 16
+    # From such a base no delta of 56 bits can reach the end of 64.
+    PLAIN_BASE_MAX = 1 << 62
 
 
 # ---- without the GIL ----
@@ -105,27 +121,142 @@ cdef inline bint _has_wrapped(int64_t base_timestamp, int64_t delta) noexcept no
     return timestamp < base_timestamp if delta >= 0 else timestamp > base_timestamp
 
 
+cdef inline uint32_t _plain_varint(const uint8_t** at) noexcept nogil:
+    """The raw value of one or two bytes; above 14 bits where the varint goes on behind them."""
+    cdef uint32_t raw = at[0][0]
+    at[0] += 1
+    if raw >= 0x80:
+        raw = raw & 0x7F | <uint32_t>at[0][0] << 7
+        at[0] += 1
+    return raw
+
+
+cdef inline int64_t _plain_size(const uint8_t** at) noexcept nogil:
+    """Bytes of a key or value, none for null. Any other negative and any longer varint comes out
+    as more than a plain record has, so that one comparison with the bytes left finds them all."""
+    cdef uint32_t raw = _plain_varint(at)
+    return (raw >> 1) + (<uint32_t>(raw & 1) & <uint32_t>(raw > 1)) * PLAIN_RECORD_MAX
+
+
+cdef inline bint _plain_timestamp(const uint8_t** at, int64_t* delta) noexcept nogil:
+    """A varlong of at most 8 bytes, all at once: how long it is shall not be a branch to guess."""
+    cdef uint64_t word, stops
+    if at[0][0] < 0x80:
+        word = at[0][0]
+        at[0] += 1
+    else:
+        memcpy(&word, at[0], 8)
+        word = le64toh(word)
+        stops = ~word & 0x8080808080808080U
+        if stops == 0:
+            return False
+        at[0] += (count_trailing_zeros(stops) >> 3) + 1
+        word &= (stops ^ (stops - 1)) & 0x7F7F7F7F7F7F7F7FU
+        word = (word & 0x7F007F007F007F00U) >> 1 | word & 0x007F007F007F007FU
+        word = (word & 0x3FFF00003FFF0000U) >> 2 | word & 0x00003FFF00003FFFU
+        word = word >> 32 << 28 | word & 0x0FFFFFFFU
+    delta[0] = <int64_t>(word >> 1) ^ -<int64_t>(word & 1)
+    return True
+
+
+cdef inline bint _plain_offset(const uint8_t** at, uint32_t i) noexcept nogil:
+    """Whether the offset delta is `i` in its shortest form; its size changes twice a batch."""
+    cdef uint32_t raw = i << 1
+    cdef const uint8_t* data = at[0]
+    if i < 1 << 6:
+        at[0] += 1
+        return data[0] == raw
+    if i < 1 << 13:
+        at[0] += 2
+        return data[0] == (raw & 0x7F | 0x80) and data[1] == raw >> 7
+    at[0] += 3
+    return (
+        i < 1 << 20 and data[0] == (raw & 0x7F | 0x80)
+        and data[1] == (raw >> 7 & 0x7F | 0x80) and data[2] == raw >> 14
+    )
+
+
+cdef inline bint _plain_headers(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    cdef RecordView record
+    cdef Cursor body
+    if at[0] == 0:
+        return at + 1 == end
+    body.at, body.end, body.failed = at, end, False
+    _skip_headers(&body, &record)
+    return not body.failed and body.at == end
+
+
+cdef int32_t _pass_plain(
+    Cursor* cursor, int32_t first, int64_t limit, int64_t* max_delta
+) noexcept nogil:
+    """Passes records from the one with offset delta `first` on, while they are plain, and returns
+    their number."""
+    cdef const uint8_t* at = cursor.at
+    cdef const uint8_t* end = cursor.end
+    cdef const uint8_t* field
+    cdef const uint8_t* stop
+    cdef int64_t size, delta, largest = INT64_MIN
+    cdef uint32_t raw
+    cdef int32_t i = first
+    while i < limit and end - at >= PLAIN_MARGIN:
+        field = at
+        raw = _plain_varint(&field)
+        if raw & 1 or raw >= 2 * PLAIN_RECORD_MAX or raw >> 1 > end - field:
+            break
+        stop = field + (raw >> 1)
+        if field[0] != 0:
+            break
+        field += 1
+        if not _plain_timestamp(&field, &delta) or not _plain_offset(&field, i):
+            break
+        size = _plain_size(&field)
+        if size > stop - field - 2:
+            break
+        field += size
+        size = _plain_size(&field)
+        if size > stop - field - 1:
+            break
+        if not _plain_headers(field + size, stop):
+            break
+        if delta > largest:
+            largest = delta
+        at = stop
+        i += 1
+    cursor.at = at
+    max_delta[0] = largest
+    return i - first
+
+
 cdef int records_check(
     const uint8_t* data, int64_t size, const RecordsClaim* claim, int64_t* max_timestamp
 ) noexcept nogil:
     cdef RecordView record
     cdef Cursor cursor
-    cdef int64_t timestamp, last_delta = -1
-    cdef int32_t i
+    cdef int64_t timestamp, delta = 0, last_delta = -1, plain_limit = 0
+    cdef int32_t passed, i = 0
     cursor.at, cursor.end, cursor.failed = data, data + size, False
-    for i in range(claim.count):
-        if record_next(&cursor, &record) != OK:
-            return BATCH_INVALID
-        if record.offset_delta <= last_delta or record.offset_delta > claim.last_offset_delta:
-            return BATCH_INVALID
-        if claim.from_client and (
-            record.offset_delta != i or _has_wrapped(claim.base_timestamp, record.timestamp_delta)
-        ):
-            return BATCH_INVALID
-        last_delta = record.offset_delta
-        timestamp = _timestamp(claim.base_timestamp, record.timestamp_delta)
+    if claim.from_client and -PLAIN_BASE_MAX <= claim.base_timestamp <= PLAIN_BASE_MAX:
+        plain_limit = min(claim.count, <int64_t>claim.last_offset_delta + 1)
+    while i < claim.count:
+        passed = _pass_plain(&cursor, i, plain_limit, &delta) if i < plain_limit else 0
+        if passed == 0:
+            if record_next(&cursor, &record) != OK:
+                return BATCH_INVALID
+            delta = record.timestamp_delta
+            if record.offset_delta <= last_delta or record.offset_delta > claim.last_offset_delta:
+                return BATCH_INVALID
+            if claim.from_client and (
+                record.offset_delta != i or _has_wrapped(claim.base_timestamp, delta)
+            ):
+                return BATCH_INVALID
+            last_delta = record.offset_delta
+            passed = 1
+        else:
+            last_delta = i + passed - 1
+        timestamp = _timestamp(claim.base_timestamp, delta)
         if i == 0 or timestamp > max_timestamp[0]:
             max_timestamp[0] = timestamp
+        i += passed
     return OK if cursor.at == cursor.end else BATCH_INVALID
 
 

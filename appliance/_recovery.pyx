@@ -139,7 +139,7 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
     cdef int directory_fd = log.directory.get().fd
     cdef vector[int64_t] bases, txn_bases
     cdef vector[string] rubbish
-    cdef size_t i
+    cdef size_t i, j
     cdef int code = OK
     if checkpoint.swap_base >= 0:
         code = _finish_swap(directory_fd, checkpoint)
@@ -168,7 +168,12 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
     if not was_known:
         _begin_at_first(log, checkpoint)
     for i in range(txn_bases.size()):
-        code = txn_index_load(directory_fd, txn_bases[i], checkpoint.recovery_offset, &log.aborted)
+        code = txn_index_load(directory_fd, txn_bases[i], checkpoint.recovery_offset,
+                              &log.aborted)
+        # It may hold aborts that the log lost: written anew before the next recovery point.
+        for j in range(log.segments.size()):
+            if log.segments[j].get().base_offset == txn_bases[i] >= checkpoint.segment_base:
+                log.segments[j].get().txn_is_dirty = True
         if code != OK:
             return code
     return OK

@@ -22,6 +22,7 @@ from appliance._files cimport (
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._log cimport (
     LogSettings, PartitionLog, log_capture, log_high_watermark, log_roll, log_save_locked,
+    log_store_aborted,
 )
 from appliance._native cimport (
     O_CREAT, O_RDWR, O_TRUNC, close, errno, mutant, renameat, unlinkat, wall_ms,
@@ -129,6 +130,8 @@ cdef int64_t _recovery_base(PartitionLog* log) noexcept nogil:
 cdef int _move_start(PartitionLog* log, int64_t offset) noexcept nogil:
     cdef int code = OK
     log.saved_guard.lock()
+    # Never back: deleting records may have moved it into the middle of a segment.
+    offset = max(offset, log.saved.log_start_offset)
     log.saved.log_start_offset = offset
     if not mutant(b"log_start_after_unlink"):
         code = log_save_locked(log)
@@ -233,6 +236,9 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
     recovered.lost_first_offset = recovered.lost_end_offset = recovered.cut_offset = -1
     _forget_from(log, log.segments[slot].get().base_offset)
     code = log_scan(log, slot, 0, log.segments[slot].get().base_offset, True, INT64_MAX, &recovered)
+    if code != OK:
+        return code
+    code = log_store_aborted(log, log.segments.back().get())
     if code != OK:
         return code
     end_offset = log.segments.back().get().end_offset.load()

@@ -2,7 +2,7 @@
 
     LogDir.open    lock, read the journal, finish interrupted deletions, open every log in parallel,
                    begin a new journal generation; then, and only then, the first append
-    delete         1 move the directory into `deleted.<id>/`, durably   2 forget it in the journal
+    delete         1 move the directory into `deleted/`, durably   2 forget it in the journal
                    3 remove its files; recovery finishes what a crash left
     close          flush all, checkpoint all, mark the stop as clean
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -20,10 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from appliance import event_log
 from appliance._engine import Engine, Log, Recovered
 from appliance.config import LogConfig, StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
 from appliance.wall_clock import WallClock
+
+events = event_log.named("log_dir")
 
 Key = tuple[str, int]
 Progress = Callable[[int, int], None]
@@ -31,7 +33,7 @@ Progress = Callable[[int, int], None]
 # Kafka's rule. 249 characters leave room for "-" and five digits in a file name of 255 bytes.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,4})")
-_DELETED = "deleted."
+_DELETED = "deleted"  # made at the start: on a full disk there is no block for a new directory
 
 
 class TopicNameInvalid(ApplianceError):
@@ -181,12 +183,12 @@ class LogDir:
             return error
 
     def _finish_deletions(self) -> None:
-        for each in self.path.iterdir():
-            if each.name.startswith(_DELETED) and each.is_dir() and not each.is_symlink():
-                for inner in each.iterdir():
-                    if not (self.path / inner.name).exists():
-                        self._engine.forget_name(inner.name)
-                shutil.rmtree(each)
+        grave = self.path / _DELETED
+        grave.mkdir(exist_ok=True)
+        for each in grave.iterdir():
+            if not (self.path / each.name).exists():
+                self._engine.forget_name(each.name)
+            _remove(each)
 
     def _forget_missing(self, found: set[str]) -> None:
         for name in self._engine.known():
@@ -236,19 +238,19 @@ class LogDir:
     def delete(self, topic: str, partition: int) -> None:
         """Removes a log. Slices that readers hold stay readable until they let go."""
         log = self.log(topic, partition)
-        grave = self.path / f"{_DELETED}{secrets.token_hex(8)}"
-        log.close()
+        grave = self.path / _DELETED / log.name
         try:
-            grave.mkdir()
-            self._engine.sync_directory()
-            (self.path / log.name).rename(grave / log.name)
+            if grave.exists():
+                shutil.rmtree(grave)
+            log.close()
+            (self.path / log.name).rename(grave)
+            _sync_name(grave.parent)
         except OSError as error:
             raise _storage_error(error, f"{log.name} cannot be deleted") from error
-        _sync_name(grave)
         self._engine.sync_directory()
         self._engine.forget_name(log.name)
         del self._logs[topic, partition]
-        shutil.rmtree(grave)
+        _remove(grave)
 
     # Upkeep: each is called by a timer of the server's, or by hand
 
@@ -337,6 +339,14 @@ def _raise_files_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _remove(directory: Path) -> None:
+    """The files of a log whose deletion is decided; what cannot go now goes at the next start."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        events.warning("files of a deleted log stay for now", path=directory, error=error)
 
 
 def _sync_by(chosen: str) -> str:

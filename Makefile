@@ -55,15 +55,18 @@ machine:
 	sed -n 's/^requires = //p' pyproject.toml | grep -o '"[^"]*"' | xargs $(PIP)
 	@touch $@
 
-# Installing compiles as well, always everything; so `dev` counts as an install, and `built` compiles
-# only what changed after it.
+# Installing compiles as well, always everything: so it is done once, `built` compiles only what changed
+# after it, and `dev` installs what the extra names, not the package a second time.
 .venv/installed: .venv/python pyproject.toml
-	$(PIP) --no-build-isolation --editable .
+	@echo "installing, which compiles the core: a minute or two"
+	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
-.venv/dev: .venv/python pyproject.toml
-	$(PIP) --no-build-isolation --editable '.[dev]'
-	@touch .venv/installed $@
+DEV := from importlib.metadata import requires; \
+	print(*(line.split(";")[0] for line in requires("appliance") if line.endswith("\"dev\"")))
+.venv/dev: .venv/installed
+	$(BIN)/python -c '$(DEV)' | xargs $(PIP)
+	@touch $@
 
 .venv/built: .venv/installed $(CORE)
 	@if [ -n "$$(find $(CORE) -newer .venv/installed)" ]; then \

@@ -1,0 +1,337 @@
+"""The data directory: its names, its logs, their creation and deletion."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from appliance.errors import ApplianceError, FilesExhausted, LogClosed
+from appliance.log_dir import (
+    LogDir,
+    LogExists,
+    LogUnknown,
+    Loss,
+    RecoveryReport,
+    TopicNameInvalid,
+    directory_name,
+)
+from tests.support.logs import (
+    STORAGE,
+    batch,
+    everything,
+    log_config,
+    opened,
+    produced,
+    reopened,
+    values,
+)
+
+
+def test_a_directory_is_made_with_its_parents(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    with opened(path) as log_dir:
+        assert (log_dir.path, log_dir.logs()) == (path, {})
+        assert log_dir.free_bytes > 0
+        assert not log_dir.is_full
+
+
+def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(ApplianceError, match="data cannot be opened as a data directory"):
+        LogDir.open(tmp_path / "data", STORAGE)
+
+
+def test_a_log_is_created_found_and_empty(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("orders", 3, log_config())
+        assert (log.name, log.topic, log.partition) == ("orders-3", "orders", 3)
+        assert (log.log_start_offset, log.log_end_offset, log.durable_offset) == (0, 0, 0)
+        assert (log.failed, log.size, log.leader_epoch) == (None, 0, 0)
+        assert log_dir.log("orders", 3) is log
+        assert log_dir.logs() == {("orders", 3): log}
+        assert (tmp_path / "orders-3" / f"{0:020d}.log").is_file()
+
+
+def test_a_created_log_is_there_after_an_unclean_end(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0)
+        again = reopened(log_dir, cleanly=False)
+        assert list(again.logs()) == [("t", 0)]
+        assert again.report.losses == []
+        again.close()
+
+
+def test_a_log_that_is_there_is_not_created_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0).append_durable(batch("a"))
+        with pytest.raises(LogExists, match="t-0 exists"):
+            log_dir.create("t", 0)
+        assert values(everything(log_dir.log("t", 0))) == ["a"]
+
+
+def test_an_unknown_log_is_named(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        for ask in (log_dir.log, log_dir.delete):
+            with pytest.raises(LogUnknown, match="no log t-7 in"):
+                ask("t", 7)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", ".", "..", "a" * 250, "a/b", "../x", "a\\b", "a b", "a\0", "a\n", "ä", "a:b", "a%2fb"],
+)
+def test_bad_topic_names_are_refused_and_leave_nothing(topic: str, tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as log_dir:
+        before = sorted(path.name for path in tmp_path.rglob("*"))
+        with pytest.raises(TopicNameInvalid):
+            log_dir.create(topic, 0)
+        assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("partition", [-1, 100_000, 1 << 31])
+def test_bad_partition_numbers_are_refused(partition: int) -> None:
+    with pytest.raises(TopicNameInvalid, match=str(partition)):
+        directory_name("t", partition)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"),
+    [("a", 0), ("a" * 249, 99_999), ("...", 0), ("a-0", 0), ("a", 10), ("-", 1), ("deleted.x", 0)],
+)
+def test_good_names_come_back_as_they_were(topic: str, partition: int, tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create(topic, partition).append_durable(batch("a"))
+        again = reopened(log_dir, cleanly=False)
+        assert list(again.logs()) == [(topic, partition)]
+        assert values(everything(again.log(topic, partition))) == ["a"]
+        again.close()
+
+
+def test_topics_that_look_alike_are_apart(tmp_path: Path) -> None:
+    names = [("a-0", 1), ("a", 0), ("a-0-1", 0), ("A", 0), ("a.0", 1), ("a_0", 1)]
+    with opened(tmp_path) as log_dir:
+        for each in names:
+            log_dir.create(*each).append_durable(batch(f"{each}"))
+    with opened(tmp_path) as log_dir:
+        found = {each: values(everything(log_dir.log(*each))) for each in log_dir.logs()}
+        assert found == {each: [f"{each}"] for each in names}
+
+
+# Deletion
+
+
+def test_a_deleted_log_is_gone_at_once_and_for_good(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0)
+        log.append_durable(batch("old"))
+        log_dir.checkpoint()
+        log_dir.delete("t", 0)
+        assert log_dir.logs() == {}
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+        with pytest.raises(LogClosed):
+            log.append(batch("late"))
+        again = reopened(log_dir, cleanly=False)
+        assert (again.logs(), again.report.losses) == ({}, [])
+        again.close()
+
+
+@pytest.mark.parametrize("cleanly", [True, False], ids=["clean stop", "unclean end"])
+def test_a_log_created_again_knows_nothing_of_the_deleted_one(
+    cleanly: bool, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as log_dir:
+        old = log_dir.create("t", 0, log_config())
+        for i in range(3):
+            old.append_durable(produced(i), leader_epoch=6)
+        old.delete_before(2)
+        log_dir.checkpoint()
+        log_dir.delete("t", 0)
+        new = log_dir.create("t", 0, log_config())
+        assert (new.log_start_offset, new.log_end_offset, new.producers()) == (0, 0, [])
+        assert new.append_durable(produced(0)).base_offset == 0
+        again = reopened(log_dir, cleanly)
+        log = again.log("t", 0)
+        assert (log.log_start_offset, values(everything(log))) == (0, ["7.0.0"])
+        assert again.report.losses == []
+        again.close()
+
+
+class Crash(BaseException):
+    """Not an error that anything handles."""
+
+
+CRASH_AT = {
+    "rename": "pathlib.Path.rename",
+    "sync": "appliance.log_dir._sync_name",
+    "files": "shutil.rmtree",
+}
+
+
+@pytest.mark.parametrize("where", CRASH_AT)
+def test_a_deletion_that_was_interrupted_is_finished_or_never_happened(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise Crash
+
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0).append_durable(batch("a"))
+        log_dir.create("u", 0).append_durable(batch("b"))
+        log_dir.checkpoint()
+        with monkeypatch.context() as patch:
+            patch.setattr(CRASH_AT[where], crash)
+            with pytest.raises(Crash):
+                log_dir.delete("t", 0)
+        log_dir.abandon()
+    for _ in range(2):
+        with opened(tmp_path) as log_dir:
+            assert (("t", 0) in log_dir.logs()) == (where == "rename")
+            assert values(everything(log_dir.log("u", 0))) == ["b"]
+            assert log_dir.report.losses == []
+            assert [path for path in tmp_path.iterdir() if path.name.startswith("deleted")] == []
+            log_dir.abandon()
+
+
+def test_finishing_a_deletion_may_be_interrupted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are gone, the journal still knows the log: no loss to report at the next start."""
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0).append_durable(batch("a"))
+        log_dir.checkpoint()
+        log_dir.abandon()
+    grave = tmp_path / "deleted.0123456789abcdef"
+    grave.mkdir()
+    (tmp_path / "t-0").rename(grave / "t-0")
+    real = LogDir._forget_missing
+    with monkeypatch.context() as patch:
+
+        def crash(*_: object) -> None:
+            raise Crash
+
+        patch.setattr(LogDir, "_forget_missing", crash)
+        with pytest.raises(Crash):
+            LogDir.open(tmp_path, STORAGE)
+    assert LogDir._forget_missing is real
+    with opened(tmp_path) as log_dir:
+        assert (log_dir.report.losses, log_dir.logs()) == ([], {})
+
+
+def test_a_log_created_again_survives_the_end_of_an_old_deletion(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0).append_durable(batch("new"))
+        log_dir.checkpoint()
+        log_dir.abandon()
+    grave = tmp_path / "deleted.0123456789abcdef"
+    (grave / "t-0").mkdir(parents=True)
+    (grave / "t-0" / f"{0:020d}.log").write_bytes(b"old")
+    with opened(tmp_path) as log_dir:
+        assert values(everything(log_dir.log("t", 0))) == ["new"]
+        assert log_dir.report.scanned_bytes == 0
+        assert not grave.exists()
+
+
+def test_a_failed_creation_can_be_repeated(tmp_path: Path) -> None:
+    """Here there are no descriptors left; on a full disk it is the same."""
+    with opened(tmp_path) as log_dir:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        taken = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, taken + 1), hard))
+        held: list[int] = []
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(os.open(tmp_path / "lock", os.O_RDONLY))
+            with pytest.raises(FilesExhausted):
+                log_dir.create("t", 0)
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert log_dir.create("t", 0).append_durable(batch("a")).base_offset == 0
+
+
+# Many
+
+
+def test_five_hundred_partitions_open_and_close(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    with opened(tmp_path) as log_dir:
+        for i in range(500):
+            log_dir.create("t", i, log_config()).append(batch(str(i)))
+        for log in log_dir.logs().values():
+            log.ask_commit()
+        for log in log_dir.logs().values():
+            log.await_durable(0)
+        log_dir.abandon()
+    for cleanly in (False, True):
+        with opened(tmp_path) as log_dir:
+            assert log_dir.report.was_clean == cleanly
+            assert (log_dir.report.partitions, log_dir.report.losses) == (500, [])
+            assert [values(log_dir.log("t", i).read(0)) for i in range(500)] == [
+                [str(i)] for i in range(500)
+            ]
+
+
+def test_closing_twice_and_closing_after_abandoning_is_fine(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0)
+        log_dir.close()
+        log_dir.close()
+    with opened(tmp_path) as log_dir:
+        log_dir.abandon()
+        log_dir.close()
+    with opened(tmp_path) as log_dir:
+        assert not log_dir.report.was_clean
+
+
+def test_a_directory_that_nobody_holds_any_more_is_free(tmp_path: Path) -> None:
+    log_dir = LogDir.open(tmp_path, STORAGE)
+    log_dir.create("t", 0)
+    del log_dir
+    with opened(tmp_path) as again:
+        assert list(again.logs()) == [("t", 0)]
+
+
+def test_a_new_directory_takes_no_descriptors_with_it(tmp_path: Path) -> None:
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def live_once() -> None:
+        with opened(tmp_path) as log_dir:
+            name = f"n{len(log_dir.logs())}"
+            log = log_dir.create(name, 0, log_config())
+            for _ in range(3):
+                log.append_durable(batch("a"))
+                log.roll()
+            everything(log)
+
+    live_once()
+    before = count()
+    for _ in range(5):
+        live_once()
+    assert count() == before
+
+
+# The report's words
+
+
+def test_the_report_in_plain_words() -> None:
+    report = RecoveryReport(was_clean=False, partitions=3, seconds=1.234)
+    report.scanned_bytes, report.cut_bytes, report.aside_bytes = 1_234_567, 89, 1000
+    report.losses += [Loss("a", 1, 5, 9, "gone"), Loss("b", 0, 0, None, "the directory is gone")]
+    report.failures.append("c-2: cannot be opened")
+    assert report.text().splitlines() == [
+        "Opened 3 partitions in 1.23 s after an unclean end (crash, kill or power cut).",
+        "Read and checked 1,234,567 bytes that were not known good.",
+        "Cut 89 bytes of unfinished writes, none acknowledged as durable.",
+        "Set 1,000 bytes aside in files named *.corrupt-*.",
+        "LOST a-1: offsets 5 to 9: gone.",
+        "LOST b-0: offsets 0 to ?: the directory is gone.",
+        "NOT OPENED c-2: cannot be opened",
+    ]

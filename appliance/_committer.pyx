@@ -21,7 +21,7 @@ from libcpp.vector cimport vector
 
 from cython.operator cimport dereference
 
-from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
+from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OK, STORAGE_IO, TIMED_OUT
 from appliance._files cimport storage_code, sync_directory, sync_file
 from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
@@ -270,7 +270,7 @@ cdef void _sync_file_system(Committer* committer, vector[SyncJob]* jobs) noexcep
     cdef int code = OK
     while syncfs(committer.storage.get().directory.get().fd) < 0:
         if errno != EINTR:
-            code = storage_code(errno)
+            code = STORAGE_IO
             break
     for i in range(jobs.size()):
         jobs[0][i].result = code

@@ -14,7 +14,7 @@ from libcpp.vector cimport vector
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._batch cimport (
-    ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_crc,
+    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_crc,
     batch_check_header, batch_load_header,
 )
 from appliance._cleanable cimport cleanable_roll
@@ -27,12 +27,11 @@ from appliance._committer cimport (
 from appliance._files cimport open_file, read_whole, storage_code, sync_directory
 from appliance._index cimport AbortedTxn
 from appliance._journal cimport (
-    journal_close, journal_commit, journal_open, journal_remove, journal_start,
+    Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
 )
 from appliance._log cimport (
     ORIGIN_CLIENT, ORIGIN_COORDINATOR, READ_END, READ_STABLE, READ_VISIBLE, AppendOptions,
     Appended as CAppended,
-    Hole,
     LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch,
     log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
@@ -52,7 +51,7 @@ from appliance._storage cimport (
     Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve,
 )
 
-from appliance._batch import headers, records
+from appliance._batch import check, headers, records
 from appliance.errors import from_code
 
 cdef extern from "sys/file.h" nogil:
@@ -383,6 +382,7 @@ cdef class Log:
         cdef CAppended appended
         cdef int code
         _fill_options(&options, leader_epoch, origin, now_ms)
+        self._check_keys(batch, options.origin)
         with nogil:
             copy.assign(&batch[0], &batch[0] + batch.shape[0])
             code = _append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
@@ -399,6 +399,7 @@ cdef class Log:
         cdef CAppended appended
         cdef int code
         _fill_options(&options, leader_epoch, origin, now_ms)
+        self._check_keys(batch, options.origin)
         with nogil:
             code = _append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
                            &options, &appended)
@@ -675,6 +676,16 @@ cdef class Log:
     cdef _raise(self, int code, str doing):
         if code != OK:
             raise from_code(code, f"{self.name}: {doing}")
+
+    cdef _check_keys(self, const unsigned char[::1] batch, int origin):
+        """What log_append does where it can: a compressed batch must be decompressed for it."""
+        cdef BatchHeader header
+        if origin != ORIGIN_CLIENT or not self.log.get().settings.cleanup_compact:
+            return
+        if batch.shape[0] >= BATCH_HEADER_SIZE:
+            batch_load_header(&batch[0], &header)
+            if header.attributes & ATTRIBUTE_CODEC:
+                check(batch, keys_required=True)
 
     cdef str _refused(self, const unsigned char[::1] batch):
         cdef BatchHeader header

@@ -22,7 +22,8 @@ cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) n
 # A descriptor or a code. O_CLOEXEC and O_NOFOLLOW are always set.
 cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil
 
-# A whole small file (an index, a snapshot) as bytes; absent counts as empty. Count or code.
+# A whole small file (an index, a snapshot) as bytes. What is absent, or no regular file, counts as
+# empty. Count or code.
 cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into) noexcept nogil
 
 cdef int sync_directory(int directory_fd) noexcept nogil

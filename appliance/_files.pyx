@@ -5,7 +5,7 @@ from libcpp.vector cimport vector
 
 from appliance._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO
 from appliance._native cimport (
-    EDQUOT, EINTR, EMFILE, ENFILE, ENOENT, ENOSPC, O_CLOEXEC, O_NOFOLLOW, O_RDONLY,
+    EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, S_ISREG,
     c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, pread, pwrite, snprintf,
 )
 
@@ -63,12 +63,17 @@ cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil
 
 
 cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into) noexcept nogil:
-    cdef int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    # Not waiting for the other end of a pipe that has the name of a file of ours.
+    cdef int fd = openat(directory_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)
+    cdef c_stat status
     cdef int64_t size
+    into.clear()
     if fd < 0:
-        into.clear()
-        return 0 if errno == ENOENT else storage_code(errno)
-    size = file_size(fd)
+        return storage_code(errno) if errno == EMFILE or errno == ENFILE or errno == EIO else 0
+    if fstat(fd, &status) < 0 or not S_ISREG(status.st_mode):
+        close(fd)
+        return 0
+    size = status.st_size
     if size >= 0:
         into.resize(size)
         size = read_whole(fd, into.data(), size, 0)
@@ -80,7 +85,7 @@ cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into
 cdef int sync_directory(int directory_fd) noexcept nogil:
     while fsync(directory_fd) < 0:
         if errno != EINTR:
-            return storage_code(errno)
+            return STORAGE_IO
     return OK
 
 
@@ -91,7 +96,8 @@ cdef int sync_file(int fd) noexcept nogil:
         if errno != EINTR:
             if mutant(b"second_sync_after_failure"):
                 return OK if fdatasync(fd) == 0 else STORAGE_IO
-            return storage_code(errno)
+            # Also ENOSPC: what was to find its place only now has none, and is lost.
+            return STORAGE_IO
     return OK
 
 

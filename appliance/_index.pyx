@@ -17,7 +17,9 @@ from appliance._files cimport (
     NAME_SIZE, file_name, load_file, open_file, storage_code, sync_directory,
     sync_file, write_whole,
 )
-from appliance._native cimport ENOENT, O_CREAT, O_RDWR, close, errno, ftruncate, mutant, unlinkat
+from appliance._native cimport (
+    ENOENT, O_CREAT, O_RDWR, O_TRUNC, close, errno, ftruncate, mutant, renameat, unlinkat,
+)
 
 
 # ---- without the GIL ----
@@ -176,8 +178,7 @@ cdef int _store_tail(int directory_fd, int64_t base_offset, const char* suffix,
     return code
 
 
-cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset,
-                        int64_t position) noexcept nogil:
+cdef void index_truncate(Index* index, int64_t position) noexcept nogil:
     cdef int64_t last_relative = -1
     while not index.offsets.empty() and index.offsets.back().position >= position:
         index.offsets.pop_back()
@@ -186,32 +187,15 @@ cdef int index_truncate(Index* index, int directory_fd, int64_t base_offset,
     # A time entry is trusted only up to the last offset entry that is still here.
     while not index.times.empty() and index.times.back().relative_offset > last_relative:
         index.times.pop_back()
-    index.offsets_stored = min(index.offsets_stored, index.offsets.size())
-    index.times_stored = min(index.times_stored, index.times.size())
-    cdef int code = _cut(directory_fd, base_offset, b".index",
-                         index.offsets_stored * OFFSET_ENTRY_SIZE)
-    if code != OK:
-        return code
-    return _cut(directory_fd, base_offset, b".timeindex", index.times_stored * TIME_ENTRY_SIZE)
-
-
-cdef int _cut(int directory_fd, int64_t base_offset, const char* suffix,
-              int64_t size) noexcept nogil:
-    cdef char[NAME_SIZE] name
-    cdef int fd, code
-    file_name(name, base_offset, suffix)
-    fd = open_file(directory_fd, name, O_RDWR)
-    if fd < 0:
-        return OK if errno == ENOENT else fd
-    code = OK if ftruncate(fd, size) == 0 else storage_code(errno)
-    close(fd)
-    return code
+    # The files may hold more than that: the next store writes them anew.
+    index.offsets_stored = index.times_stored = 0
 
 
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
                          size_t count) noexcept nogil:
     cdef vector[uint8_t] data
     cdef char[NAME_SIZE] name
+    cdef char[NAME_SIZE] fresh
     cdef uint8_t* entry
     cdef size_t i
     cdef int fd, code
@@ -224,20 +208,24 @@ cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn
         store_i64(entry + 18, aborted[i].last_offset)
         store_i64(entry + 26, aborted[i].last_stable_offset)
     file_name(name, base_offset, b".txnindex")
+    file_name(fresh, base_offset, b".txnindex.cleaned")
     if count == 0:
         # Stale entries would hide records that were written later at the same offsets.
         if unlinkat(directory_fd, name, 0) < 0 and errno != ENOENT:
             return storage_code(errno)
         return sync_directory(directory_fd)
-    fd = open_file(directory_fd, name, O_RDWR | O_CREAT)
+    # A file half rewritten would lose entries, and so show aborted records: the name moves instead.
+    fd = open_file(directory_fd, fresh, O_RDWR | O_CREAT | O_TRUNC)
     if fd < 0:
         return fd
-    code = OK if ftruncate(fd, data.size()) == 0 else storage_code(errno)
-    if code == OK:
-        code = write_whole(fd, data.data(), data.size(), 0)
+    code = write_whole(fd, data.data(), data.size(), 0)
     if code == OK and not mutant(b"txn_index_not_synced"):
         code = sync_file(fd)
     close(fd)
+    if code == OK and renameat(directory_fd, fresh, directory_fd, name) < 0:
+        code = storage_code(errno)
+    if code != OK:
+        unlinkat(directory_fd, fresh, 0)
     if code == OK and not mutant(b"txn_index_not_synced"):
         code = sync_directory(directory_fd)
     return code

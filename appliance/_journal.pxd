@@ -15,6 +15,11 @@ cdef struct EpochEntry:
     int32_t epoch
     int64_t start_offset
 
+# A damaged or lost range below the durable offset: never served, never forgotten.
+cdef struct Hole:
+    int64_t first_offset
+    int64_t end_offset
+
 # What recovery knows of a partition without reading its log.
 cdef cppclass Checkpoint:
     int64_t recovery_offset        # everything below is durable and checked
@@ -31,6 +36,8 @@ cdef cppclass Checkpoint:
     int64_t largest_timestamp_offset
     int32_t leader_epoch           # current
     vector[EpochEntry] epochs
+    vector[Hole] holes
+    vector[int64_t] bases          # of the segments before segment_base
     vector[uint8_t] producers      # producers_store() at recovery_offset
 
 cdef cppclass Journal:

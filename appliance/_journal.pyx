@@ -3,7 +3,9 @@
     record   | size u32 | crc u32 | generation i64 | sequence i64 | kind u8 | payload | zeros to 8 |
              size counts kind and payload; the CRC-32C covers generation to the end of the payload
     BEGIN    sequence 0, no payload: the head of a generation
-    PARTITION  name size u16, name, Checkpoint (fixed fields, epochs, producer state)
+    PARTITION  name size u16, name, Checkpoint: 12 x i64, leader epoch i32, and the counts i32 of
+               epochs {epoch i32, start i64}, holes {first i64, end i64}, bases i64; then those,
+               then the producer state to the end
     REMOVED    name size u16, name
     COMPLETE   the live records at the start of this generation are all there
     CLOSED     wall clock i64: a clean stop; any record after it takes that back
@@ -35,7 +37,7 @@ from appliance._native cimport O_CREAT, O_RDWR, close, mutant, wall_ms
 cdef enum:
     RECORD_HEAD = 25
     NAME_SIZE_USUAL = 64
-    FIXED_SIZE = 104               # a Checkpoint without name, epochs and producers
+    FIXED_SIZE = 112               # a Checkpoint without name, epochs and producers
     FILE_SIZE_MIN = 1048576
     ZEROS_SIZE = 65536
 
@@ -314,7 +316,8 @@ cdef void journal_remove(Journal* journal, const string& name) noexcept nogil:
 
 
 cdef int64_t checkpoint_size(const Checkpoint* checkpoint) noexcept nogil:
-    cdef int64_t variable = 12 * checkpoint.epochs.size() + checkpoint.producers.size()
+    cdef int64_t variable = (12 * checkpoint.epochs.size() + 16 * checkpoint.holes.size()
+                             + 8 * checkpoint.bases.size() + checkpoint.producers.size())
     return RECORD_HEAD + NAME_SIZE_USUAL + FIXED_SIZE + variable
 
 
@@ -327,7 +330,8 @@ cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into
     fields[5], fields[6], fields[7] = c.swap_base, c.swap_end, c.cleaned_offset
     fields[8], fields[9] = c.created_ms, c.first_timestamp
     fields[10], fields[11] = c.largest_timestamp, c.largest_timestamp_offset
-    into.resize(2 + name.size() + FIXED_SIZE + 12 * c.epochs.size() + c.producers.size())
+    into.resize(2 + name.size() + FIXED_SIZE + 12 * c.epochs.size() + 16 * c.holes.size()
+                + 8 * c.bases.size() + c.producers.size())
     at = into.data()
     store_i16(at, <int>name.size())
     memcpy(at + 2, name.data(), name.size())
@@ -336,11 +340,20 @@ cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into
         store_i64(at + 8 * i, fields[i])
     store_i32(at + 96, c.leader_epoch)
     store_i32(at + 100, <int32_t>c.epochs.size())
+    store_i32(at + 104, <int32_t>c.holes.size())
+    store_i32(at + 108, <int32_t>c.bases.size())
     at += FIXED_SIZE
     for i in range(c.epochs.size()):
         store_i32(at, c.epochs[i].epoch)
         store_i64(at + 4, c.epochs[i].start_offset)
         at += 12
+    for i in range(c.holes.size()):
+        store_i64(at, c.holes[i].first_offset)
+        store_i64(at + 8, c.holes[i].end_offset)
+        at += 16
+    for i in range(c.bases.size()):
+        store_i64(at, c.bases[i])
+        at += 8
     if not c.producers.empty():
         memcpy(at, c.producers.data(), c.producers.size())
 
@@ -349,7 +362,8 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     cdef const uint8_t* at = payload.data() + 2 + load_i16(payload.data())
     cdef const uint8_t* end = payload.data() + payload.size()
     cdef EpochEntry entry
-    cdef int32_t i, epochs
+    cdef Hole hole
+    cdef int32_t i, epochs, holes, bases
     if end - at < FIXED_SIZE:
         return False
     c.recovery_offset, c.segment_base = load_i64(at), load_i64(at + 8)
@@ -360,14 +374,26 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     c.created_ms, c.first_timestamp = load_i64(at + 64), load_i64(at + 72)
     c.largest_timestamp, c.largest_timestamp_offset = load_i64(at + 80), load_i64(at + 88)
     c.leader_epoch, epochs = load_i32(at + 96), load_i32(at + 100)
+    holes, bases = load_i32(at + 104), load_i32(at + 108)
     at += FIXED_SIZE
-    if epochs < 0 or (end - at) // 12 < epochs:
+    if min(epochs, holes, bases) < 0:
+        return False
+    if end - at < <int64_t>epochs * 12 + <int64_t>holes * 16 + <int64_t>bases * 8:
         return False
     c.epochs.clear()
+    c.holes.clear()
+    c.bases.clear()
     for i in range(epochs):
         entry.epoch, entry.start_offset = load_i32(at), load_i64(at + 4)
         c.epochs.push_back(entry)
         at += 12
+    for i in range(holes):
+        hole.first_offset, hole.end_offset = load_i64(at), load_i64(at + 8)
+        c.holes.push_back(hole)
+        at += 16
+    for i in range(bases):
+        c.bases.push_back(load_i64(at))
+        at += 8
     c.producers.assign(at, end)
     return True
 

@@ -17,7 +17,7 @@ from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
 from appliance._index cimport AbortedTxn
-from appliance._journal cimport Checkpoint, EpochEntry
+from appliance._journal cimport Checkpoint, EpochEntry, Hole
 from appliance._native cimport atomic_bool, atomic_i64, mutex
 from appliance._producers cimport ProducerTable
 from appliance._segment cimport FileRef, Segment, SegmentRef
@@ -58,11 +58,6 @@ cdef struct LogSettings:
 cdef struct EndedTxn:
     int64_t first_offset
     int64_t marker_offset
-
-# A damaged range below the durable offset: set aside, never served.
-cdef struct Hole:
-    int64_t first_offset
-    int64_t end_offset
 
 cdef cppclass PartitionLog:
     # constant
@@ -184,6 +179,8 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil
 cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil
 cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
 
+# Puts the saved checkpoint into the journal; saved_guard is held.
+cdef void log_put_locked(PartitionLog* log) noexcept nogil
 # Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.
 cdef int log_save_locked(PartitionLog* log) noexcept nogil
 

@@ -19,11 +19,13 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader,
+    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader,
+    batch_check_keys,
     batch_control_type, batch_load_header, batch_stamp, batch_stamp_append_time,
     batch_stamp_max_timestamp,
 )
 from appliance._codes cimport (
+    BATCH_INVALID,
     BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD, LOG_CLOSED,
     LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
 )
@@ -121,6 +123,9 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         return BATCH_TOO_LARGE
     if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
         return BATCH_LARGER_THAN_SEGMENT
+    if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
+        if batch_check_keys(data, header) != OK:
+            return BATCH_INVALID
     if is_client and not _timestamps_are_legal(&log.settings, header, options.now_ms):
         return BATCH_TIMESTAMP
     if header.attributes & ATTRIBUTE_CONTROL:
@@ -608,6 +613,18 @@ cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     producers_store(&log.producers, &checkpoint.producers)
 
 
+cdef void _fill_list(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
+    """The list of segments as it is now, so that one that goes missing is missed."""
+    cdef size_t i
+    checkpoint.bases.clear()
+    log.list_guard.lock()
+    for i in range(log.segments.size()):
+        if log.segments[i].get().base_offset < checkpoint.segment_base:
+            checkpoint.bases.push_back(log.segments[i].get().base_offset)
+    checkpoint.holes = log.holes
+    log.list_guard.unlock()
+
+
 cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil:
     cdef int64_t appended
     cdef bint is_due
@@ -648,6 +665,7 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
             producers_store(&log.producers, &saved.producers)
             log.guard.unlock()
         log.bytes_at_saved = log.bytes_appended.load()
+        _fill_list(log, saved)
         journal_put(&log.storage.get().journal, log.name, saved)
     log.saved_guard.unlock()
     return OK
@@ -701,8 +719,13 @@ cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
     return code
 
 
-cdef int log_save_locked(PartitionLog* log) noexcept nogil:
+cdef void log_put_locked(PartitionLog* log) noexcept nogil:
+    _fill_list(log, &log.saved)
     journal_put(&log.storage.get().journal, log.name, &log.saved)
+
+
+cdef int log_save_locked(PartitionLog* log) noexcept nogil:
+    log_put_locked(log)
     return storage_commit(log.storage.get())
 
 

@@ -51,7 +51,8 @@ cdef extern from "fcntl.h" nogil:
     int sync_file_range(int fd, off_t position, off_t size, unsigned int flags)
     int fallocate(int fd, int mode, off_t position, off_t size)
     enum:
-        O_RDONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_TRUNC
+        O_RDONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK,
+        O_TRUNC
         POSIX_FADV_DONTNEED, POSIX_FADV_SEQUENTIAL, SYNC_FILE_RANGE_WRITE
 
 cdef extern from "unistd.h" nogil:

@@ -37,8 +37,10 @@ from appliance._files cimport (
 from appliance._index cimport index_truncate, txn_index_load
 from appliance._kafka_dir cimport finish_kafka_swaps
 from appliance._partition_dir cimport list_directory, unlink_base
-from appliance._journal cimport Checkpoint, journal_find, journal_put
-from appliance._log cimport Hole, LogRef, LogSettings, PartitionLog, log_capture, log_note
+from appliance._journal cimport Checkpoint, Hole, journal_find
+from appliance._log cimport (
+    LogRef, LogSettings, PartitionLog, log_capture, log_note, log_put_locked, log_store_aborted,
+)
 from appliance._native cimport (
     ENOENT, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, POSIX_FADV_DONTNEED, S_ISREG, close,
     c_stat, errno, fstatat, ftruncate, mutant, posix_fadvise, renameat, snprintf, unlinkat, wall_ms,
@@ -78,12 +80,24 @@ cdef int _finish_swap(int directory_fd, const Checkpoint* checkpoint) noexcept n
     unlinkat(directory_fd, name, 0)
     file_name(name, checkpoint.swap_base, b".timeindex")
     unlinkat(directory_fd, name, 0)
+    # Also where only an index is left: its aborted transactions are in the first one's by now.
+    bases.insert(bases.end(), txn_bases.begin(), txn_bases.end())
     for i in range(bases.size()):
         if checkpoint.swap_base < bases[i] < checkpoint.swap_end:
             code = unlink_base(directory_fd, bases[i])
             if code != OK:
                 return code
     return sync_directory(directory_fd)
+
+
+cdef void _forget_swapped(Checkpoint* checkpoint) noexcept nogil:
+    cdef size_t i, kept = 0
+    for i in range(checkpoint.bases.size()):
+        if not checkpoint.swap_base < checkpoint.bases[i] < checkpoint.swap_end:
+            checkpoint.bases[kept] = checkpoint.bases[i]
+            kept += 1
+    checkpoint.bases.resize(kept)
+    checkpoint.swap_base = checkpoint.swap_end = -1
 
 
 # Opening
@@ -110,6 +124,8 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     if code == OK:
         code = _recover(it, &checkpoint, is_trusted, recovered)
     if code == OK and not is_trusted:
+        code = _store_aborted(it)
+    if code == OK and not is_trusted:
         # Names that only the page cache knew are about to be relied on.
         code = sync_directory(fd)
     if code != OK:
@@ -117,6 +133,18 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     _publish(it, &checkpoint, is_trusted)
     opened[0] = log
     return OK
+
+
+cdef int _store_aborted(PartitionLog* log) noexcept nogil:
+    """What the scan found of aborts is on disk before the recovery point moves past them."""
+    cdef size_t i
+    cdef int code = OK
+    for i in range(log.segments.size()):
+        if code == OK and log.segments[i].get().txn_is_dirty:
+            code = log_store_aborted(log, log.segments[i].get())
+            if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+                code = log_store_aborted(log, log.segments[i].get())
+    return code
 
 
 cdef void _unknown(Checkpoint* checkpoint) noexcept nogil:
@@ -131,6 +159,8 @@ cdef void _unknown(Checkpoint* checkpoint) noexcept nogil:
     checkpoint.largest_timestamp_offset = -1
     checkpoint.leader_epoch = 0
     checkpoint.epochs.clear()
+    checkpoint.holes.clear()
+    checkpoint.bases.clear()
     checkpoint.producers.clear()
 
 
@@ -143,7 +173,7 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
     cdef int code = OK
     if checkpoint.swap_base >= 0:
         code = _finish_swap(directory_fd, checkpoint)
-        checkpoint.swap_base = checkpoint.swap_end = -1
+        _forget_swapped(checkpoint)
     if code == OK:
         code = list_directory(directory_fd, &bases, &txn_bases, &rubbish)
     if code == OK and not was_known and not rubbish.empty():
@@ -210,6 +240,8 @@ cdef int _first_segment(PartitionLog* log, Checkpoint* checkpoint) noexcept nogi
 cdef int _append_segment(PartitionLog* log, int64_t base) noexcept nogil:
     cdef SegmentRef segment = segment_new(log.directory, base)
     cdef int code = segment_create(segment.get())
+    if not log.segments.empty():
+        log.segments.back().get().end_offset.store(base)
     if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
         code = segment_create(segment.get())
     if code == OK:
@@ -232,6 +264,8 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
     cdef size_t slot = 0
     cdef bint is_there
     log.epochs = checkpoint.epochs
+    log.holes = checkpoint.holes
+    _miss_segments(log, checkpoint, recovered)
     if recovered.was_known:
         producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
     while (slot + 1 < log.segments.size()
@@ -255,6 +289,23 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
     return log_scan(log, slot, checkpoint.position, checkpoint.recovery_offset,
                     not recovered.was_known,
                     checkpoint.end_limit, recovered)
+
+
+cdef void _miss_segments(PartitionLog* log, const Checkpoint* checkpoint,
+                         Recovered* recovered) noexcept nogil:
+    """Segments that the journal lists and the directory lacks: what they held is a hole."""
+    cdef size_t i, j
+    cdef int64_t end
+    cdef bint is_there
+    for i in range(checkpoint.bases.size()):
+        end = checkpoint.segment_base
+        if i + 1 < checkpoint.bases.size():
+            end = checkpoint.bases[i + 1]
+        is_there = end <= checkpoint.log_start_offset
+        for j in range(log.segments.size()):
+            is_there = is_there or log.segments[j].get().base_offset == checkpoint.bases[i]
+        if not is_there:
+            _note_hole(log, max(checkpoint.bases[i], checkpoint.log_start_offset), end, recovered)
 
 
 cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* checkpoint,
@@ -290,8 +341,12 @@ cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* che
 cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end,
                      Recovered* recovered) noexcept nogil:
     cdef Hole hole
+    cdef size_t i
     if first >= end:
         return
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset <= first and end <= log.holes[i].end_offset:
+            return  # known, and reported when it was found
     hole.first_offset = first
     hole.end_offset = end
     log.holes.push_back(hole)
@@ -401,7 +456,8 @@ cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) no
         segment.bytes_since_index = segment.created_ms = 0
     segment.largest_is_known = True
     segment.index_is_final = False
-    return index_truncate(&segment.index, log.directory.get().fd, segment.base_offset, position)
+    index_truncate(&segment.index, position)
+    return OK
 
 
 cdef int _load_batch(int fd, int64_t position, int64_t end, vector[uint8_t]* window, int64_t* at,
@@ -556,7 +612,7 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
     log.saved.end_limit = INT64_MAX
     log.saved.swap_base = log.saved.swap_end = -1
     log.saved.cleaned_offset = min(checkpoint.cleaned_offset, end_offset)
-    journal_put(&log.storage.get().journal, log.name, &log.saved)
+    log_put_locked(log)
 
 
 # Closing

@@ -152,7 +152,7 @@ cdef int64_t _drop_below_start(PartitionLog* log) noexcept nogil:
            and log.segments[1].get().base_offset <= recovery_base):
         dropped.push_back(log.segments.front())
         log.segments.erase(log.segments.begin())
-    _forget_aborted(log, start)
+    _forget_below(log, start)
     log.list_guard.unlock()
     log.guard.unlock()
     for i in range(dropped.size()):
@@ -162,13 +162,19 @@ cdef int64_t _drop_below_start(PartitionLog* log) noexcept nogil:
     return dropped.size()
 
 
-cdef void _forget_aborted(PartitionLog* log, int64_t start) noexcept nogil:
+cdef void _forget_below(PartitionLog* log, int64_t start) noexcept nogil:
     cdef size_t i, kept = 0
     for i in range(log.aborted.size()):
         if log.aborted[i].last_offset >= start:
             log.aborted[kept] = log.aborted[i]
             kept += 1
     log.aborted.resize(kept)
+    kept = 0
+    for i in range(log.holes.size()):
+        if log.holes[i].end_offset > start:
+            log.holes[kept] = log.holes[i]
+            kept += 1
+    log.holes.resize(kept)
 
 
 cdef int log_delete_before(PartitionLog* log, int64_t offset) noexcept nogil:
@@ -203,8 +209,10 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
     elif offset < log.log_end_offset.load():
         log.truncations += 1
         code = _truncate_locked(log, offset)
-        if code == STORAGE_IO:
+        if code != OK:
+            # Half of it is done, on disk and here. Recovery knows how to finish; this life does not.
             log.failed.store(code)
+            code = LOG_FAILED
     log.guard.unlock()
     log.saved_guard.unlock()
     log.maintenance.unlock()
@@ -455,8 +463,7 @@ cdef int _store_group_aborted(PartitionLog* log, int64_t base, int64_t end) noex
         if base <= log.aborted[i].last_offset < end:
             here.push_back(log.aborted[i])
     log.list_guard.unlock()
-    if here.empty():
-        return OK
+    # Also when none is left: an entry without its marker would hide what the producer wrote later.
     return txn_index_store(log.directory.get().fd, base, here.data(), here.size())
 
 

@@ -9,16 +9,15 @@ when the dirty part is more than min.cleanable.dirty.ratio of clean and dirty, o
 record older than max.compaction.lag.ms.
 """
 
-from libc.stdint cimport INT64_MAX, int64_t
-from libcpp.vector cimport vector
+from libc.stdint cimport int64_t
 
 from appliance._batch cimport BatchHeader
 from appliance._codes cimport OK
 from appliance._index cimport TIME_ENTRY_SIZE
-from appliance._log cimport LogSettings, PartitionLog, log_last_stable_offset, log_roll
+from appliance._log cimport PartitionLog, log_last_stable_offset, log_roll
 from appliance._retention cimport log_sealed
 from appliance._segment cimport (
-    SEGMENT_SIZE_MAX, FileRef, Segment, SegmentRef, Walker, segment_file, segment_load_largest,
+    SEGMENT_SIZE_MAX, FileRef, Segment, Walker, segment_file, segment_load_largest,
     walker_next,
 )
 

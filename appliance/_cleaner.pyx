@@ -5,8 +5,8 @@ A round
 2. reads the dirty ones and maps each key to its last offset (`_offset_map.pyx`). A full map ends
    the round there;
 3. goes through all of them again, clean ones too, in groups of neighbours that fit one segment.
-   What survives (`_survivors.pyx`) is written to a new segment (`_replacement.pyx`), and log_swap is
-   the commit point of that group;
+   What survives (`_survivors.pyx`) is written to a new segment (`_replacement.pyx`), and log_swap
+   is the commit point of that group;
 4. saves how far it came.
 Groups go from old to new, so that a tombstone never goes before what it deletes. An error or a
 crash between two groups loses nothing: the next round starts from the same dirty offset.
@@ -111,12 +111,10 @@ cdef int _damaged(Round* round, int code) noexcept nogil:
 # Mapping
 
 cdef int _map_on(Round* round) except? -1 nogil:
-    """0: all is mapped that can be; UNPACK; or a code."""
+    """0: all is mapped that can be; UNPACK, to be called again with records; or a code."""
     cdef int code
     while True:
-        code = OK if not round.batch.has_records else 1
-        if code == OK:
-            code = _next_batch(round)
+        code = 1 if round.batch.has_records else _next_batch(round)
         if code <= 0:
             return code
         code = _map_batch(round)
@@ -183,9 +181,7 @@ cdef int _clean_on(Round* round) except? -1 nogil:
     """0: the group is through; UNPACK; PACK; or a code."""
     cdef int code
     while True:
-        code = OK if not round.batch.has_records else 1
-        if code == OK:
-            code = _next_batch(round)
+        code = 1 if round.batch.has_records else _next_batch(round)
         if code <= 0:
             return code
         code = _clean_batch(round)
@@ -298,13 +294,13 @@ cdef bint _compact(Round* round, int64_t now_ms, int64_t keys_max) except? -1:
 cdef object _map(Round* round):
     """Fills the map. None, or the damage that ends it early, as an exception."""
     cdef int code = UNPACK
-    cdef bytes payload
+    cdef bytes _payload            # what the batch points into, once it is unpacked
     text = ""
     while code == UNPACK:
         with nogil:
             code = _map_on(round)
         if code == UNPACK:
-            payload, text = _unpacked(round)
+            _payload, text = _unpacked(round)
         if round.damage != OK:
             _end_before_damage(round)
             return _report_damage(round, text)
@@ -340,13 +336,13 @@ cdef object _clean_group(Round* round, size_t first, size_t end):
 
 cdef object _filter(Round* round):
     cdef int code = UNPACK
-    cdef bytes payload
+    cdef bytes _payload            # what the batch points into, once it is unpacked
     text = ""
     while code != OK:
         with nogil:
             code = _clean_on(round)
         if code == UNPACK:
-            payload, text = _unpacked(round)
+            _payload, text = _unpacked(round)
         elif code == PACK:
             _raise(round, _put_packed(round))
         if round.damage != OK:
@@ -365,6 +361,7 @@ cdef object _finish(Round* round, size_t first, size_t end):
 cdef tuple _unpacked(Round* round):
     """The records of the batch, which it points into from now on; or why there are none."""
     cdef BatchHeader* header = &round.batch.header
+    cdef int code
     packed = PyBytes_FromStringAndSize(
         <const char*>round.batch.data + BATCH_HEADER_SIZE, header.size - BATCH_HEADER_SIZE
     )

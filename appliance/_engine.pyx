@@ -14,8 +14,8 @@ from libcpp.vector cimport vector
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._batch cimport (
-    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_crc,
-    batch_check_header, batch_load_header,
+    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
+    batch_check_crc, batch_check_header, batch_load_header,
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact

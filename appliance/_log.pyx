@@ -19,15 +19,13 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader,
-    batch_check_keys,
-    batch_control_type, batch_load_header, batch_stamp, batch_stamp_append_time,
-    batch_stamp_max_timestamp,
+    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
+    BatchHeader, batch_check_keys, batch_control_type, batch_load_header, batch_stamp,
+    batch_stamp_append_time, batch_stamp_max_timestamp,
 )
 from appliance._codes cimport (
-    BATCH_INVALID,
-    BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD, LOG_CLOSED,
-    LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
+    BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD,
+    LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
 )
 from appliance._index cimport OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put

@@ -51,6 +51,20 @@ def test_a_test_that_does_not_exist_is_found() -> None:
     assert missing_tests(text) == ["tests/house/test_docs.py test_none", "tests/gone.py "]
 
 
+def modules_not_in(text: str) -> set[str]:
+    package = ROOT / "appliance"
+    names = {path.stem for end in ("py", "pyx") for path in package.glob(f"*.{end}")}
+    return {name for name in names - {"__init__"} if not re.search(rf"`{name}(\.py)?`", text)}
+
+
+def test_every_module_is_in_the_file_map() -> None:
+    assert modules_not_in((ROOT / "ARCHITECTURE.md").read_text()) == set()
+
+
+def test_a_module_left_out_is_found() -> None:
+    assert {"config", "_log"} <= modules_not_in("`cli.py` and `_segment`")
+
+
 def test_a_setting_left_out_is_found() -> None:
     less = "".join(config.as_markdown().splitlines(keepends=True)[:-1])
     text = f"<!-- settings -->\n{less}<!-- /settings -->\n"

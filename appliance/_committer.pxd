@@ -81,9 +81,13 @@ cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadlin
 # Starts write-back of what the log gathered, on another thread.
 cdef void committer_write_behind(Committer* committer, const LogRef& log) noexcept nogil
 
-# Blocks until everything at or below `offset` is durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT.
+# Blocks until everything at or below `offset` is durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or
+# OFFSET_OUT_OF_RANGE when a truncation took it away.
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,
                          int64_t deadline_ns) noexcept nogil
+
+# Waiters look again: a log was closed or truncated.
+cdef void committer_notify(Committer* committer) noexcept nogil
 
 # Blocks until a checkpoint that began after this call is in the journal.
 cdef int committer_checkpoint(Committer* committer, bint of_all) noexcept nogil

@@ -21,7 +21,7 @@ from libcpp.vector cimport vector
 
 from cython.operator cimport dereference
 
-from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OK, STORAGE_IO, TIMED_OUT
+from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO, TIMED_OUT
 from appliance._files cimport storage_code, sync_directory, sync_file
 from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
@@ -64,6 +64,7 @@ cdef void committer_ask(Committer* committer, const LogRef& log,
 
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,
                          int64_t deadline_ns) noexcept nogil:
+    cdef int64_t truncations = log.get().truncations.load()
     cdef int code = OK
     if log.get().durable_offset.load() <= offset:
         committer_ask(committer, log, 0)
@@ -75,11 +76,20 @@ cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset
         if log.get().is_closed or committer.is_stopping:
             code = LOG_CLOSED
             break
+        if log.get().truncations.load() != truncations:
+            code = OFFSET_OUT_OF_RANGE
+            break
         if not wait_until(committer.published, committer.guard, deadline_ns):
             code = OK if log.get().durable_offset.load() > offset else TIMED_OUT
             break
     committer.guard.unlock()
     return code
+
+
+cdef void committer_notify(Committer* committer) noexcept nogil:
+    committer.guard.lock()
+    committer.published.notify_all()
+    committer.guard.unlock()
 
 
 cdef int committer_checkpoint(Committer* committer, bint of_all) noexcept nogil:
@@ -174,9 +184,7 @@ cdef void _publish(Committer* committer, vector[CommitPlan]* plans) noexcept nog
             _remember_changed(committer, plans[0][i].log)
     committer.commits.fetch_add(1)
     committer.logs_committed.fetch_add(plans.size())
-    committer.guard.lock()
-    committer.published.notify_all()
-    committer.guard.unlock()
+    committer_notify(committer)
 
 
 cdef void _remember_changed(Committer* committer, const LogRef& log) noexcept nogil:

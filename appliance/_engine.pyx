@@ -22,7 +22,7 @@ from appliance._cleaner cimport compact
 from appliance._codes cimport BATCH_TORN, FILES_EXHAUSTED, LOG_CLOSED, OK, STORAGE_IO
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
-    committer_checkpoint, committer_start, committer_stop, committer_write_behind,
+    committer_checkpoint, committer_notify, committer_start, committer_stop, committer_write_behind,
 )
 from appliance._files cimport open_file, read_whole, storage_code, sync_directory
 from appliance._index cimport AbortedTxn
@@ -466,6 +466,7 @@ cdef class Log:
     def close(self):
         with nogil:
             log_close(self.log.get())
+            committer_notify(self.engine.committer.get())
 
     # Reading
 
@@ -550,6 +551,7 @@ cdef class Log:
         cdef int code
         with nogil:
             code = log_truncate(self.log.get(), offset)
+            committer_notify(self.engine.committer.get())
         self._raise(code,
                     f"cannot be truncated to offset {offset}; log start {self.log_start_offset}")
 

@@ -42,6 +42,9 @@ cdef void index_add_time(Index* index, int64_t timestamp, int64_t relative_offse
 # Position of the last entry at or below `relative_offset`; 0 when there is none.
 cdef int64_t index_position(const Index* index, int64_t relative_offset) noexcept nogil
 
+# Position of the last entry before `position`; 0 when there is none.
+cdef int64_t index_position_before(const Index* index, int64_t position) noexcept nogil
+
 # Relative offset of the last entry with a timestamp below `timestamp`; -1 when there is none.
 cdef int64_t index_offset_before(const Index* index, int64_t timestamp) noexcept nogil
 

@@ -59,6 +59,17 @@ cdef int64_t index_position(const Index* index, int64_t relative_offset) noexcep
     return 0 if low == 0 else index.offsets[low - 1].position
 
 
+cdef int64_t index_position_before(const Index* index, int64_t position) noexcept nogil:
+    cdef size_t low = 0, high = index.offsets.size(), middle
+    while low < high:
+        middle = (low + high) // 2
+        if index.offsets[middle].position < position:
+            low = middle + 1
+        else:
+            high = middle
+    return 0 if low == 0 else index.offsets[low - 1].position
+
+
 cdef int64_t index_offset_before(const Index* index, int64_t timestamp) noexcept nogil:
     cdef size_t low = 0, high = index.times.size(), middle
     while low < high:

@@ -30,6 +30,7 @@ cdef cppclass Checkpoint:
     int64_t swap_base              # a compaction swap in progress: `swap_base.swap` replaces every
     int64_t swap_end               # segment with a base in [swap_base, swap_end); -1: none
     int64_t cleaned_offset         # compaction has seen everything below
+    int64_t gaps_end               # below it offsets may be missing: compaction was there
     int64_t created_ms             # of that segment: first append,
     int64_t first_timestamp        # first batch's timestamp,
     int64_t largest_timestamp      # largest timestamp

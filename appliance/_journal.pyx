@@ -3,7 +3,7 @@
     record   | size u32 | crc u32 | generation i64 | sequence i64 | kind u8 | payload | zeros to 8 |
              size counts kind and payload; the CRC-32C covers generation to the end of the payload
     BEGIN    sequence 0, no payload: the head of a generation
-    PARTITION  name size u16, name, Checkpoint: 12 x i64, leader epoch i32, and the counts i32 of
+    PARTITION  name size u16, name, Checkpoint: 13 x i64, leader epoch i32, and the counts i32 of
                epochs {epoch i32, start i64}, holes {first i64, end i64}, bases i64; then those,
                then the producer state to the end
     REMOVED    name size u16, name
@@ -37,7 +37,7 @@ from appliance._native cimport O_CREAT, O_RDWR, close, mutant, wall_ms
 cdef enum:
     RECORD_HEAD = 25
     NAME_SIZE_USUAL = 64
-    FIXED_SIZE = 112               # a Checkpoint without name, epochs and producers
+    FIXED_SIZE = 120               # a Checkpoint without name, epochs and producers
     FILE_SIZE_MIN = 1048576
     ZEROS_SIZE = 65536
 
@@ -323,25 +323,26 @@ cdef int64_t checkpoint_size(const Checkpoint* checkpoint) noexcept nogil:
 
 cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into) noexcept nogil:
     cdef uint8_t* at
-    cdef int64_t[12] fields
+    cdef int64_t[13] fields
     cdef size_t i
     fields[0], fields[1], fields[2] = c.recovery_offset, c.segment_base, c.position
     fields[3], fields[4] = c.log_start_offset, c.end_limit
     fields[5], fields[6], fields[7] = c.swap_base, c.swap_end, c.cleaned_offset
     fields[8], fields[9] = c.created_ms, c.first_timestamp
     fields[10], fields[11] = c.largest_timestamp, c.largest_timestamp_offset
+    fields[12] = c.gaps_end
     into.resize(2 + name.size() + FIXED_SIZE + 12 * c.epochs.size() + 16 * c.holes.size()
                 + 8 * c.bases.size() + c.producers.size())
     at = into.data()
     store_i16(at, <int>name.size())
     memcpy(at + 2, name.data(), name.size())
     at += 2 + name.size()
-    for i in range(12):
+    for i in range(13):
         store_i64(at + 8 * i, fields[i])
-    store_i32(at + 96, c.leader_epoch)
-    store_i32(at + 100, <int32_t>c.epochs.size())
-    store_i32(at + 104, <int32_t>c.holes.size())
-    store_i32(at + 108, <int32_t>c.bases.size())
+    store_i32(at + 104, c.leader_epoch)
+    store_i32(at + 108, <int32_t>c.epochs.size())
+    store_i32(at + 112, <int32_t>c.holes.size())
+    store_i32(at + 116, <int32_t>c.bases.size())
     at += FIXED_SIZE
     for i in range(c.epochs.size()):
         store_i32(at, c.epochs[i].epoch)
@@ -373,8 +374,9 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     c.cleaned_offset = load_i64(at + 56)
     c.created_ms, c.first_timestamp = load_i64(at + 64), load_i64(at + 72)
     c.largest_timestamp, c.largest_timestamp_offset = load_i64(at + 80), load_i64(at + 88)
-    c.leader_epoch, epochs = load_i32(at + 96), load_i32(at + 100)
-    holes, bases = load_i32(at + 104), load_i32(at + 108)
+    c.leader_epoch, epochs = load_i32(at + 104), load_i32(at + 108)
+    holes, bases = load_i32(at + 112), load_i32(at + 116)
+    c.gaps_end = load_i64(at + 96)
     at += FIXED_SIZE
     if min(epochs, holes, bases) < 0:
         return False

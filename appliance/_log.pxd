@@ -75,7 +75,6 @@ cdef cppclass PartitionLog:
     LogSettings settings           # guard
     ProducerTable producers        # guard
     vector[EpochEntry] epochs      # guard
-    int64_t truncations            # guard; a commit begun before one counts for nothing
     int64_t unflushed_records      # guard
     bint directory_is_dirty        # guard; a segment was created since the last sync
     bint is_closed                 # guard
@@ -90,8 +89,10 @@ cdef cppclass PartitionLog:
     atomic_i64 log_end_offset
     atomic_i64 durable_offset      # end of what is on disk; moved by the committer alone
     atomic_i64 first_open_offset   # of the oldest open transaction; INT64_MAX: none
+    atomic_i64 gaps_end            # below it compaction may have left out offsets
     atomic_i64 active_base         # of the active segment
     atomic_i64 leader_epoch
+    atomic_i64 truncations         # moved under guard; a commit begun before one counts for nothing
     atomic_i64 bytes_appended      # in this life
     atomic_i64 oldest_unflushed_ns # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives

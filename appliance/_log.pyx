@@ -24,8 +24,8 @@ from appliance._batch cimport (
     batch_stamp_append_time, batch_stamp_max_timestamp,
 )
 from appliance._codes cimport (
-    BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD,
-    LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
+    BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
+    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
 )
 from appliance._index cimport OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
@@ -367,12 +367,14 @@ cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
             return code
         code = segment_find(segment.get(), offset, &found)
         if code == OK:
-            if found.header.base_offset >= slice.limit_offset:
-                return OK
-            return _fill_slice(log, segment.get(), &found, max_bytes, slice)
-        if code != OFFSET_OUT_OF_RANGE or not _next_base(log, offset, &offset):
-            return OK if code == OFFSET_OUT_OF_RANGE else code
+            return _fill_slice(log, segment.get(), &found, offset, max_bytes, slice)
+        if code != OFFSET_OUT_OF_RANGE:
+            return code
         # Compaction left nothing at the end of that segment: the next one begins with what follows.
+        if offset >= log.gaps_end.load():
+            return BATCH_CORRUPT
+        if not _next_base(log, offset, &offset):
+            return OK
     return OK
 
 
@@ -400,11 +402,17 @@ cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept 
     return found
 
 
-cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t max_bytes,
-                     Slice* slice) noexcept nogil:
+cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t offset,
+                     int64_t max_bytes, Slice* slice) noexcept nogil:
     cdef Found first_hidden
     cdef int64_t end = segment.size.load()
-    cdef int code = segment_file(segment, &slice.file)
+    cdef int code
+    # The CRC does not cover the base offset, so a reader could not notice that it is wrong.
+    if found.header.base_offset > offset and offset >= log.gaps_end.load():
+        return BATCH_CORRUPT
+    if found.header.base_offset >= slice.limit_offset:
+        return OK
+    code = segment_file(segment, &slice.file)
     if code != OK:
         return code
     if segment.end_offset.load() > slice.limit_offset:
@@ -529,7 +537,7 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
         it.guard.unlock()
         return
     plan.end_offset = it.log_end_offset.load()
-    plan.truncations = it.truncations
+    plan.truncations = it.truncations.load()
     plan.sync_directory = it.directory_is_dirty and not mutant(b"segment_without_directory_sync")
     it.directory_is_dirty = False
     it.unflushed_records = 0
@@ -561,7 +569,7 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         log_fail(log, plan.result)
         return
     log.guard.lock()
-    if plan.truncations != log.truncations:
+    if plan.truncations != log.truncations.load():
         log.guard.unlock()
         return
     for i in range(plan.segments.size()):
@@ -649,13 +657,14 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
         return code
     log.saved_guard.lock()
     # A log closed for deletion must not come back into the journal.
-    if (not log.is_closed and plan.truncations == log.truncations
+    if (not log.is_closed and plan.truncations == log.truncations.load()
             and plan.checkpoint.recovery_offset >= saved.recovery_offset):
         plan.checkpoint.log_start_offset = saved.log_start_offset
         plan.checkpoint.end_limit = saved.end_limit
         plan.checkpoint.swap_base = saved.swap_base
         plan.checkpoint.swap_end = saved.swap_end
         plan.checkpoint.cleaned_offset = saved.cleaned_offset
+        plan.checkpoint.gaps_end = saved.gaps_end
         saved[0] = plan.checkpoint
         if mutant(b"producer_state_ahead_of_log"):
             log.guard.lock()

@@ -154,6 +154,7 @@ cdef void _unknown(Checkpoint* checkpoint) noexcept nogil:
     checkpoint.end_limit = INT64_MAX
     checkpoint.swap_base = checkpoint.swap_end = -1
     checkpoint.cleaned_offset = 0
+    checkpoint.gaps_end = INT64_MAX
     checkpoint.created_ms = 0
     checkpoint.first_timestamp = checkpoint.largest_timestamp = -1
     checkpoint.largest_timestamp_offset = -1
@@ -612,6 +613,9 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
     log.saved.end_limit = INT64_MAX
     log.saved.swap_base = log.saved.swap_end = -1
     log.saved.cleaned_offset = min(checkpoint.cleaned_offset, end_offset)
+    # A foreign log may have been compacted anywhere.
+    log.saved.gaps_end = min(checkpoint.gaps_end, end_offset)
+    log.gaps_end.store(log.saved.gaps_end)
     log_put_locked(log)
 
 

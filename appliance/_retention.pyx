@@ -207,10 +207,10 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
     elif offset < log.log_start_offset.load():
         code = OFFSET_OUT_OF_RANGE
     elif offset < log.log_end_offset.load():
-        log.truncations += 1
+        log.truncations.fetch_add(1)
         code = _truncate_locked(log, offset)
         if code != OK:
-            # Half of it is done, on disk and here. Recovery knows how to finish; this life does not.
+            # Half of it is done, on disk and here. Recovery knows how to finish, this life does not.
             log.failed.store(code)
             code = LOG_FAILED
     log.guard.unlock()
@@ -398,6 +398,8 @@ cdef int _copy_prefix(int source, int target, int64_t size) noexcept nogil:
 
 cdef void _refill_saved(PartitionLog* log) noexcept nogil:
     cdef int64_t log_start = log.saved.log_start_offset, cleaned = log.saved.cleaned_offset
+    log.saved.gaps_end = min(log.saved.gaps_end, log.log_end_offset.load())
+    log.gaps_end.store(log.saved.gaps_end)
     log_capture(log, &log.saved)
     log.saved.log_start_offset = log_start
     log.saved.cleaned_offset = cleaned
@@ -472,6 +474,8 @@ cdef int _save_swap(PartitionLog* log, int64_t base, int64_t end) noexcept nogil
     log.saved_guard.lock()
     log.saved.swap_base = base
     log.saved.swap_end = end
+    log.saved.gaps_end = max(log.saved.gaps_end, end)
+    log.gaps_end.store(log.saved.gaps_end)
     if not mutant(b"swap_without_journal"):
         code = log_save_locked(log)
     log.saved_guard.unlock()

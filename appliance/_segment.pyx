@@ -21,11 +21,16 @@ from appliance._files cimport (
 )
 from appliance._index cimport (
     Index, index_add_offset, index_add_time, index_load, index_offset_before, index_position,
+    index_position_before,
     index_store,
 )
 from appliance._native cimport (
     ENOENT, O_CREAT, O_EXCL, O_RDWR, close, errno, ftruncate, monotonic_ns, own, unlinkat,
 )
+
+
+cdef enum:
+    ENTRIES_TRIED = 8
 
 
 # ---- without the GIL ----
@@ -180,6 +185,7 @@ cdef void segment_seal_times(Segment* segment) noexcept nogil:
 cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil:
     cdef Walker walker
     cdef FileRef file
+    cdef int64_t last_offset
     cdef int code = _walk_from(segment, offset, &walker, &file)
     if code != OK:
         return code
@@ -187,7 +193,9 @@ cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept n
         code = walker_next(&walker, &found.header)
         if code <= 0:
             return OFFSET_OUT_OF_RANGE if code == 0 else code
-        if found.header.base_offset + found.header.last_offset_delta >= offset:
+        last_offset = found.header.base_offset + found.header.last_offset_delta
+        # One that claims offsets beyond the segment is damaged: what follows it may still be good.
+        if offset <= last_offset < segment.end_offset.load():
             found.position = walker.position
             return OK
         walker.position += found.header.size
@@ -220,6 +228,7 @@ cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) no
 cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* file) noexcept nogil:
     """A walker at or before the batch that holds `offset`."""
     cdef BatchHeader header
+    cdef int tries
     cdef int code = segment_load_index(segment)
     if code == OK:
         code = segment_file(segment, file)
@@ -232,12 +241,18 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
     walker.fd = file.get().fd
     walker.end = segment.size.load()
     walker.window_size = 0
-    if walker.position == 0:
-        return OK
-    if walker_next(walker, &header) == 1 and header.base_offset <= offset \
-            and header.base_offset >= segment.base_offset:
-        return OK
-    # The entry names no batch: the index is wrong, so it goes; walking from the start is right.
+    for tries in range(ENTRIES_TRIED):
+        if walker.position == 0:
+            return OK
+        if walker_next(walker, &header) == 1:
+            if segment.base_offset <= header.base_offset <= offset:
+                return OK
+        # The entry names no batch, or a damaged one: the entry before it leads there as well.
+        segment.guard.lock()
+        walker.position = index_position_before(&segment.index, walker.position)
+        segment.guard.unlock()
+        walker.window_size = 0
+    # So many wrong ones are no damage of the log: the index goes; walking from the start is right.
     code = segment_rebuild_index(segment, 4096)
     walker.position = 0
     walker.window_size = 0

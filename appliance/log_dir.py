@@ -156,7 +156,7 @@ class LogDir:
         if not self._engine.was_clean:
             # A name that only the page cache knew must not be relied on below.
             self._engine.sync_directory()
-        self._finish_deletions()
+        dead = self._forget_deleted()
         found = sorted(_partitions(self.path))
         self._forget_missing({name for _, _, name in found})
         done = 0
@@ -171,6 +171,8 @@ class LogDir:
                 done += 1
                 progress(done, len(found))
         self._engine.start()
+        for each in dead:
+            _remove(each)
         self.report.seconds = time.monotonic() - begin
 
     def _open_one(
@@ -182,13 +184,15 @@ class LogDir:
         except ApplianceError as error:
             return error
 
-    def _finish_deletions(self) -> None:
+    def _forget_deleted(self) -> list[Path]:
+        """What interrupted deletions left: out of the journal first, its files after that."""
         grave = self.path / _DELETED
         grave.mkdir(exist_ok=True)
-        for each in grave.iterdir():
+        dead = list(grave.iterdir())
+        for each in dead:
             if not (self.path / each.name).exists():
                 self._engine.forget_name(each.name)
-            _remove(each)
+        return dead
 
     def _forget_missing(self, found: set[str]) -> None:
         for name in self._engine.known():
@@ -222,17 +226,25 @@ class LogDir:
                             "report") from None
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be created") from error
+        try:
+            log = self._open_new(name, config or LogConfig())
+        except ApplianceError:
+            _remove(self.path / name)
+            raise
+        self._logs[topic, partition] = log
+        return log
+
+    def _open_new(self, name: str, config: LogConfig) -> Log:
         self._engine.sync_directory()
         try:
-            log, _ = self._engine.open_log(name, config or LogConfig())
+            log, _ = self._engine.open_log(name, config)
         except FilesExhausted:
             # Idle files are closed by a timer; when descriptors run out it is done at once.
             self.rest(0)
-            log, _ = self._engine.open_log(name, config or LogConfig())
+            log, _ = self._engine.open_log(name, config)
         # Known from its first record on: recovery holds unknown directories for foreign ones, where
         # damage in the middle is a hole, not the end of what was promised.
         self._engine.commit_journal()
-        self._logs[topic, partition] = log
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -342,7 +354,7 @@ def _raise_files_limit() -> None:
 
 
 def _remove(directory: Path) -> None:
-    """The files of a log whose deletion is decided; what cannot go now goes at the next start."""
+    """The files of a log that is no more; what cannot go now goes at the next start."""
     try:
         shutil.rmtree(directory)
     except OSError as error:

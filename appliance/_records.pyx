@@ -23,22 +23,21 @@ from appliance._bytes cimport Cursor, read_varint, varint_size, write_varint
 from appliance._codes cimport BATCH_INVALID, OK
 
 cdef extern from "endian.h" nogil:
+    uint32_t le32toh(uint32_t word)
     uint64_t le64toh(uint64_t word)
 
 cdef extern from * nogil:
     int count_trailing_zeros "__builtin_ctzll"(unsigned long long word)
+    long expect "__builtin_expect"(long condition, long usual)
 
 cdef enum:
     VARINT_SIZE_MAX = 10
 
-    # Plain is what nearly every record is: lengths of one or two bytes, hence a record below 8 KiB,
-    # a timestamp delta of at most 8 bytes (56 bits) and an offset delta in its shortest form.
-    PLAIN_RECORD_MAX = 1 << 13
-    # What is read of a record before its lengths are held against the bytes left: length 2,
-    # attributes 1, timestamp delta 8, offset delta 3, key length 2.
+    # What is read of a plain record before its lengths are held against the bytes left: length 2,
+    # attributes 1, timestamp delta 8, and the 4 bytes at the offset delta or 3 and a key length.
     PLAIN_MARGIN = 16
     # From such a base no delta of 56 bits can reach the end of 64.
-    PLAIN_BASE_MAX = 1 << 62
+    PLAIN_BASE_MAX = 0x4000000000000000
 
 
 # ---- without the GIL ----
@@ -121,109 +120,147 @@ cdef inline bint _has_wrapped(int64_t base_timestamp, int64_t delta) noexcept no
     return timestamp < base_timestamp if delta >= 0 else timestamp > base_timestamp
 
 
-cdef inline uint32_t _plain_varint(const uint8_t** at) noexcept nogil:
-    """The raw value of one or two bytes; above 14 bits where the varint goes on behind them."""
+cdef inline uint32_t _load_le(const uint8_t* data) noexcept nogil:
+    cdef uint32_t word
+    memcpy(&word, data, 4)
+    return le32toh(word)
+
+
+cdef inline uint32_t _plain_size(const uint8_t** at) noexcept nogil:
+    """Bytes of a key or value, none for null. The other negatives and the varints of more than two
+    bytes come out as more than a plain record has, so that one comparison with the end finds them.
+    """
     cdef uint32_t raw = at[0][0]
     at[0] += 1
+    if raw == 1:
+        return 0
     if raw >= 0x80:
         raw = raw & 0x7F | <uint32_t>at[0][0] << 7
         at[0] += 1
-    return raw
+    return raw >> 1 | raw << 31
 
 
-cdef inline int64_t _plain_size(const uint8_t** at) noexcept nogil:
-    """Bytes of a key or value, none for null. Any other negative and any longer varint comes out
-    as more than a plain record has, so that one comparison with the bytes left finds them all."""
-    cdef uint32_t raw = _plain_varint(at)
-    return (raw >> 1) + (<uint32_t>(raw & 1) & <uint32_t>(raw > 1)) * PLAIN_RECORD_MAX
+cdef inline const uint8_t* _plain_timestamp(const uint8_t* at, uint64_t* spread) noexcept nogil:
+    """The raw varlong with a gap between its groups of 7 bits, where "more bytes" stood. Two such
+    numbers compare like what they mean, so that only the largest has to be put together."""
+    cdef uint64_t stops
+    memcpy(spread, at, 8)
+    spread[0] = le64toh(spread[0])
+    if spread[0] & 0x80 == 0:
+        spread[0] &= 0x7F
+        return at + 1
+    if spread[0] & 0x8000 == 0:
+        spread[0] &= 0x7F7F
+        return at + 2
+    stops = ~spread[0] & 0x8080808080808080U
+    if stops == 0:
+        return NULL
+    spread[0] &= (stops ^ (stops - 1)) & 0x7F7F7F7F7F7F7F7FU
+    return at + (count_trailing_zeros(stops) >> 3) + 1
 
 
-cdef inline bint _plain_timestamp(const uint8_t** at, int64_t* delta) noexcept nogil:
-    """A varlong of at most 8 bytes, all at once: how long it is shall not be a branch to guess."""
-    cdef uint64_t word, stops
-    if at[0][0] < 0x80:
-        word = at[0][0]
-        at[0] += 1
-    else:
-        memcpy(&word, at[0], 8)
-        word = le64toh(word)
-        stops = ~word & 0x8080808080808080U
-        if stops == 0:
+cdef inline int64_t _delta_of(int64_t spread) noexcept nogil:
+    """The timestamp delta of a spread number from which zigzag was taken."""
+    cdef uint64_t gapped = (<uint64_t>spread << 1) ^ <uint64_t>(spread >> 63), raw = 0
+    cdef int i
+    for i in range(8):
+        raw |= (gapped >> 8 * i & 0x7F) << 7 * i
+    return <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
+
+
+cdef bint _plain_headers(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    cdef uint32_t size, count = at[0]
+    at += 1
+    if count & 0x81:
+        return False
+    while count > 0:
+        if at > end - 2 or at[0] == 1:
             return False
-        at[0] += (count_trailing_zeros(stops) >> 3) + 1
-        word &= (stops ^ (stops - 1)) & 0x7F7F7F7F7F7F7F7FU
-        word = (word & 0x7F007F007F007F00U) >> 1 | word & 0x007F007F007F007FU
-        word = (word & 0x3FFF00003FFF0000U) >> 2 | word & 0x00003FFF00003FFFU
-        word = word >> 32 << 28 | word & 0x0FFFFFFFU
-    delta[0] = <int64_t>(word >> 1) ^ -<int64_t>(word & 1)
-    return True
+        size = _plain_size(&at)
+        at += size
+        if at > end - 2:
+            return False
+        size = _plain_size(&at)
+        at += size
+        count -= 2
+    return at == end
 
 
-cdef inline bint _plain_offset(const uint8_t** at, uint32_t i) noexcept nogil:
-    """Whether the offset delta is `i` in its shortest form; its size changes twice a batch."""
-    cdef uint32_t raw = i << 1
-    cdef const uint8_t* data = at[0]
-    if i < 1 << 6:
-        at[0] += 1
-        return data[0] == raw
-    if i < 1 << 13:
-        at[0] += 2
-        return data[0] == (raw & 0x7F | 0x80) and data[1] == raw >> 7
-    at[0] += 3
-    return (
-        i < 1 << 20 and data[0] == (raw & 0x7F | 0x80)
-        and data[1] == (raw >> 7 & 0x7F | 0x80) and data[2] == raw >> 14
-    )
+# The offset delta that has to come, as the bytes that stand for it.
+cdef struct PlainOffset:
+    uint32_t bytes
+    uint32_t gaps                  # the "more bytes" bits among them: an added 2 carries over them
+    uint32_t mask
+    int32_t size
+    int64_t limit                  # the first offset delta that takes a byte more
 
 
-cdef inline bint _plain_headers(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    cdef RecordView record
-    cdef Cursor body
-    if at[0] == 0:
-        return at + 1 == end
-    body.at, body.end, body.failed = at, end, False
-    _skip_headers(&body, &record)
-    return not body.failed and body.at == end
+cdef inline void _plain_offset(int32_t first, PlainOffset* offset) noexcept nogil:
+    cdef uint32_t raw = <uint32_t>first << 1
+    offset.size = 1 if first < 1 << 6 else 2 if first < 1 << 13 else 3
+    offset.limit = 1 << (7 * offset.size - 1)
+    offset.mask = <uint32_t>0xFFFFFF >> (24 - 8 * offset.size)
+    offset.gaps = <uint32_t>0x8080 & (offset.mask >> 8)
+    offset.bytes = raw & 0x7F | raw << 1 & 0x7F00 | raw << 2 & 0x7F0000 | offset.gaps
 
 
 cdef int32_t _pass_plain(
     Cursor* cursor, int32_t first, int64_t limit, int64_t* max_delta
 ) noexcept nogil:
-    """Passes records from the one with offset delta `first` on, while they are plain, and returns
-    their number."""
+    """Passes plain records from the one with offset delta `first` on, as far as those take equally
+    many bytes, and returns their number; the largest timestamp delta goes through `max_delta`."""
     cdef const uint8_t* at = cursor.at
     cdef const uint8_t* end = cursor.end
-    cdef const uint8_t* field
     cdef const uint8_t* stop
-    cdef int64_t size, delta, largest = INT64_MIN
-    cdef uint32_t raw
+    cdef const uint8_t* field
+    cdef PlainOffset offset
+    cdef int64_t delta, largest = INT64_MIN
+    cdef uint64_t spread
+    cdef uint32_t word, taken
     cdef int32_t i = first
-    while i < limit and end - at >= PLAIN_MARGIN:
-        field = at
-        raw = _plain_varint(&field)
-        if raw & 1 or raw >= 2 * PLAIN_RECORD_MAX or raw >> 1 > end - field:
+    _plain_offset(first, &offset)
+    cdef int32_t stop_at = <int32_t>min(limit, offset.limit)
+    while True:
+        if i >= stop_at:
             break
-        stop = field + (raw >> 1)
-        if field[0] != 0:
+        if end - at < PLAIN_MARGIN:
             break
-        field += 1
-        if not _plain_timestamp(&field, &delta) or not _plain_offset(&field, i):
+        word = _load_le(at)
+        if word & 0x80:
+            # two bytes of length, even and ended by the second, and no attributes
+            if word & 0xFF8001:
+                break
+            field = at + 3
+            stop = at + 2 + (word >> 1 & 0x3F | word >> 2 & 0x1FC0)
+        else:
+            if word & 0xFF01:
+                break
+            field = at + 2
+            stop = at + 1 + (word >> 1 & 0x3F)
+        if stop > end:
             break
-        size = _plain_size(&field)
-        if size > stop - field - 2:
+        field = _plain_timestamp(field, &spread)
+        if field == NULL or _load_le(field) & offset.mask != offset.bytes:
             break
-        field += size
-        size = _plain_size(&field)
-        if size > stop - field - 1:
+        offset.bytes = offset.bytes + 2 | offset.gaps
+        field += offset.size
+        taken = _plain_size(&field)
+        field += taken
+        if field > stop - 2:
             break
-        if not _plain_headers(field + size, stop):
-            break
-        if delta > largest:
-            largest = delta
+        taken = _plain_size(&field)
+        field += taken
+        if field != stop - 1 or field[0] != 0:
+            if field >= stop or not _plain_headers(field, stop):
+                break
+        delta = <int64_t>(spread >> 1)
+        if expect(spread & 1, 0):
+            delta = ~delta
+        largest = max(largest, delta)
         at = stop
         i += 1
     cursor.at = at
-    max_delta[0] = largest
+    max_delta[0] = _delta_of(largest)
     return i - first
 
 

@@ -594,6 +594,102 @@ def test_product_and_oracle_refuse_the_same_mutated_batches(data: st.DataObject)
     ]
 
 
+# The walk's fast path, which may only ever be fast: the oracle and the full check say what is right
+
+shaped_records = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 63, 64, 8191, 8192, 1 << 20, 1 << 34, 1 << 54, 1 << 55, -1, -65]),
+        st.none() | st.sampled_from([0, 1, 62, 63, 64, 65]).map(bytes),
+        st.none() | st.sampled_from([0, 1, 44, 63, 64, 100, 8100, 8191, 8192, 9000]).map(bytes),
+        st.lists(st.tuples(st.sampled_from(["", "h", "h" * 64]), texts), max_size=3),
+    ),
+    min_size=1,
+    max_size=16,
+)
+edges_of_time = st.sampled_from([0, 1700000000000, 1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)])
+
+
+def agrees_with_oracle_and_full_check(sealed: bytes) -> None:
+    """`check` walks fast, `records` reads each record by the full check, the oracle is Python."""
+    try:
+        wanted = batch_model.read_client_batch(sealed)
+    except batch_model.Refused:
+        with pytest.raises(errors.ApplianceError):
+            _batch.check(sealed)
+        return
+    largest = max(record.timestamp for record in wanted.records)
+    assert _batch.check(sealed).max_timestamp == largest
+    read = [(r.offset, r.timestamp, r.key, r.value) for r in _batch.records(sealed)]
+    assert read == [(r.offset, r.timestamp, r.key, r.value) for r in wanted.records]
+
+
+@settings(max_examples=100, deadline=None)
+@given(shaped_records, edges_of_time, st.data())
+def test_records_of_every_size_are_judged_as_the_oracle_does(
+    records: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    base_timestamp: int,
+    data: st.DataObject,
+) -> None:
+    sealed = _batch.build(records)
+    agrees_with_oracle_and_full_check(resealed(sealed, base_timestamp=base_timestamp))
+    # mutated: one byte in the first hundred of the records, where the varints stand close
+    batch = bytearray(sealed)
+    at = data.draw(st.integers(61, min(len(batch) - 1, 161)))
+    batch[at] = data.draw(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFE, 0xFF]))
+    agrees_with_oracle_and_full_check(resealed(batch, base_timestamp=base_timestamp))
+
+
+def test_a_changed_byte_is_judged_as_the_oracle_does() -> None:
+    records = [(5, b"k", b"v" * 70, [("h", b"1"), ("", None)]), (3, None, b"", []), (9, b"", b"w")]
+    batch = _batch.build([(0, None, b"x" * 60), *records, (4, b"z", b"y" * 40)])
+    for at in [at for at in range(61, len(batch)) if batch[at] not in b"xyv"]:
+        near = {batch[at] + step & 0xFF for step in (-2, -1, 1, 2)}
+        for byte in near | {0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0x82, 0xFE, 0xFF}:
+            changed = batch[:at] + bytes([byte]) + batch[at + 1 :]
+            agrees_with_oracle_and_full_check(resealed(changed))
+
+
+@pytest.mark.parametrize("field", ["size", "offset", "key", "value"])
+def test_longer_forms_of_the_same_number_are_as_good(field: str) -> None:
+    """Java reads varints that end in needless zeros, and so do both the walk and the full check."""
+    number = {"size": varint(36), "offset": b"\0", "key": b"\1", "value": varint(30)}[field]
+    fields = {"value": varint(30) + bytes(30)}
+    for zeros in range(4):
+        long = bytes(byte | 0x80 for byte in number) + b"\x80" * zeros + b"\0"
+        fields_now = {**fields, field: long + bytes(30) if field == "value" else long}
+        agrees_with_oracle_and_full_check(batch_of(record_bytes(**fields_now) + b"", 1))
+        twice = record_bytes(**fields_now) + record_bytes(offset=varint(1), value=fields["value"])
+        agrees_with_oracle_and_full_check(batch_of(twice, 2))
+
+
+def test_a_null_header_name_is_refused_in_every_form() -> None:
+    for name in (varint(-1), b"\x81\0", b"\x81\x80\0"):
+        payload = record_bytes(
+            headers=varint(1) + name + varint(2) + b"ab", value=varint(9) + b"123456789"
+        )
+        batch = batch_of(payload + record_bytes(offset=varint(1)), 2)
+        agrees_with_oracle_and_full_check(batch)
+        with pytest.raises(errors.BatchInvalid):
+            _batch.check(batch)
+
+
+@pytest.mark.parametrize("count", [64, 65, 8192, 8193, 9000])
+def test_offset_deltas_of_all_sizes_count_up(count: int) -> None:
+    batch = _batch.build([(i - 30, None, None) for i in range(count)])
+    assert _batch.check(batch).max_timestamp == count - 31
+    for skipped in (63, count - 1):
+        payload = b"".join(record_bytes(offset=varint(i + (i >= skipped))) for i in range(count))
+        with pytest.raises(errors.BatchInvalid):
+            _batch.check(batch_of(payload, count))
+
+
+def test_only_falling_timestamps_have_the_first_as_the_largest() -> None:
+    batch = _batch.build(
+        [(1000 - 70 * i, None, bytes(30)) for i in range(200)], base_timestamp=1500
+    )
+    assert _batch.check(resealed(batch, max_timestamp=0)).max_timestamp == 1000
+
+
 def test_random_bytes_behind_a_valid_header_never_crash() -> None:
     rng = random.Random(7)
     for _ in range(3000):

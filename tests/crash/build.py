@@ -61,9 +61,7 @@ def mutant_engine() -> Path:
     command += ["--build-temp", str(REPOSITORY / "build" / "temp-mutants")]
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(
-            f"the engine with its mutants does not build:\n{done.stdout}\n{done.stderr}"
-        )
+        raise RuntimeError(f"the engine with its mutants does not build:\n{done.stderr[-3000:]}")
     for source in package.glob("*.py"):
         shutil.copy2(source, target / "appliance" / source.name)
     stamp.write_text(wanted)
@@ -77,6 +75,25 @@ def engine_environment(engine: Path | None = None, **more: str) -> dict[str, str
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment.update(more)
     return environment
+
+
+def run_module(
+    module: str, *arguments: object, environment: dict[str, str], seconds_max: float = 600
+) -> subprocess.CompletedProcess[str]:
+    """`python -m module` to its end; not from the repository, whose engine would come first."""
+    return subprocess.run(
+        command_of(module, *arguments),
+        cwd=TESTS,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds_max,
+        check=False,
+    )
+
+
+def command_of(module: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-X", "faulthandler", "-m", module, *map(str, arguments)]
 
 
 def recorded(trace: Path, root: Path, environment: dict[str, str], **more: str) -> dict[str, str]:

@@ -1,18 +1,22 @@
 // Records what a process does to the files below one directory, and fails or kills on demand.
 //
-// Preloaded into the process under test. Every libc call that can change a file, a size or a name below
-// CRASH_ROOT becomes one entry of the trace CRASH_TRACE, a shared mapping: what is in it survives SIGKILL,
-// and several lives of a process append to one trace. An entry carries two numbers from one global
-// sequence, taken before and after the real call, so a reader knows what was over before what began.
+// Preloaded into the process under test. Every libc call that can change a file, a size or a name
+// below CRASH_ROOT becomes one entry of the trace CRASH_TRACE, a shared mapping: what is in it
+// survives SIGKILL, and several lives of a process share one trace. An entry carries two numbers
+// from one global sequence, taken before and after the real call, so a reader knows what was over
+// before what began.
 //
-//   CRASH_SKIP_SYNC=1   do not really sync (the trace says that we did)
-//   CRASH_CACHE=1       model the page cache: bytes that a failed sync covered stay readable until
-//                       posix_fadvise(DONTNEED) or recorder_drop_cache(), then the older bytes are back
+//   CRASH_SKIP_SYNC=1          do not really sync (the trace says that we did)
+//   CRASH_SYNC_MICROSECONDS=n  let each sync take that long, so that other threads get into it
+//   CRASH_CACHE=1              model the page cache: bytes that a failed sync covered stay readable
+//                              until posix_fadvise(DONTNEED) or recorder_drop_cache(), then the
+//                              older bytes are back
 //
-// One file, though long: the wrappers share one table of descriptors, one lock order and one entry layout.
+// One file, though long: the wrappers share a table of descriptors, a lock order, an entry layout.
 //
-// Not seen: io_uring, raw syscall(), stores through a mapping, stdio's own buffers. Of these, a writable
-// shared mapping and copies inside the kernel leave an "untraceable" entry that the reader refuses.
+// Not seen: io_uring, raw syscall(), stores through a mapping, stdio's own buffers. Of these, a
+// writable shared mapping and copies inside the kernel leave an "untraceable" entry that the reader
+// refuses.
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <errno.h>
@@ -34,24 +38,52 @@
 
 // Keep in step with OPERATIONS in trace.py.
 enum operation {
-    NOTE = 1, OPEN, WRITE, TRUNCATE, ALLOCATE, RENAME, UNLINK, RMDIR, MKDIR, LINK, SYNC, SYNC_RANGE,
-    SYNC_ALL, CLOSE, DUPLICATE, ADVISE, LOST, OUTSIDE, UNTRACEABLE
+    NOTE = 1,
+    OPEN,
+    WRITE,
+    TRUNCATE,
+    ALLOCATE,
+    RENAME,
+    UNLINK,
+    RMDIR,
+    MKDIR,
+    LINK,
+    SYNC,
+    SYNC_RANGE,
+    SYNC_ALL,
+    CLOSE,
+    DUPLICATE,
+    ADVISE,
+    LOST,
+    OUTSIDE,
+    UNTRACEABLE
 };
 
 // Keep in step with CLASSES in trace.py.
 enum fault_class {
-    NO_FAULT, FAIL_OPEN, FAIL_CREATE, FAIL_WRITE, FAIL_PWRITE, FAIL_FSYNC, FAIL_FDATASYNC, FAIL_SYNCFS,
-    FAIL_RENAME, FAIL_FTRUNCATE, FAIL_FALLOCATE, FAIL_UNLINK, FAIL_MKDIR,
-    FAIL_ANY_SYNC  // the three kinds of sync as one
+    NO_FAULT,
+    FAIL_OPEN,
+    FAIL_CREATE,
+    FAIL_WRITE,
+    FAIL_PWRITE,
+    FAIL_FSYNC,
+    FAIL_FDATASYNC,
+    FAIL_SYNCFS,
+    FAIL_RENAME,
+    FAIL_FTRUNCATE,
+    FAIL_FALLOCATE,
+    FAIL_UNLINK,
+    FAIL_MKDIR,
+    FAIL_ANY_SYNC // the three kinds of sync as one
 };
 
 // Followed by the path, the other path, the data, and padding to 8. ENTRY in trace.py is the same.
 struct entry {
-    _Atomic uint32_t size;  // written last: zero means that nothing more follows
+    _Atomic uint32_t size; // written last: zero means that nothing more follows
     uint32_t operation;
     uint64_t start, end;
     int64_t result;
-    uint64_t handle;  // names one successful open; never used twice, unlike a descriptor
+    uint64_t handle; // names one successful open; never used twice, unlike a descriptor
     int64_t offset, length;
     int32_t error;
     uint32_t thread, flags, injected, path_size, other_size;
@@ -71,7 +103,7 @@ struct call {
 };
 
 struct handle {
-    uint64_t id;  // 0: not below the root
+    uint64_t id; // 0: not below the root
     uint32_t flags;
     dev_t device;
     ino_t inode;
@@ -80,30 +112,33 @@ struct handle {
 struct rule {
     enum fault_class fault_class;
     long nth, times, seen;
-    int error, is_short;  // a short write has no error: half the bytes are written
-    char match[128];      // only paths that contain this
+    int error, is_short; // a short write has no error: half the bytes are written
+    char match[128];     // only paths that contain this
 };
 
-struct dirty {  // CRASH_CACHE: what was written since the last good sync, and what it overwrote
+struct dirty { // CRASH_CACHE: what was written since the last good sync, and what it overwrote
     dev_t device;
     ino_t inode;
     off_t position;
     size_t size, old_size;
     char *old;
-    int is_lost;  // a sync of it failed
+    int is_lost; // a sync of it failed
 };
 
 enum { DESCRIPTORS_MAX = 65536 };
-static const uint64_t TRACE_BYTES_MAX = 4ull << 30;  // sparse: costs what is used
+static const uint64_t TRACE_BYTES_MAX = 4ull << 30; // sparse: costs what is used
 
 static struct trace *trace;
 static char root[PATH_MAX];
 static size_t root_size;
 static int is_sync_skipped, is_cache_modelled;
+static long sync_microseconds;
 static struct handle handles[DESCRIPTORS_MAX];
-static pthread_rwlock_t running;  // shared by every call, exclusive for the kill: no call is cut in half
-static pthread_mutex_t names = PTHREAD_MUTEX_INITIALIZER;  // one change of names at a time: exact order
-static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;  // rule, fired, dirty
+static pthread_rwlock_t
+    running; // shared by every call, exclusive for the kill: no call is cut in half
+static pthread_mutex_t names =
+    PTHREAD_MUTEX_INITIALIZER; // one change of names at a time: exact order
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; // rule, fired, dirty
 static struct rule rule;
 static long fired;
 static _Atomic long kill_at, mutations;
@@ -125,21 +160,26 @@ __attribute__((constructor)) static void start(void) {
     root_size = strlen(root);
     is_sync_skipped = getenv("CRASH_SKIP_SYNC") != NULL;
     is_cache_modelled = getenv("CRASH_CACHE") != NULL;
+    if (getenv("CRASH_SYNC_MICROSECONDS"))
+        sync_microseconds = atol(getenv("CRASH_SYNC_MICROSECONDS"));
     trace = mapped;
     uint64_t unused = 0;
     atomic_compare_exchange_strong(&trace->used, &unused, sizeof *trace);
 }
 
 static int is_below(const char *path) {
-    return trace && path && !strncmp(path, root, root_size) && (path[root_size] == '/' || !path[root_size]);
+    return trace && path && !strncmp(path, root, root_size) &&
+           (path[root_size] == '/' || !path[root_size]);
 }
 
 // The absolute path of `path` as seen from `directory`, in `full`.
 static const char *absolute(int directory, const char *path, char *full) {
     char link[64], base[PATH_MAX];
     if (!path || path[0] == '/') return path;
-    if (directory == AT_FDCWD) snprintf(link, sizeof link, "/proc/self/cwd");
-    else snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    if (directory == AT_FDCWD)
+        snprintf(link, sizeof link, "/proc/self/cwd");
+    else
+        snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
     ssize_t size = readlink(link, base, sizeof base - 1);
     if (size < 0) return NULL;
     base[size] = 0;
@@ -175,7 +215,8 @@ static void emit(struct call *call) {
 static void choose_fault(struct call *call, enum fault_class fault_class, const char *path) {
     int is_sync = fault_class >= FAIL_FSYNC && fault_class <= FAIL_SYNCFS;
     pthread_mutex_lock(&guard);
-    int is_chosen = rule.fault_class == fault_class || (rule.fault_class == FAIL_ANY_SYNC && is_sync);
+    int is_chosen =
+        rule.fault_class == fault_class || (rule.fault_class == FAIL_ANY_SYNC && is_sync);
     if (fault_class && is_chosen && (!path || strstr(path, rule.match))) {
         rule.seen++;
         if (rule.seen >= rule.nth && rule.seen < rule.nth + rule.times) {
@@ -250,7 +291,8 @@ static int do_open(int directory, const char *path, int flags, mode_t mode) {
     if (!is_below(where)) {
         int fd = syscall(SYS_openat, directory, path, flags, mode);
         if (trace && fd >= 0 && is_writing && where && strncmp(where, "/dev/", 5)) {
-            call.entry = (struct entry){.operation = OUTSIDE, .start = tick(), .end = tick(), .flags = flags};
+            call.entry = (struct entry){
+                .operation = OUTSIDE, .start = tick(), .end = tick(), .flags = flags};
             emit(&call);
         }
         return fd;
@@ -269,38 +311,50 @@ static int do_open(int directory, const char *path, int flags, mode_t mode) {
     return fd;
 }
 
-#define MODE_OF(flags, mode)                                                             \
-    mode_t mode = 0;                                                                     \
-    if ((flags) & (O_CREAT | O_TMPFILE)) {                                               \
-        va_list rest;                                                                    \
-        va_start(rest, flags);                                                           \
-        mode = va_arg(rest, mode_t);                                                     \
-        va_end(rest);                                                                    \
+#define MODE_OF(flags, mode)               \
+    mode_t mode = 0;                       \
+    if ((flags) & (O_CREAT | O_TMPFILE)) { \
+        va_list rest;                      \
+        va_start(rest, flags);             \
+        mode = va_arg(rest, mode_t);       \
+        va_end(rest);                      \
     }
-int open(const char *path, int flags, ...) { MODE_OF(flags, mode) return do_open(AT_FDCWD, path, flags, mode); }
-int open64(const char *path, int flags, ...) { MODE_OF(flags, mode) return do_open(AT_FDCWD, path, flags, mode); }
-int openat(int at, const char *path, int flags, ...) { MODE_OF(flags, mode) return do_open(at, path, flags, mode); }
-int openat64(int at, const char *path, int flags, ...) { MODE_OF(flags, mode) return do_open(at, path, flags, mode); }
+int open(const char *path, int flags, ...) {
+    MODE_OF(flags, mode) return do_open(AT_FDCWD, path, flags, mode);
+}
+int open64(const char *path, int flags, ...) {
+    MODE_OF(flags, mode) return do_open(AT_FDCWD, path, flags, mode);
+}
+int openat(int at, const char *path, int flags, ...) {
+    MODE_OF(flags, mode) return do_open(at, path, flags, mode);
+}
+int openat64(int at, const char *path, int flags, ...) {
+    MODE_OF(flags, mode) return do_open(at, path, flags, mode);
+}
 int __open_2(const char *path, int flags) { return do_open(AT_FDCWD, path, flags, 0); }
 int __open64_2(const char *path, int flags) { return do_open(AT_FDCWD, path, flags, 0); }
 int __openat_2(int at, const char *path, int flags) { return do_open(at, path, flags, 0); }
 int __openat64_2(int at, const char *path, int flags) { return do_open(at, path, flags, 0); }
-int creat(const char *path, mode_t mode) { return do_open(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+int creat(const char *path, mode_t mode) {
+    return do_open(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
 int creat64(const char *path, mode_t mode) { return creat(path, mode); }
 
 int close(int fd) {
     struct handle *handle = handle_of(fd);
     if (!handle->id) return syscall(SYS_close, fd);
     struct call call = {.entry.handle = handle->id};
-    handle->id = 0;  // before the call: the number may be another file's the moment it returns
+    handle->id = 0; // before the call: the number may be another file's the moment it returns
     begin(&call, CLOSE, FAIL_OPEN);
     return finish(&call, syscall(SYS_close, fd));
 }
 
 static int copied(int from, int to) {
     if (to < 0 || from == to || !trace) return to;
-    if (handle_of(from)->id) remember(to, handle_of(from)->id, handle_of(from)->flags);
-    else handle_of(to)->id = 0;
+    if (handle_of(from)->id)
+        remember(to, handle_of(from)->id, handle_of(from)->flags);
+    else
+        handle_of(to)->id = 0;
     return to;
 }
 int dup(int fd) { return copied(fd, syscall(SYS_dup, fd)); }
@@ -341,8 +395,8 @@ static void cache_write(struct handle *handle, int fd, off_t position, size_t si
         dirty_room = dirty_room ? dirty_room * 2 : 64;
         dirties = realloc(dirties, dirty_room * sizeof *dirties);
     }
-    dirties[dirty_count++] = (struct dirty){handle->device, handle->inode, position, size,
-                                            got < 0 ? 0 : got, old, 0};
+    dirties[dirty_count++] =
+        (struct dirty){handle->device, handle->inode, position, size, got < 0 ? 0 : got, old, 0};
     pthread_mutex_unlock(&guard);
 }
 
@@ -352,10 +406,13 @@ static void cache_sync(struct handle *handle, int is_good) {
     pthread_mutex_lock(&guard);
     for (size_t i = 0; i < dirty_count; i++) {
         struct dirty *dirty = &dirties[i];
-        int is_covered = !handle || (dirty->device == handle->device && dirty->inode == handle->inode);
+        int is_covered =
+            !handle || (dirty->device == handle->device && dirty->inode == handle->inode);
         if (is_covered && !is_good) dirty->is_lost = 1;
-        if (is_covered && is_good && !dirty->is_lost) free(dirty->old);
-        else dirties[kept++] = *dirty;
+        if (is_covered && is_good && !dirty->is_lost)
+            free(dirty->old);
+        else
+            dirties[kept++] = *dirty;
     }
     dirty_count = kept;
     pthread_mutex_unlock(&guard);
@@ -365,14 +422,15 @@ static int is_rewritten(size_t at) {
     struct dirty *old = &dirties[at];
     for (size_t i = at + 1; i < dirty_count; i++) {
         struct dirty *later = &dirties[i];
-        if (later->device == old->device && later->inode == old->inode && !later->is_lost
-            && later->position <= old->position
-            && later->position + later->size >= old->position + old->size) return 1;
+        if (later->device == old->device && later->inode == old->inode && !later->is_lost &&
+            later->position <= old->position &&
+            later->position + later->size >= old->position + old->size)
+            return 1;
     }
     return 0;
 }
 
-// The kernel forgets its pages: what a failed sync covered and nobody wrote again is as it was before.
+// The kernel forgets its pages: what a failed sync covered and nobody wrote again is as before.
 static void cache_drop(struct handle *handle, int fd) {
     struct stat status;
     char full[PATH_MAX];
@@ -381,15 +439,20 @@ static void cache_drop(struct handle *handle, int fd) {
     pthread_mutex_lock(&guard);
     for (size_t i = dirty_count; i-- > 0;) {
         struct dirty *dirty = &dirties[i];
-        if (!dirty->is_lost || dirty->device != handle->device || dirty->inode != handle->inode) continue;
+        if (!dirty->is_lost || dirty->device != handle->device || dirty->inode != handle->inode)
+            continue;
         if (!is_rewritten(i) && fstat(writer, &status) == 0 && status.st_size > dirty->position) {
             size_t size = status.st_size - dirty->position;
             if (size > dirty->size) size = dirty->size;
             if (syscall(SYS_pwrite64, writer, dirty->old, size, dirty->position) < 0) abort();
         }
         struct call call = {.path = path_of(fd, full)};
-        call.entry = (struct entry){.operation = LOST, .handle = handle->id, .start = tick(), .end = tick(),
-                                    .offset = dirty->position, .length = dirty->size};
+        call.entry = (struct entry){.operation = LOST,
+                                    .handle = handle->id,
+                                    .start = tick(),
+                                    .end = tick(),
+                                    .offset = dirty->position,
+                                    .length = dirty->size};
         emit(&call);
         free(dirty->old);
         memmove(dirty, dirty + 1, (--dirty_count - i) * sizeof *dirty);
@@ -428,7 +491,8 @@ static ssize_t write_half(int fd, const struct iovec *parts, int count, off_t po
     ssize_t done = 0;
     for (int i = 0; i < count && left; i++) {
         struct iovec part = {parts[i].iov_base, parts[i].iov_len < left ? parts[i].iov_len : left};
-        ssize_t wrote = real_write(fd, &part, 1, position == AT_CURRENT ? position : position + done, 0);
+        ssize_t wrote =
+            real_write(fd, &part, 1, position == AT_CURRENT ? position : position + done, 0);
         if (wrote < 0) return done ? done : wrote;
         done += wrote;
         left -= part.iov_len;
@@ -441,7 +505,8 @@ static ssize_t do_write(int fd, const struct iovec *parts, int count, off_t posi
     if (!handle->id) return real_write(fd, parts, count, position, flags);
     char full[PATH_MAX];
     struct stat status;
-    struct call call = {.entry.handle = handle->id, .path = path_of(fd, full), .data = parts, .data_count = count};
+    struct call call = {
+        .entry.handle = handle->id, .path = path_of(fd, full), .data = parts, .data_count = count};
     off_t at = position == AT_CURRENT ? syscall(SYS_lseek, fd, 0, SEEK_CUR) : position;
     if (handle->flags & O_APPEND && fstat(fd, &status) == 0) at = status.st_size;
     size_t total = 0;
@@ -449,8 +514,10 @@ static ssize_t do_write(int fd, const struct iovec *parts, int count, off_t posi
     begin(&call, WRITE, position == AT_CURRENT ? FAIL_WRITE : FAIL_PWRITE);
     if (is_cache_modelled) cache_write(handle, fd, at, total);
     ssize_t wrote = -1;
-    if (call.is_short) wrote = write_half(fd, parts, count, position);
-    else if (!call.is_failing) wrote = real_write(fd, parts, count, position, flags);
+    if (call.is_short)
+        wrote = write_half(fd, parts, count, position);
+    else if (!call.is_failing)
+        wrote = real_write(fd, parts, count, position, flags);
     call.entry.offset = at;
     call.entry.length = wrote;
     return finish(&call, wrote);
@@ -460,12 +527,16 @@ ssize_t write(int fd, const void *data, size_t size) {
     if (!handle_of(fd)->id) return syscall(SYS_write, fd, data, size);
     return do_write(fd, &(struct iovec){(void *)data, size}, 1, AT_CURRENT, 0);
 }
-ssize_t writev(int fd, const struct iovec *parts, int count) { return do_write(fd, parts, count, AT_CURRENT, 0); }
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    return do_write(fd, parts, count, AT_CURRENT, 0);
+}
 ssize_t pwrite(int fd, const void *data, size_t size, off_t position) {
     if (!handle_of(fd)->id) return syscall(SYS_pwrite64, fd, data, size, position);
     return do_write(fd, &(struct iovec){(void *)data, size}, 1, position, 0);
 }
-ssize_t pwrite64(int fd, const void *data, size_t size, off_t position) { return pwrite(fd, data, size, position); }
+ssize_t pwrite64(int fd, const void *data, size_t size, off_t position) {
+    return pwrite(fd, data, size, position);
+}
 ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t position) {
     return do_write(fd, parts, count, position, 0);
 }
@@ -503,17 +574,22 @@ int fallocate(int fd, int mode, off_t position, off_t size) {
     if (!handle->id) return syscall(SYS_fallocate, fd, mode, position, size);
     char full[PATH_MAX];
     struct call call = {.path = path_of(fd, full)};
-    call.entry = (struct entry){.handle = handle->id, .offset = position, .length = size, .flags = mode};
+    call.entry =
+        (struct entry){.handle = handle->id, .offset = position, .length = size, .flags = mode};
     begin(&call, ALLOCATE, FAIL_FALLOCATE);
     return finish(&call, call.is_failing ? -1 : syscall(SYS_fallocate, fd, mode, position, size));
 }
-int fallocate64(int fd, int mode, off_t position, off_t size) { return fallocate(fd, mode, position, size); }
+int fallocate64(int fd, int mode, off_t position, off_t size) {
+    return fallocate(fd, mode, position, size);
+}
 int posix_fallocate(int fd, off_t position, off_t size) {
     int before = errno, result = fallocate(fd, 0, position, size) < 0 ? errno : 0;
     errno = before;
     return result;
 }
-int posix_fallocate64(int fd, off_t position, off_t size) { return posix_fallocate(fd, position, size); }
+int posix_fallocate64(int fd, off_t position, off_t size) {
+    return posix_fallocate(fd, position, size);
+}
 
 // ---- durability ----
 
@@ -523,6 +599,7 @@ static int do_sync(int fd, enum operation operation, enum fault_class fault_clas
     char full[PATH_MAX];
     struct call call = {.entry.handle = handle->id, .path = path_of(fd, full)};
     begin(&call, operation, fault_class);
+    if (sync_microseconds) usleep(sync_microseconds);
     int result = call.is_failing ? -1 : is_sync_skipped ? 0 : syscall(number, fd);
     if (is_cache_modelled) cache_sync(operation == SYNC_ALL ? NULL : handle, result == 0);
     return finish(&call, result);
@@ -535,7 +612,8 @@ int sync_file_range(int fd, off_t position, off_t size, unsigned int flags) {
     if (!handle->id) return syscall(SYS_sync_file_range, fd, position, size, flags);
     struct call call = {.entry = {.handle = handle->id, .offset = position, .length = size}};
     begin(&call, SYNC_RANGE, NO_FAULT);
-    return finish(&call, is_sync_skipped ? 0 : syscall(SYS_sync_file_range, fd, position, size, flags));
+    return finish(&call,
+                  is_sync_skipped ? 0 : syscall(SYS_sync_file_range, fd, position, size, flags));
 }
 
 // ---- names ----
@@ -566,7 +644,8 @@ int unlinkat(int directory, const char *path, int flags) {
     if (!is_below(call.path)) return syscall(SYS_unlinkat, directory, path, flags);
     pthread_mutex_lock(&names);
     begin(&call, flags & AT_REMOVEDIR ? RMDIR : UNLINK, FAIL_UNLINK);
-    int result = finish(&call, call.is_failing ? -1 : syscall(SYS_unlinkat, directory, path, flags));
+    int result =
+        finish(&call, call.is_failing ? -1 : syscall(SYS_unlinkat, directory, path, flags));
     pthread_mutex_unlock(&names);
     return result;
 }
@@ -606,13 +685,15 @@ static void refuse(int fd) {
     finish(&call, 0);
 }
 void *mmap64(void *at, size_t size, int protection, int flags, int fd, off_t position) {
-    if (fd >= 0 && (protection & PROT_WRITE) && (flags & MAP_SHARED) && handle_of(fd)->id) refuse(fd);
+    if (fd >= 0 && (protection & PROT_WRITE) && (flags & MAP_SHARED) && handle_of(fd)->id)
+        refuse(fd);
     return (void *)syscall(SYS_mmap, at, size, protection, flags, fd, position);
 }
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t position) {
     return mmap64(at, size, protection, flags, fd, position);
 }
-ssize_t copy_file_range(int from, off_t *from_at, int to, off_t *to_at, size_t size, unsigned int flags) {
+ssize_t copy_file_range(int from, off_t *from_at, int to, off_t *to_at, size_t size,
+                        unsigned int flags) {
     if (handle_of(to)->id) refuse(to);
     return syscall(SYS_copy_file_range, from, from_at, to, to_at, size, flags);
 }
@@ -620,7 +701,9 @@ ssize_t sendfile(int to, int from, off_t *position, size_t size) {
     if (handle_of(to)->id) refuse(to);
     return syscall(SYS_sendfile, to, from, position, size);
 }
-ssize_t sendfile64(int to, int from, off_t *position, size_t size) { return sendfile(to, from, position, size); }
+ssize_t sendfile64(int to, int from, off_t *position, size_t size) {
+    return sendfile(to, from, position, size);
+}
 
 // ---- for the test, through ctypes ----
 
@@ -631,7 +714,8 @@ void recorder_note(const char *data, size_t size) {
 }
 
 // From now on fail calls nth, nth+1, ... nth+times-1 of a class on paths that contain `match`.
-void recorder_fail(int fault_class, long nth, long times, int error, int is_short, const char *match) {
+void recorder_fail(int fault_class, long nth, long times, int error, int is_short,
+                   const char *match) {
     pthread_mutex_lock(&guard);
     rule = (struct rule){fault_class, nth, times, 0, error, is_short, ""};
     snprintf(rule.match, sizeof rule.match, "%s", match);

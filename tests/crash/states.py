@@ -38,6 +38,9 @@ SECTOR, PAGE = 512, 4096
 PAGES_MAX = 6  # pages of one file tried alone and dropped, at each cut
 TORN_MAX = 6  # writes of one file tried torn, at each cut
 NAMES_MAX = 12  # changes of names tried dropped and alone, at each cut
+# An old batch whose base offset happens to fit is beyond what the format can tell apart: its CRC
+# covers neither base offset nor leader epoch. A sector boundary inside these bytes makes one.
+HEAD_MIN = 21
 STALE_MAX = 2  # older batches tried in a grown file
 Content = tuple[bytes, int]  # without trailing zeros, and the size
 
@@ -123,28 +126,27 @@ class Enumerator:
         self.contents.setdefault(digest, content)
         return digest
 
-    def _old_batches(self) -> dict[int, list[bytes]]:
-        """Per inode, bytes that a file of the same kind and directory held: what a reused block may
-        show.
+    def _old_batches(self) -> dict[int, list[DataOp]]:
+        """Per inode, writes to files of the same kind and directory: what a reused block may show.
 
         Not of another directory: a batch of another log whose base offset happens to fit is beyond
         what the format can tell apart.
         """
         kind_of: dict[int, tuple[int, str]] = {}
-        held: dict[tuple[int, str], list[bytes]] = {}
+        held: dict[tuple[int, str], list[DataOp]] = {}
         for op in self.history.name_ops:
             for directory, name, inode in op.edits:
                 if inode is not None:
                     kind_of.setdefault(inode, (directory, os.path.splitext(name)[1]))
         for inode, ops in self.history.data_ops.items():
-            writes = [op.data for op in ops if op.kind == "write" and op.data]
+            writes = [op for op in ops if op.kind == "write" and op.data]
             if inode in kind_of:
                 held.setdefault(kind_of[inode], []).extend(writes[:1])
-        return {inode: held.get(kind, [])[:STALE_MAX] for inode, kind in kind_of.items()}
+        return {inode: held.get(kind, []) for inode, kind in kind_of.items()}
 
     def variants(self, inode: int, cut: int) -> _Variants:
         ops = [op for op in self.history.data_ops.get(inode, ()) if op.start < cut < op.lost_at]
-        key = (inode, tuple((op.start, op.safe_at <= cut) for op in ops))
+        key = (inode, tuple((op.start, op.safe_at < cut) for op in ops))
         if key not in self._variants:
             self._variants[key] = self._make_variants(
                 inode, ops, [is_certain for _, is_certain in key[1]]
@@ -195,9 +197,9 @@ class Enumerator:
     ) -> Iterator[tuple[int, str, Image]]:
         base, full = prefixes[0], prefixes[-1]
         yield from _paged(base, full)
-        yield from _grown(
-            base, full, self.stale.get(inode, []), random.Random(f"{self.seed} {inode} {full.size}")
-        )
+        older = [op.data for op in self.stale.get(inode, []) if op.end < maybes[0].start]
+        chance = random.Random(f"{self.seed} {inode} {full.size}")
+        yield from _grown(base, full, older[-STALE_MAX:], chance)
         writes = [n for n, op in enumerate(maybes) if op.kind == "write" and op.length]
         for n in [*writes[: TORN_MAX // 2], *writes[TORN_MAX // 2 :][-TORN_MAX // 2 :]]:
             yield from _torn(prefixes[n], maybes[n])
@@ -206,7 +208,7 @@ class Enumerator:
 
     def name_choices(self, cut: int) -> list[tuple[str, Names]]:
         started = [op for op in self.history.name_ops if op.start < cut]
-        maybes = [op for op in started if op.safe_at > cut]
+        maybes = [op for op in started if op.safe_at >= cut]
         choices: list[tuple[str, set[NameOp]]] = [("all names", set()), ("no names", set(maybes))]
         choices += [
             (f"first {n} of {len(maybes)} names", set(maybes[n:])) for n in range(1, len(maybes))
@@ -292,7 +294,7 @@ class Enumerator:
 
 
 def _safe_at(end: int, syncs: list[Sync]) -> int:
-    """The end of the first good sync begun after `end`, unless one that failed covered it before."""
+    """The end of the first good sync begun after `end`, unless a failed one covered it before."""
     for sync in syncs[bisect.bisect_left(syncs, end, key=lambda one: one.start) :]:
         return sync.end if sync.is_good else NEVER
     return NEVER
@@ -334,12 +336,13 @@ def _grown(
         image = zeros.copy()
         image.write(start, data[: end - start])
         yield 1 if what == "garbage" else 2, f"size with {what}", image
-        if (
-            what != "garbage"
-        ):  # the new head over old bytes: offset and epoch lie outside the batch's CRC
+        if what != "garbage":  # the new first sector over old bytes
+            head = SECTOR - start % SECTOR
+            head += SECTOR if head < HEAD_MIN else 0
             mixed = zeros.copy()
-            mixed.write(start, full.part(start, start + 16) + data[16 : end - start])
-            yield 2, f"new head over {what}", mixed
+            mixed.write(start, full.part(start, start + head) + data[head : end - start])
+            mixed.resize(end)
+            yield 2, f"new first sector over {what}", mixed
 
 
 def _torn(before: Image, op: DataOp) -> Iterator[tuple[int, str, Image]]:
@@ -361,7 +364,7 @@ def _torn(before: Image, op: DataOp) -> Iterator[tuple[int, str, Image]]:
 
 
 class Materialiser:
-    """Lays states out in one directory, writing only what differs from what lies there untouched."""
+    """Lays states out in one directory, writing only what is not there untouched."""
 
     def __init__(self, root: Path, contents: dict[bytes, Content]) -> None:
         self.root = root

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from . import toy
-from .build import engine_environment, recorded
+from .build import TESTS, engine_environment, recorded
 from .states import Enumerator, Materialiser
 from .trace import History, build_history, read_entries
 
@@ -22,7 +22,12 @@ def record(tmp_path: Path, script: list[str], **more: str) -> tuple[Path, Path]:
     root, trace = tmp_path / "root", tmp_path / "trace"
     root.mkdir()
     command = [sys.executable, *script]
-    subprocess.run(command, env=recorded(trace, root, engine_environment(), **more), check=True)
+    subprocess.run(
+        command,
+        env=recorded(trace, root, engine_environment(), CRASH_SKIP_SYNC="1", **more),
+        check=True,
+        cwd=TESTS,
+    )
     return root, trace
 
 
@@ -106,6 +111,17 @@ def test_the_model_ends_where_the_real_directory_ends(tmp_path: Path) -> None:
     assert (root / "d" / "g").read_bytes()[11:27] == b"after the rename"
 
 
+def test_a_sync_guarantees_nothing_until_it_has_ended(tmp_path: Path) -> None:
+    _, history = toy_history(tmp_path, "none")
+    enumerator = Enumerator(history, SEED)
+    first = next(sync for sync in history.syncs if sync.inode in history.images)
+    assert first.inode is not None
+    before, after = (enumerator.variants(first.inode, first.end + later) for later in (0, 1))
+    assert enumerator.contents[before.all[0][2]] == (b"", 0)
+    assert [label for _, label, _ in after.all] == ["none"]
+    assert after.whole == before.whole
+
+
 def test_a_call_that_the_model_cannot_follow_is_refused(tmp_path: Path) -> None:
     script = """
 import mmap, os, sys
@@ -148,8 +164,10 @@ sys.exit("the kill did not come")
 def test_faults_short_writes_and_the_kill_happen_where_they_were_asked_for(tmp_path: Path) -> None:
     root, trace = tmp_path / "root", tmp_path / "trace"
     root.mkdir()
-    environment = recorded(trace, root, engine_environment(), CRASH_CACHE="1")
-    done = subprocess.run([sys.executable, "-c", FAILING, str(root)], env=environment, check=False)
+    environment = recorded(trace, root, engine_environment(), CRASH_CACHE="1", CRASH_SKIP_SYNC="1")
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING, str(root)], env=environment, check=False, cwd=TESTS
+    )
     assert done.returncode == -9
     assert (root / "f").read_bytes() == b"safeha" + bytes(4) + b"1"
     history = build_history(read_entries(trace), root)

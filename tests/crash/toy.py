@@ -1,4 +1,4 @@
-"""A log in forty lines, with switches for two classic mistakes: what the enumerator is proven on."""
+"""A log in forty lines with switches for two classic mistakes: the enumerator is proven on it."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def read_entries(trace: Path) -> list[Entry]:
 
 @dataclass(slots=True, eq=False)
 class DataOp:
-    """A change of one file's bytes or size. `safe_at`: from then on it is on disk whatever happens."""
+    """A change of a file's bytes or size. `safe_at`: from then on it is on disk, come what may."""
 
     start: int
     end: int
@@ -201,7 +201,7 @@ class Note:
 
 
 class Image:
-    """Bytes of a file without its trailing zeros, and its size: preallocated files stay small here."""
+    """A file's bytes without trailing zeros, and its size: preallocated files stay small here."""
 
     __slots__ = ("data", "size")
 
@@ -248,7 +248,7 @@ Names = dict[int, dict[str, int]]  # directory inode -> name -> inode
 
 @dataclass
 class History:
-    """Everything that happened below a root that began as `names` and `images`, all of it on disk."""
+    """What happened below a root that began as `names` and `images`, all of it on disk."""
 
     names: Names
     images: dict[int, Image]
@@ -425,7 +425,7 @@ def read_tree(root: Path) -> tuple[Names, dict[int, Image]]:
 def build_history(
     entries: list[Entry], root: Path, before: tuple[Names, dict[int, Image]] | None = None
 ) -> History:
-    """`before`: read_tree of the root before the first entry; an empty directory when it is absent."""
+    """`before`: read_tree of the root before the first entry; None: it was empty."""
     names, images = before or ({History.ROOT: {}}, {})
     history = History(names, images)
     _Replay(root, history).run(entries)

@@ -1,0 +1,239 @@
+"""One story told again and again, each time with one call failing; in one recorded process.
+
+`python -m crash.sweep CLASS ROOT` prints one JSON line: how many stories, and what was wrong. The
+story touches everything that a log does. Whatever fails, the process goes on; a failed act has
+raised a stated exception; a log that cannot go on says why; and after the fault is gone everything
+acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from appliance.errors import ApplianceError, LogClosed, LogFailed, TimedOut
+
+from .checks import judge, observe, open_logs
+from .facts import Facts
+from .trace import NEVER, Note, Recorder, read_entries
+from .workloads import START_MS, Session, end, read_batches
+
+SHORT = 0  # instead of an errno: half the bytes are written
+STORY_SECONDS_MAX = 60
+WAIT_SECONDS = 5.0
+NTH_MAX = 200
+ERRORS = {
+    "open": (errno.EIO, errno.EMFILE, errno.EINTR),
+    "create": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE),
+    "write": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EINTR, SHORT),
+    "pwrite": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EINTR, SHORT),
+    "fsync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+    "fdatasync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+    "syncfs": (errno.EIO, errno.ENOSPC),
+    "rename": (errno.EIO, errno.ENOSPC),
+    "ftruncate": (errno.EIO, errno.EINTR),
+    "fallocate": (errno.EIO, errno.ENOSPC, errno.EINTR),
+    "unlink": (errno.EIO,),
+    "mkdir": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+}
+HARMLESS = (errno.EINTR, SHORT)  # of a write: to be gone on with, unseen from outside
+
+
+class Notes:
+    """Stands in for the recorder's notes: one story's, in memory, for the judgement after it."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+
+    def note(self, facts: dict[str, Any], payload: bytes = b"") -> None:
+        self.notes.append(Note(len(self.notes), json.loads(json.dumps(facts)), payload))
+
+
+@dataclass
+class Sweep:
+    what: str
+    root: Path
+    recorder: Recorder
+    stories: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        for error in ERRORS[self.what]:
+            for times in (1, 1_000_000):
+                if times > 1 and error in HARMLESS:
+                    continue  # for ever interrupted is not a fault that a kernel makes
+                for nth in range(1, NTH_MAX):
+                    if not self._story(nth, times, error):
+                        break
+
+    def _story(self, nth: int, times: int, error: int) -> bool:
+        """False when the story is over before the nth call of this class."""
+        faulthandler.dump_traceback_later(STORY_SECONDS_MAX, exit=True)
+        place = self.root / str(self.stories)
+        place.mkdir()
+        self.stories += 1
+        session = Session(place, 0)
+        notes = Notes()
+        session.recorder = notes  # type: ignore[assignment]
+        session.wait_seconds = WAIT_SECONDS
+        self.recorder.fail(self.what, nth, error, times=times, is_short=error == SHORT)
+        failed, wrong = tell(session)
+        fired = self.recorder.fired()
+        self.recorder.heal()
+        lasting = "once" if times == 1 else "from then on"
+        label = f"{self.what} {nth} {errno.errorcode.get(error, 'short')} {lasting}"
+        wrong += self._judge(session, notes, failed, fired, error)
+        self.problems += [f"{label}: {problem}" for problem in wrong]
+        shutil.rmtree(place)
+        return fired > 0
+
+    def _judge(
+        self, session: Session, notes: Notes, failed: list[BaseException], fired: int, error: int
+    ) -> list[str]:
+        wrong = [f"not a stated error: {one!r}" for one in failed if not is_stated(one)]
+        is_harmless = error in HARMLESS and self.what in ("write", "pwrite")
+        if failed and (not fired or is_harmless):
+            wrong.append(f"failed although it could go on: {failed[0]!r}")
+        if session.dir:
+            wrong += finish(session)
+        self.recorder.note({"do": "verify", "place": str(session.root)})
+        if not (session.root / "checkpoint.0").exists():
+            open_logs(session.root).close()
+        seen = observe(session.root)
+        return wrong + seen.problems + judge(seen, Facts(notes.notes), NEVER - 1)
+
+
+def is_stated(error: BaseException) -> bool:
+    """Says what the machine or the log could not do; a wait that ran out says nothing."""
+    return isinstance(error, ApplianceError) and not isinstance(error, TimedOut)
+
+
+def tell(session: Session) -> tuple[list[BaseException], list[str]]:
+    """The story; answers what failed and what is wrong. An act without its log is left out."""
+    failed: list[BaseException] = []
+    wrong: list[str] = []
+
+    def attempt(act: Callable[[], Any]) -> bool:
+        error = session.attempt(act)
+        if error:
+            failed.append(error)
+        return error is None
+
+    if not attempt(session.open):
+        return failed, wrong
+    for topic in ("a", "k"):
+        if attempt(lambda topic=topic: session.create(topic)):
+            for act in acts_of(session, session.log(topic), topic):
+                attempt(act)
+                wrong += shown_too_early(session.log(topic))
+        attempt(session.checkpoint)
+    if ("a", 0) in session.dir.logs():
+        attempt(lambda: session.delete("a"))
+    return failed, wrong
+
+
+def shown_too_early(log: Any) -> list[str]:
+    visible, durable = log.high_watermark, log.durable_offset
+    return [f"visible up to {visible}, durable up to {durable}"] if visible > durable else []
+
+
+def acts_of(session: Session, log: Any, topic: str) -> list[Callable[[], Any]]:
+    def append(count: int, size: int, **more: Any) -> Callable[[], Any]:
+        return lambda: session.append(log, session.records(count, size), **more)
+
+    if topic == "k":
+        keyed = [
+            lambda key=key: session.append(log, session.records(1, 200, key=key)) for key in "xyxyx"
+        ]
+        return [
+            *keyed,
+            log.roll,
+            *keyed[:1],
+            lambda: session.change("compact", log, lambda: log.compact(START_MS * 2)),
+        ]
+    batch = session.records(1, producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
+
+    def transaction() -> None:
+        first = session.append(log, batch).base_offset
+        end(session, log, 4, first, "abort")
+
+    return [
+        append(2, 200),
+        append(2, 200, durable=False),
+        append(3, 250),
+        append(1, 100, durable=False),
+        log.flush,
+        transaction,
+        log.roll,
+        append(2, 300),
+        session.checkpoint,
+        lambda: session.change(
+            "truncate", log, lambda: log.truncate(log.log_end_offset - 2), to=log.log_end_offset - 2
+        ),
+        append(2, 100),
+        lambda: session.change("delete_before", log, lambda: log.delete_before(3)),
+        append(3, 200),
+    ]
+
+
+def finish(session: Session) -> list[str]:
+    """The fault is gone: a log that did not stop takes records again; then everything is let go."""
+    wrong = []
+    session.dir.poll_space()  # what a timer does: writes resume by themselves
+    for log in session.dir.logs().values():
+        if log.failed is not None:
+            wrong += [] if log.failed.strip() else ["a log stopped without a reason"]
+            error = session.attempt(lambda log=log: session.append(log, session.records(1)))
+            if not isinstance(error, LogFailed):
+                wrong.append(f"a log that stopped answered an append with {error!r}")
+            continue
+        error = session.attempt(lambda log=log: session.append(log, session.records(1)))
+        is_half_deleted = isinstance(error, LogClosed)
+        if error and not is_half_deleted:
+            wrong.append(
+                f"after the fault an append still fails, and the log did not stop: {error!r}"
+            )
+        read_batches(log, "visible")
+    session.attempt(session.dir.close)  # may fail with the fault's reason; what counts comes after
+    return wrong
+
+
+def second_syncs(trace: Path) -> list[str]:
+    """Files that were synced again, in the same life, after a sync of them had failed."""
+    wrong: list[str] = []
+    failed: dict[str, str] = {}
+    for entry in read_entries(trace):
+        if entry.operation == "note":
+            failed.clear()  # "verify": a new life
+        if entry.operation in ("sync", "sync_all"):
+            name = Path(entry.path).name
+            is_data_dir = name.isdigit()  # a name made after a failed sync is a write of its own
+            is_kept = name.endswith(".log") or name.startswith("checkpoint.")
+            key = entry.path if is_kept else str(entry.handle)
+            if key in failed and not is_data_dir:
+                wrong.append(
+                    f"{entry.path}: synced again after a failed sync: {failed[key]} then {entry}"
+                )
+            if entry.is_injected:
+                failed[key] = str(entry)
+    return wrong
+
+
+def main(what: str, root: str, trace: str) -> None:
+    sweep = Sweep(what, Path(root), Recorder())
+    sweep.run()
+    problems = sweep.problems + second_syncs(Path(trace))
+    print(
+        json.dumps({"stories": sweep.stories, "failed": len(problems), "problems": problems[:12]})
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,28 @@
+"""Every file call, every n-th occurrence, every errno that fits: an error or a stopped log, never a
+lie."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .build import engine_environment, recorded, run_module, scratch
+from .sweep import ERRORS
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_a_failing_call_fails_its_request_or_stops_its_log(what: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="sweep-", dir=scratch()) as directory:
+        root, trace = Path(directory) / "root", Path(directory) / "trace"
+        root.mkdir()
+        environment = recorded(
+            trace, root, engine_environment(), CRASH_CACHE="1", CRASH_SKIP_SYNC="1"
+        )
+        done = run_module("crash.sweep", what, root, trace, environment=environment)
+    assert done.returncode == 0, f"the process did not stay up: {done.stderr[-4000:]}"
+    result = json.loads(done.stdout.splitlines()[-1])
+    print(f"{what}: {result['stories']} stories")
+    assert result["failed"] == 0, "\n".join(result["problems"])

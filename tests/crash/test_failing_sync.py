@@ -1,0 +1,24 @@
+"""A failed sync: no ack, no second try, and nothing believed that only the page cache has."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from .build import engine_environment, recorded, run_module, scratch
+
+
+def problems_after_a_failed_sync(engine: Path | None = None, **environment: str) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="sync-", dir=scratch()) as directory:
+        root, trace = Path(directory) / "root", Path(directory) / "trace"
+        root.mkdir()
+        watched = recorded(trace, root, engine_environment(engine, **environment), CRASH_CACHE="1")
+        done = run_module("crash.failing_sync", root, trace, environment=watched)
+    assert done.returncode == 0, f"the process did not stay up: {done.stderr[-4000:]}"
+    problems: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return problems
+
+
+def test_a_failed_sync_is_never_acknowledged_tried_again_or_forgotten() -> None:
+    assert problems_after_a_failed_sync() == []

@@ -1,0 +1,76 @@
+"""The harness is trusted only while it catches these: one-line durability bugs, compiled into a
+copy.
+
+Each is switched on by its name in APPLIANCE_MUTANT and must be caught by the scenario that is named
+for it, with the same states that the real engine passes (test_power_cut_states, test_failing_sync).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .build import REPOSITORY, mutant_engine
+from .harness import NIGHTLY, record
+from .test_failing_sync import problems_after_a_failed_sync
+from .test_power_cut_states import SEED
+
+STATES_MAX = 4000
+FAILING_SYNC = "a failing sync"
+CAUGHT_BY = {
+    "ack_before_sync": "produce",
+    "segment_without_directory_sync": "roll",
+    "recovery_without_crc": "produce",
+    "recovery_without_continuity": "produce",
+    "roll_without_sync_of_old_segment": "roll",
+    "trust_segments_below_recovery_point": "checkpoint",
+    "checkpoint_ahead_of_durable": "checkpoint",
+    "swap_without_directory_sync": "compaction",
+    "swap_without_journal": "compaction",
+    "log_start_after_unlink": "retention",
+    "journal_without_crc": "journal",
+    "journal_rotate_without_sync": "journal",
+    "cache_kept_after_failed_sync": FAILING_SYNC,
+    "visible_ahead_of_durable": "produce",
+    "second_sync_after_failure": FAILING_SYNC,
+    "truncate_without_journal": "truncate",
+    "partition_without_parent_sync": "partitions",
+    "txn_index_not_synced": "transactions",
+    "producer_state_ahead_of_log": "idempotent",
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Path:
+    return mutant_engine()
+
+
+def test_the_copy_with_its_mutants_asleep_passes(engine: Path) -> None:
+    with record("roll", engine) as recording:
+        result = recording.explore(states=100, seed=SEED, first=True)
+    assert result.failures == []
+    assert problems_after_a_failed_sync(engine) == []
+
+
+@pytest.mark.parametrize("mutant", CAUGHT_BY)
+def test_the_mutant_is_caught(mutant: str, engine: Path) -> None:
+    if CAUGHT_BY[mutant] == FAILING_SYNC:
+        caught = problems_after_a_failed_sync(engine, APPLIANCE_MUTANT=mutant)
+    else:
+        with record(CAUGHT_BY[mutant], engine, APPLIANCE_MUTANT=mutant) as recording:
+            result = recording.explore(
+                states=100 * STATES_MAX if NIGHTLY else STATES_MAX, seed=SEED, first=True
+            )
+        caught = result.failures
+        print(f"{mutant}: {result.tried} of {result.distinct} states until it was caught")
+    assert caught, f"{mutant} went unnoticed: the harness is blind, or the switch is gone"
+    print(caught[0])
+
+
+def test_every_planted_mutant_is_expected_here_and_the_other_way_round() -> None:
+    planted = set()
+    for source in (REPOSITORY / "appliance").glob("_*.pyx"):
+        for part in source.read_text().split('mutant(b"')[1:]:
+            planted.add(part.split('"')[0])
+    assert planted == set(CAUGHT_BY)

@@ -1,0 +1,165 @@
+"""Builds the engine with the address or the thread sanitizer and runs the engine's tests on it.
+
+    python tests/sanitizers.py [address] [thread] [pytest arguments]
+
+Not collected: each build takes minutes and each run is many times slower than the release build.
+Exits with 1 when a test fails or a sanitizer reports something that has the engine in its stacks.
+
+CPython itself is not instrumented, so the runtime is preloaded. PYTHONMALLOC=malloc lets the
+address sanitizer see Python's own buffers; leaks are not looked for, as the interpreter leaves
+some. The GIL's mutex orders what two threads do under it, and the thread sanitizer takes that for
+protection; only the tests in which threads are inside the engine at once can find races.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+REPOSITORY = TESTS.parent
+CACHE = TESTS / ".cache"
+ENGINE_TESTS = (
+    "test_log.py",
+    "test_producers.py",
+    "test_retention.py",
+    "test_recovery.py",
+    "test_journal.py",
+    "test_committer.py",
+    "test_log_dir.py",
+    "test_threads.py",
+)
+REPORT = re.compile(
+    r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: AddressSanitizer).*$", re.MULTILINE
+)
+OURS = re.compile(r"appliance/_\w+\.|/_\w+\.cpython-[^/]*\.so")
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    name: str
+    runtimes: tuple[str, ...]
+    options: tuple[str, str]
+    environment: dict[str, str]
+    tests: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / f"sanitize-{self.name}"
+
+
+SANITIZERS = {
+    "address": Sanitizer(
+        "address",
+        ("libasan.so", "libstdc++.so.6"),
+        ("ASAN_OPTIONS", "detect_leaks=0:log_path={log}:abort_on_error=0"),
+        {"PYTHONMALLOC": "malloc"},
+        ENGINE_TESTS,
+    ),
+    "thread": Sanitizer(
+        "thread",
+        ("libtsan.so",),
+        ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
+        {"APPLIANCE_THREADS_S": "10"},
+        ("test_committer.py", "test_threads.py"),
+    ),
+}
+
+
+def build(sanitizer: Sanitizer) -> None:
+    """The package with its tests, apart from the repository's own build."""
+    print(f"building with the {sanitizer.name} sanitizer", flush=True)
+    environment = {
+        **os.environ,
+        "APPLIANCE_SANITIZE": sanitizer.name,
+        "APPLIANCE_BUILD_TAG": f"sanitize-{sanitizer.name}",
+    }
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(sanitizer.folder)]
+    command += ["--build-temp", str(sanitizer.folder / "objects")]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"the engine does not build:\n{done.stderr[-4000:]}")
+    for source in (REPOSITORY / "appliance").glob("*.py"):
+        shutil.copy2(source, sanitizer.folder / "appliance")
+    shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)
+    shutil.copytree(TESTS / "support", sanitizer.folder / "tests/support", dirs_exist_ok=True)
+    for name in ENGINE_TESTS:
+        shutil.copy2(TESTS / name, sanitizer.folder / "tests")
+
+
+def runtime(name: str) -> str:
+    command = [os.environ.get("CC", "gcc"), f"-print-file-name={name}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(found).is_absolute():
+        sys.exit(f"the compiler knows no {name}; install its sanitizer runtimes")
+    return found
+
+
+def run(sanitizer: Sanitizer, arguments: list[str]) -> int:
+    """pytest's exit code; the sanitizer writes its reports to files beside the build."""
+    log = sanitizer.folder / "report"
+    for old in sanitizer.folder.glob("report.*"):
+        old.unlink()
+    variable, options = sanitizer.options
+    environment = {
+        **os.environ,
+        **sanitizer.environment,
+        "LD_PRELOAD": " ".join(map(runtime, sanitizer.runtimes)),
+        variable: options.format(log=log),
+    }
+    tests = [f"tests/{name}" for name in sanitizer.tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *arguments]
+    if sanitizer.name == "thread":
+        # Its shadow memory has no room for the randomised addresses of newer kernels.
+        command = ["setarch", "-R", *command]
+    return subprocess.run(command, cwd=sanitizer.folder, env=environment, check=False).returncode
+
+
+def reports(sanitizer: Sanitizer) -> list[str]:
+    """Those that have the engine in a stack, one of each kind and place."""
+    found: dict[str, str] = {}
+    for path in sorted(sanitizer.folder.glob("report.*")):
+        text = path.read_text(errors="replace")
+        starts = [match.start() for match in REPORT.finditer(text)]
+        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            report = text[start:end].strip()
+            if OURS.search(report):
+                found.setdefault(place_of(report), report)
+    return list(found.values())
+
+
+def place_of(report: str) -> str:
+    """The engine's lines that the two innermost stacks begin with."""
+    stacks = [stack for stack in report.split("\n\n") if re.search(r"^\s*#0 ", stack, re.MULTILINE)]
+    first = [next((line for line in stack.splitlines() if OURS.search(line)), "")
+             for stack in stacks[:2]]  # fmt: skip
+    return report.splitlines()[0].split("(pid")[0] + " ".join(
+        re.sub(r"0x[0-9a-f]+|\s+", " ", line) for line in first
+    )
+
+
+def main(arguments: list[str]) -> int:
+    names = [each for each in arguments if each in SANITIZERS] or list(SANITIZERS)
+    arguments = [each for each in arguments if each not in SANITIZERS]
+    is_bad = False
+    for name in names:
+        sanitizer = SANITIZERS[name]
+        build(sanitizer)
+        code = run(sanitizer, arguments)
+        found = reports(sanitizer)
+        for report in found:
+            print(report, end="\n\n")
+        print(f"{name}: {len(found)} reports in the engine, tests ended with {code}", flush=True)
+        is_bad = is_bad or bool(found) or code != 0
+    return int(is_bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -397,11 +397,14 @@ cdef int _copy_prefix(int source, int target, int64_t size) noexcept nogil:
 
 
 cdef void _refill_saved(PartitionLog* log) noexcept nogil:
-    cdef int64_t log_start = log.saved.log_start_offset, cleaned = log.saved.cleaned_offset
+    # The cut may have taken the batch that the log start lies in.
+    cdef int64_t log_start = min(log.saved.log_start_offset, log.log_end_offset.load())
+    cdef int64_t cleaned = log.saved.cleaned_offset
     log.saved.gaps_end = min(log.saved.gaps_end, log.log_end_offset.load())
     log.gaps_end.store(log.saved.gaps_end)
     log_capture(log, &log.saved)
     log.saved.log_start_offset = log_start
+    log.log_start_offset.store(log_start)
     log.saved.cleaned_offset = cleaned
     log.saved.end_limit = INT64_MAX
     log.saved.swap_base = log.saved.swap_end = -1

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -220,10 +221,11 @@ class LogDir:
         if (topic, partition) in self._logs:
             raise LogExists(f"{name} exists already")
         try:
-            (self.path / name).mkdir()
-        except FileExistsError:
-            raise LogExists(f"{self.path / name} exists but is not open; see the recovery "
-                            "report") from None
+            (self.path / name).mkdir(exist_ok=True)
+            # A creation that failed may have left it, but nothing in it.
+            if any(each.lstat().st_size for each in (self.path / name).iterdir()):
+                raise LogExists(f"{self.path / name} exists but is not open; see the recovery "
+                                "report")
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be created") from error
         try:
@@ -376,7 +378,9 @@ def _sync_name(directory: Path) -> None:
 
 
 def _storage_error(error: OSError, doing: str) -> ApplianceError:
-    kind = StorageFull if error.errno in (28, 122) else StorageIoFailed
+    kinds = {errno.ENOSPC: StorageFull, errno.EDQUOT: StorageFull,
+             errno.EMFILE: FilesExhausted, errno.ENFILE: FilesExhausted}
+    kind = kinds.get(error.errno or 0, StorageIoFailed)
     return kind(f"{doing}: {error.strerror}")
 
 

@@ -131,7 +131,8 @@ def test_a_deleted_log_is_gone_at_once_and_for_good(tmp_path: Path) -> None:
         log_dir.checkpoint()
         log_dir.delete("t", 0)
         assert log_dir.logs() == {}
-        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+        assert list((tmp_path / "deleted").iterdir()) == []
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["deleted"]
         with pytest.raises(LogClosed):
             log.append(batch("late"))
         again = reopened(log_dir, cleanly=False)
@@ -192,7 +193,7 @@ def test_a_deletion_that_was_interrupted_is_finished_or_never_happened(
             assert (("t", 0) in log_dir.logs()) == (where == "rename")
             assert values(everything(log_dir.log("u", 0))) == ["b"]
             assert log_dir.report.losses == []
-            assert [path for path in tmp_path.iterdir() if path.name.startswith("deleted")] == []
+            assert list((tmp_path / "deleted").iterdir()) == []
             log_dir.abandon()
 
 
@@ -204,9 +205,7 @@ def test_finishing_a_deletion_may_be_interrupted_too(
         log_dir.create("t", 0).append_durable(batch("a"))
         log_dir.checkpoint()
         log_dir.abandon()
-    grave = tmp_path / "deleted.0123456789abcdef"
-    grave.mkdir()
-    (tmp_path / "t-0").rename(grave / "t-0")
+    (tmp_path / "t-0").rename(tmp_path / "deleted" / "t-0")
     real = LogDir._forget_missing
     with monkeypatch.context() as patch:
 
@@ -226,9 +225,9 @@ def test_a_log_created_again_survives_the_end_of_an_old_deletion(tmp_path: Path)
         log_dir.create("t", 0).append_durable(batch("new"))
         log_dir.checkpoint()
         log_dir.abandon()
-    grave = tmp_path / "deleted.0123456789abcdef"
-    (grave / "t-0").mkdir(parents=True)
-    (grave / "t-0" / f"{0:020d}.log").write_bytes(b"old")
+    grave = tmp_path / "deleted" / "t-0"
+    grave.mkdir(parents=True)
+    (grave / f"{0:020d}.log").write_bytes(b"old")
     with opened(tmp_path) as log_dir:
         assert values(everything(log_dir.log("t", 0))) == ["new"]
         assert log_dir.report.scanned_bytes == 0

@@ -3,7 +3,7 @@
 APPLIANCE_DEBUG=1                    bounds checks, assertions, line tracing
 APPLIANCE_SANITIZE=address|thread    for the sanitizer runs
 APPLIANCE_MUTANTS=1                  the planted durability bugs, for tests/crash only
-APPLIANCE_BUILD_TAG=name             keeps such a build's generated C++ apart from the release build's
+APPLIANCE_BUILD_TAG=name             keeps such a build's generated C++ apart from the release's
 """
 
 import os

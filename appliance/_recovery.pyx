@@ -283,6 +283,9 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
         segment.index_is_final = False
     if not is_there or segment.size.load() < checkpoint.position:
         return _lost_below_point(log, slot, checkpoint, recovered)
+    if mutant(b"trust_segments_below_recovery_point") and slot + 1 < log.segments.size():
+        segment.end_offset.store(log.segments[slot + 1].get().base_offset)
+        return log_scan(log, slot + 1, 0, segment.end_offset.load(), False, INT64_MAX, recovered)
     if (is_trusted and slot + 1 == log.segments.size()
             and segment.size.load() == checkpoint.position):
         segment.end_offset.store(checkpoint.recovery_offset)

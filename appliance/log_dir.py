@@ -162,7 +162,7 @@ class LogDir:
         self._forget_missing({name for _, _, name in found})
         done = 0
         with ThreadPoolExecutor(self.config.recovery_threads, "recovery") as pool:
-            opened = pool.map(lambda each: self._open_one(*each, log_config), found)
+            opened = pool.map(lambda each: self._open_one(each, log_config), found)
             for (topic, partition, name), result in zip(found, opened, strict=True):
                 if isinstance(result, ApplianceError):
                     self.report.failures.append(f"{name}: {result}")
@@ -177,9 +177,10 @@ class LogDir:
         self.report.seconds = time.monotonic() - begin
 
     def _open_one(
-        self, topic: str, partition: int, name: str, log_config: Callable[[str, int], LogConfig]
+        self, found: tuple[str, int, str], log_config: Callable[[str, int], LogConfig]
     ) -> tuple[Log, Recovered] | ApplianceError:
         # One bad partition never stops the others.
+        topic, partition, name = found
         try:
             return self._engine.open_log(name, log_config(topic, partition))
         except ApplianceError as error:

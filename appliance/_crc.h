@@ -10,6 +10,20 @@
 // the last word of lane c, before that word goes through the CRC instruction, reduces it for free.
 // The constant for n words is x^(64n - 33): the instruction itself multiplies by x^32, and the
 // product of two bit-reflected numbers stands one bit lower than their reflected product.
+//
+// Where the processor multiplies four pairs at once (AVX-512 with VPCLMULQDQ), folding is faster.
+// The sum of a message only depends on its remainder modulo the polynomial, so 64 bytes of it may
+// be taken away if what they are worth is added 256 bytes further on. Each 16 bytes of them are two
+// words, the first worth x^64 times the second:
+//
+//     |  lanes at data  |  64..127  |  128..191  |  192..255  |  lanes at data + 256  | ...
+//         first word  * x^(2048 + 64)  \_______ added to _______/
+//         second word * x^2048         /
+//
+// Both products fit in 16 bytes, unreduced. The constants are again x^(64n - 33) for n = 33 and 32,
+// 33 for the same two reasons: taken from the lower half of a reflected word, they are worth x^32
+// more, and the product stands one bit lower. The last 64 bytes are folded onto their own last 16 in
+// the same way, and the instruction above sums those.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +33,10 @@
 #include <immintrin.h>
 #define CRC_HARDWARE "sse4.2"
 #define CRC_TARGET __attribute__((target("sse4.2,pclmul")))
+#if (defined(__clang__) && __clang_major__ >= 9) || (!defined(__clang__) && __GNUC__ >= 9)
+#define CRC_FOLDING "avx512"
+#define CRC_FOLDING_TARGET __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+#endif
 #elif defined(__aarch64__) && defined(__linux__) && !defined(__AARCH64EB__)
 #include <arm_acle.h>
 #include <arm_neon.h>
@@ -163,22 +181,93 @@ CRC_TARGET static uint32_t hardware_3way(uint32_t crc, const uint8_t *data, size
 
 #endif
 
+#ifdef CRC_FOLDING
+
+// From here on it is the faster one at every size; below, a long tail behind the last 64 bytes may
+// cost what the folding gained.
+constexpr size_t FOLDING_SIZE_MIN = 512;
+
+CRC_FOLDING_TARGET static inline __m512i load_lanes(const uint8_t *data) {
+    return _mm512_loadu_si512(data);
+}
+
+// What moves four lanes `words` words further on.
+CRC_FOLDING_TARGET static inline __m512i fold_constant(size_t words) {
+    int64_t first = tables.fold[words + 1], second = tables.fold[words];
+    return _mm512_set4_epi64(second, first, second, first);
+}
+
+CRC_FOLDING_TARGET static inline __m512i fold(__m512i lanes, __m512i constant, __m512i onto) {
+    __m512i first = _mm512_clmulepi64_epi128(lanes, constant, 0x00);
+    __m512i second = _mm512_clmulepi64_epi128(lanes, constant, 0x11);
+    return _mm512_ternarylogic_epi64(first, second, onto, 0x96);  // the sum of all three
+}
+
+// The first three of four lanes move onto the last, whose two words the instruction sums.
+CRC_FOLDING_TARGET static inline uint64_t sum_of(__m512i lanes) {
+    const auto &power = tables.fold;
+    __m512i constants = _mm512_set_epi64(0, 0, power[2], power[3], power[4], power[5], power[6],
+                                         power[7]);
+    __m512i last = _mm512_maskz_mov_epi64(0xC0, lanes);
+    lanes = fold(lanes, constants, last);
+    uint64_t words[8];
+    _mm512_storeu_si512(words, lanes);
+    uint64_t crc = add_word(0, words[0] ^ words[2] ^ words[4] ^ words[6]);
+    return add_word(crc, words[1] ^ words[3] ^ words[5] ^ words[7]);
+}
+
+CRC_FOLDING_TARGET static uint32_t folding_4x512(uint32_t crc, const uint8_t *data, size_t size) {
+    if (size < FOLDING_SIZE_MIN) return hardware_3way(crc, data, size);
+    // the sum so far is added to the message's first 4 bytes, as the instruction does it
+    __m512i begun = _mm512_maskz_set1_epi32(1, int32_t(~crc));
+    __m512i a = _mm512_xor_si512(load_lanes(data), begun), b = load_lanes(data + 64);
+    __m512i c = load_lanes(data + 128), d = load_lanes(data + 192);
+    __m512i constant = fold_constant(32);
+    for (data += 256, size -= 256; size >= 256; data += 256, size -= 256) {
+        a = fold(a, constant, load_lanes(data));
+        b = fold(b, constant, load_lanes(data + 64));
+        c = fold(c, constant, load_lanes(data + 128));
+        d = fold(d, constant, load_lanes(data + 192));
+    }
+    constant = fold_constant(8);
+    d = fold(a, fold_constant(24), fold(b, fold_constant(16), fold(c, constant, d)));
+    for (; size >= 64; data += 64, size -= 64) d = fold(d, constant, load_lanes(data));
+    return ~uint32_t(add_bytes(sum_of(d), data, size));
+}
+
+static bool has_folding() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+}
+
+#endif
+
 struct NamedKernel {
     const char *name;
     Kernel kernel;
 };
 
-// Best first; a null name ends the list.
+// Best first; a null name ends the list. The compiler's run-time library asks the processor, and the
+// kernel too whether it saves registers of 512 bits.
 inline const NamedKernel *kernels() {
-    static const NamedKernel software[] = {{"portable-slice8", portable}, {nullptr, nullptr}};
-#ifdef CRC_HARDWARE
-    static const NamedKernel hardware[] = {{CRC_HARDWARE "-3way", hardware_3way},
-                                           {CRC_HARDWARE "-1way", hardware_1way},
-                                           {"portable-slice8", portable},
-                                           {nullptr, nullptr}};
-    if (has_hardware()) return hardware;
+    static const NamedKernel all[] = {
+#ifdef CRC_FOLDING
+        {CRC_FOLDING "-fold", folding_4x512},
 #endif
-    return software;
+#ifdef CRC_HARDWARE
+        {CRC_HARDWARE "-3way", hardware_3way},
+        {CRC_HARDWARE "-1way", hardware_1way},
+#endif
+        {"portable-slice8", portable},
+        {nullptr, nullptr}};
+    const NamedKernel *best = all;
+#ifdef CRC_HARDWARE
+    bool hardware = has_hardware();
+#ifdef CRC_FOLDING
+    if (!hardware || !has_folding()) best++;
+#endif
+    if (!hardware) best += 2;
+#endif
+    return best;
 }
 
 }  // namespace appliance_crc

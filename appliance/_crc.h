@@ -22,8 +22,8 @@
 //
 // Both products fit in 16 bytes, unreduced. The constants are again x^(64n - 33) for n = 33 and 32,
 // 33 for the same two reasons: taken from the lower half of a reflected word, they are worth x^32
-// more, and the product stands one bit lower. The last 64 bytes are folded onto their own last 16 in
-// the same way, and the instruction above sums those.
+// more, and the product stands one bit lower. The last 64 bytes are folded onto their own last 16
+// in the same way, and the instruction above sums those.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -246,8 +246,8 @@ struct NamedKernel {
     Kernel kernel;
 };
 
-// Best first; a null name ends the list. The compiler's run-time library asks the processor, and the
-// kernel too whether it saves registers of 512 bits.
+// Best first; a null name ends the list. The compiler's run-time library asks the processor, and
+// whether the operating system saves registers of 512 bits.
 inline const NamedKernel *kernels() {
     static const NamedKernel all[] = {
 #ifdef CRC_FOLDING

@@ -62,8 +62,8 @@ cdef int64_t _first_barred(PartitionLog* log) noexcept nogil:
     """No segment that reaches beyond this offset may be touched."""
     cdef int64_t offset = log_last_stable_offset(log)
     cdef size_t i
-    if log.damaged_from > 0:
-        offset = min(offset, log.damaged_from - 1)
+    if log.unreadable.code != OK:
+        offset = min(offset, log.unreadable.base_offset)
     log.list_guard.lock()
     for i in range(log.holes.size()):
         offset = min(offset, log.holes[i].first_offset)

@@ -11,7 +11,8 @@ A round
 Groups go from old to new, so that a tombstone never goes before what it deletes. An error or a
 crash between two groups loses nothing: the next round starts from the same dirty offset.
 
-What cannot be read is not dropped: the round ends before that group, and says so once.
+What cannot be read is not dropped: the round ends before that group. It and every later round of
+this life do what can be done before that segment, and then raise why they stop there.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,7 +26,7 @@ from appliance._batch cimport (
 )
 from appliance._cleanable cimport Cleanable, cleanable_find, cleanable_group
 from appliance._codes cimport BATCH_INVALID, BATCH_TORN, OK, STORAGE_IO
-from appliance._log cimport LogRef, PartitionLog
+from appliance._log cimport LogRef, PartitionLog, Unreadable
 from appliance._offset_map cimport offset_map_put, offset_map_start
 from appliance._records cimport RecordView, record_next
 from appliance._replacement cimport (
@@ -52,9 +53,7 @@ cdef cppclass Round:
     SegmentReader reader
     Subject batch                  # at hand
     Replacement into
-    int damage                     # the code of what made a segment unreadable, and where
-    int64_t damaged_base
-    int64_t damaged_position
+    Unreadable damage              # met in this round
 
 
 # ---- without the GIL ----
@@ -102,9 +101,10 @@ cdef int _next_batch(Round* round) except? -1 nogil:
 
 cdef int _damaged(Round* round, int code) noexcept nogil:
     if BATCH_INVALID <= code <= BATCH_TORN or code == STORAGE_IO:
-        round.damage = code
-        round.damaged_base = round.found.segments[round.slot].get().base_offset
-        round.damaged_position = round.reader.position
+        round.damage.code = code
+        round.damage.base_offset = round.found.segments[round.slot].get().base_offset
+        round.damage.position = round.reader.position
+        round.damage.text.clear()
     return code
 
 
@@ -153,7 +153,7 @@ cdef int _map_batch(Round* round) except? -1 nogil:
 
 cdef void _end_before_damage(Round* round) noexcept nogil:
     round.found.segments.resize(round.slot)
-    round.rules.mapped_end = min(round.rules.mapped_end, round.damaged_base)
+    round.rules.mapped_end = min(round.rules.mapped_end, round.damage.base_offset)
 
 
 # Cleaning
@@ -279,87 +279,84 @@ cdef bint _compact(Round* round, int64_t now_ms, int64_t keys_max) except? -1:
     with nogil:
         code = _start(round, now_ms, keys_max)
     _raise(round, code)
-    if not round.found.is_due:
-        return False
-    problem = _map(round)
-    if round.rules.mapped_end > round.found.dirty_offset:
-        problem = _clean(round) or problem
-    if problem is not None:
-        raise problem
-    return True
+    if round.found.is_due:
+        _map(round)
+        if round.rules.mapped_end > round.found.dirty_offset:
+            _clean(round)
+    if round.found.settings.cleanup_compact:
+        _raise_damage(round)
+    return round.found.is_due
 
 
 # A loop around the block, for once: each turn is as long as decompressing a batch.
 
-cdef object _map(Round* round):
-    """Fills the map. None, or the damage that ends it early, as an exception."""
+cdef int _map(Round* round) except -1:
+    """Fills the map, up to its limit or to damage."""
     cdef int code = UNPACK
     cdef bytes _payload            # what the batch points into, once it is unpacked
-    text = ""
     while code == UNPACK:
         with nogil:
             code = _map_on(round)
         if code == UNPACK:
-            _payload, text = _unpacked(round)
-        if round.damage != OK:
+            _payload = _unpacked(round)
+        if round.damage.code != OK:
             _end_before_damage(round)
-            return _report_damage(round, text)
+            return _note_damage(round)
     return _raise(round, code)
 
 
-cdef object _clean(Round* round):
-    """Group by group. None, or the damage that ends the round before its group, as an exception."""
+cdef int _clean(Round* round) except -1:
+    """Group by group, up to one that is damaged."""
     cdef size_t first = 0, group_end, end = 0
     cdef int code
     _start_cleaning(round, &end)
     while first < end:
         group_end = cleanable_group(&round.found, first, end)
         try:
-            problem = _clean_group(round, first, group_end)
+            _clean_group(round, first, group_end)
         finally:
             replacement_drop(&round.into, False)
-        if problem is not None:
-            return problem
+        if round.damage.code != OK:
+            return _note_damage(round)
         first = group_end
     with nogil:
         code = log_save_cleaned(round.log.get(), round.rules.mapped_end)
     return _raise(round, code)
 
 
-cdef object _clean_group(Round* round, size_t first, size_t end):
+cdef int _clean_group(Round* round, size_t first, size_t end) except -1:
     cdef int code
     with nogil:
         code = _start_group(round, first, end)
     _raise(round, code)
-    return _filter(round) or _finish(round, first, end)
+    _filter(round)
+    return 0 if round.damage.code != OK else _finish(round, first, end)
 
 
-cdef object _filter(Round* round):
+cdef int _filter(Round* round) except -1:
     cdef int code = UNPACK
     cdef bytes _payload            # what the batch points into, once it is unpacked
-    text = ""
-    while code != OK:
+    while code != OK and round.damage.code == OK:
         with nogil:
             code = _clean_on(round)
         if code == UNPACK:
-            _payload, text = _unpacked(round)
+            _payload = _unpacked(round)
         elif code == PACK:
             _raise(round, _put_packed(round))
-        if round.damage != OK:
-            return _report_damage(round, text)
-        _raise(round, code)
-    return None
+        elif round.damage.code == OK:
+            _raise(round, code)
+    return 0
 
 
-cdef object _finish(Round* round, size_t first, size_t end):
+cdef int _finish(Round* round, size_t first, size_t end) except -1:
     cdef int code
     with nogil:
         code = _finish_group(round, first, end)
     return _raise(round, code)
 
 
-cdef tuple _unpacked(Round* round):
-    """The records of the batch, which it points into from now on; or why there are none."""
+cdef bytes _unpacked(Round* round):
+    """The records of the batch, which it points into from now on; None when there are none."""
     cdef BatchHeader* header = &round.batch.header
     cdef int code
     packed = PyBytes_FromStringAndSize(
@@ -369,13 +366,14 @@ cdef tuple _unpacked(Round* round):
         payload = compression.decompress(header.attributes & ATTRIBUTE_CODEC, packed)
     except ApplianceError as error:
         _damaged(round, BATCH_INVALID)
-        return None, f": {error}"
+        round.damage.text = f": {error}".encode()
+        return None
     code = subject_open_at(
         &round.batch, <const uint8_t*>PyBytes_AS_STRING(payload), len(payload)
     )
     if code != OK:
         _damaged(round, code)
-    return payload, ""
+    return payload
 
 
 cdef int _put_packed(Round* round) except? -1:
@@ -395,14 +393,20 @@ cdef int _put_packed(Round* round) except? -1:
     return _put_rewritten(round)
 
 
-cdef object _report_damage(Round* round, str text):
-    """The exception for it, once: later rounds of this life stop before that segment in silence."""
-    cdef int code = round.damage
-    round.damage = OK
-    round.log.get().damaged_from = round.damaged_base + 1
-    return from_code(code, (
-        f"{_name(round)}: compaction stops before segment {round.damaged_base}, which cannot be "
-        f"read at position {round.damaged_position}{text}"
+cdef int _note_damage(Round* round) except -1:
+    round.log.get().unreadable = round.damage
+    round.damage.code = OK
+    return 0
+
+
+cdef int _raise_damage(Round* round) except -1:
+    cdef Unreadable* damage = &round.log.get().unreadable
+    if damage.code == OK:
+        return 0
+    text = (<bytes>damage.text).decode()
+    raise from_code(damage.code, (
+        f"{_name(round)}: compaction stops before segment {damage.base_offset}, which cannot be "
+        f"read at position {damage.position}{text}"
     ))
 
 
@@ -410,9 +414,9 @@ cdef str _name(Round* round):
     return (<bytes>round.log.get().name).decode()
 
 
-cdef object _raise(Round* round, int code):
+cdef int _raise(Round* round, int code) except -1:
     if code >= 0:
-        return None
+        return 0
     facts = f"{_name(round)}: compaction given up"
     if round.into.segment.get() != NULL:
         facts += (

@@ -59,6 +59,13 @@ cdef struct EndedTxn:
     int64_t first_offset
     int64_t marker_offset
 
+# A segment that compaction could not read.
+cdef cppclass Unreadable:
+    int code                       # why; OK: there is none
+    int64_t base_offset            # of the segment
+    int64_t position               # of the batch
+    string text                    # more about it, where there is more
+
 cdef cppclass PartitionLog:
     # constant
     string name                    # "<topic>-<partition>", the directory's name
@@ -66,7 +73,7 @@ cdef cppclass PartitionLog:
     StorageRef storage
 
     mutex maintenance
-    int64_t damaged_from           # maintenance; 1 + base of a segment compaction cannot read
+    Unreadable unreadable          # maintenance; what compaction stops before
     mutex saved_guard
     Checkpoint saved               # saved_guard
     int64_t bytes_at_saved         # saved_guard; bytes_appended then
@@ -94,7 +101,7 @@ cdef cppclass PartitionLog:
     atomic_i64 leader_epoch
     atomic_i64 truncations         # moved under guard; a commit begun before one counts for nothing
     atomic_i64 bytes_appended      # in this life
-    atomic_i64 oldest_unflushed_ns # monotonic; 0: all is durable
+    atomic_i64 oldest_unflushed_ns  # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives
     atomic_bool behind_is_wanted   # is in the committer's list of write-backs to start
     atomic_bool commit_is_wanted   # is in the committer's list

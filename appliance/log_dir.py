@@ -286,9 +286,18 @@ class LogDir:
             log.rest(idle_ms)
 
     def compact(self, now_ms: int | None = None) -> int:
-        """Compacts every log that is due; the count of them."""
+        """Compacts every log that is due; the count of them. One that fails holds up no other: the
+        first failure is raised when all had their turn."""
         now = self._clock.now_ms() if now_ms is None else now_ms
-        return sum(log.compact(now) for log in self._logs.values())
+        count, failures = 0, []
+        for log in list(self._logs.values()):
+            try:
+                count += log.compact(now)
+            except ApplianceError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return count
 
     @property
     def is_full(self) -> bool:

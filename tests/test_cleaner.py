@@ -591,7 +591,8 @@ def test_a_damaged_segment_ends_the_round_before_it(tmp_path: Path) -> None:
         log.compact(LATER)
     assert [record.offset for record in _batch.records(log.read(0))] == [1, 2, 3]
     assert segment_bases(log)[:2] == [0, 4]
-    assert not log.compact(LATER)  # said once
+    with pytest.raises(BatchCorrupt, match="segment 4"):  # said again, for whoever asks next
+        log.compact(LATER)
     log_dir.abandon()
 
 
@@ -624,6 +625,19 @@ def test_a_compressed_batch_that_nobody_can_read_is_not_dropped(tmp_path: Path) 
             cleaned(log_dir, log)
         assert values(log.read(0, 1)) == ["2"]
         assert len(everything(log)) == 3
+
+
+def test_a_damaged_log_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    log_dir = LogDir.open(tmp_path)
+    for topic in "abc":
+        log = log_dir.create(topic, 0, log_config(**settings()))
+        put(log, "a=1 a=2")
+        settle(log_dir, log)
+    damage(log_dir.log("a", 0), 0)
+    with pytest.raises(BatchCorrupt, match="a-0: compaction stops before segment 0"):
+        log_dir.compact(LATER)
+    assert [len(shown(log_dir.log(topic, 0))) for topic in "bc"] == [1, 1]
+    log_dir.abandon()
 
 
 def test_a_directory_compacts_every_log_that_is_due(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ A sync that failed is never repeated on that descriptor: the log fails instead.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
-from libcpp.memory cimport shared_ptr
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
@@ -37,7 +36,7 @@ cdef extern from "pthread.h" nogil:
     int pthread_setname_np(pthread_t thread, const char* name)
 
 cdef enum:
-    SYNCFS_FILES_MIN = 8           # measured: bench/commit.py, docs/decisions/0004
+    SYNCFS_FILES_MIN = 8           # measured: bench/commit.py, docs/decisions/group-commit.md
     POOL_JOBS_MIN = 2
 
 
@@ -369,8 +368,8 @@ cdef void* _run_behind(void* argument) noexcept nogil:
 
 cdef int committer_start(Committer* committer) noexcept nogil:
     cdef pthread_t thread
-    cdef int i
-    for i in range(committer.threads_count - 1):
+    cdef int _i
+    for _i in range(committer.threads_count - 1):
         if pthread_create(&thread, NULL, _run_pool, committer) != 0:
             break  # fewer helpers; the committer thread syncs too
         pthread_setname_np(thread, b"commit-sync")

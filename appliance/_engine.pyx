@@ -4,8 +4,7 @@ Everything here is thin: arguments to C, one block without the GIL, result to Py
 """
 
 from collections import namedtuple
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -19,12 +18,12 @@ from appliance._batch cimport (
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
-from appliance._codes cimport BATCH_TORN, FILES_EXHAUSTED, LOG_CLOSED, OK, STORAGE_IO
+from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OK
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
     committer_checkpoint, committer_notify, committer_start, committer_stop, committer_write_behind,
 )
-from appliance._files cimport open_file, read_whole, storage_code, sync_directory
+from appliance._files cimport open_file, read_whole, sync_directory
 from appliance._index cimport AbortedTxn
 from appliance._journal cimport (
     Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
@@ -32,20 +31,20 @@ from appliance._journal cimport (
 from appliance._log cimport (
     ORIGIN_CLIENT, ORIGIN_COORDINATOR, READ_END, READ_STABLE, READ_VISIBLE, AppendOptions,
     Appended as CAppended,
-    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch,
+    LogRef, LogSettings, Slice, log_aborted, log_append, log_end_for_epoch,
     log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
     log_seal_times,
 )
 from appliance._native cimport (
-    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, mutant, wall_ms,
+    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, monotonic_ns, mutant, wall_ms,
 )
 from appliance._offset_map cimport KEYS_MAX
 from appliance._producers cimport Producer
 from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
 from appliance._retention cimport log_delete_before, log_retain, log_truncate
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, file_own, segment_file, segment_load_largest,
+    FileRef, Segment, SegmentRef, file_own,
 )
 from appliance._storage cimport (
     Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve,

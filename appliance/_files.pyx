@@ -5,7 +5,8 @@ from libcpp.vector cimport vector
 
 from appliance._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO
 from appliance._native cimport (
-    EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, S_ISREG,
+    EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY,
+    S_ISREG,
     c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, pread, pwrite, snprintf,
 )
 

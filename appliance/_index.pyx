@@ -85,7 +85,7 @@ cdef int index_load(Index* index, int directory_fd, int64_t base_offset,
                     int64_t size) noexcept nogil:
     cdef vector[uint8_t] data
     cdef char[NAME_SIZE] name
-    cdef int64_t at, count
+    cdef int64_t count
     index.offsets.clear()
     index.times.clear()
     file_name(name, base_offset, b".index")

@@ -17,7 +17,7 @@
 4. Old records behind the end carry an older generation, or break the sequence: never believed.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -364,7 +364,7 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     cdef const uint8_t* end = payload.data() + payload.size()
     cdef EpochEntry entry
     cdef Hole hole
-    cdef int32_t i, epochs, holes, bases
+    cdef int32_t _i, epochs, holes, bases
     if end - at < FIXED_SIZE:
         return False
     c.recovery_offset, c.segment_base = load_i64(at), load_i64(at + 8)
@@ -385,15 +385,15 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     c.epochs.clear()
     c.holes.clear()
     c.bases.clear()
-    for i in range(epochs):
+    for _i in range(epochs):
         entry.epoch, entry.start_offset = load_i32(at), load_i64(at + 4)
         c.epochs.push_back(entry)
         at += 12
-    for i in range(holes):
+    for _i in range(holes):
         hole.first_offset, hole.end_offset = load_i64(at), load_i64(at + 8)
         c.holes.push_back(hole)
         at += 16
-    for i in range(bases):
+    for _i in range(bases):
         c.bases.push_back(load_i64(at))
         at += 8
     c.producers.assign(at, end)

@@ -17,7 +17,7 @@ from appliance._codes cimport OK
 from appliance._files cimport (
     NAME_SIZE, file_name, file_size, open_file, storage_code, sync_directory,
 )
-from appliance._native cimport O_RDONLY, close, errno, renameat, unlinkat
+from appliance._native cimport O_RDONLY, close, errno, renameat
 from appliance._partition_dir cimport base_of, list_directory, unlink_base
 from appliance._segment cimport Walker, walker_next
 

@@ -25,7 +25,8 @@ from appliance._batch cimport (
 )
 from appliance._codes cimport (
     BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
-    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, STORAGE_IO,
+    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
+    STORAGE_FULL, STORAGE_IO,
 )
 from appliance._index cimport OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put

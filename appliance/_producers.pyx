@@ -5,9 +5,7 @@ Sequences count records and wrap from 2^31 - 1 to 0, so all arithmetic on them i
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memmove
-from libcpp.map cimport map as ordered_map
 from libcpp.pair cimport pair
-from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from cython.operator cimport dereference, preincrement

@@ -29,7 +29,7 @@ from libcpp.vector cimport vector
 from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
 )
-from appliance._codes cimport OK, STORAGE_FULL, STORAGE_IO
+from appliance._codes cimport OK, STORAGE_FULL
 from appliance._files cimport (
     NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
@@ -47,8 +47,8 @@ from appliance._native cimport (
 )
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
 from appliance._segment cimport (
-    File, FileRef, Segment, SegmentRef, file_own, segment_create, segment_file, segment_load_index,
-    segment_new, segment_note, segment_unlink,
+    FileRef, Segment, SegmentRef, file_own, segment_create, segment_file, segment_load_index,
+    segment_new, segment_note, segment_seal_times, segment_unlink,
 )
 from appliance._storage cimport StorageRef, storage_release_reserve
 
@@ -382,6 +382,7 @@ cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offs
             segment.end_offset.store(log.segments[slot + 1].get().base_offset)
         else:
             return _cut(log, slot, recovered)
+        segment_seal_times(segment)
         slot += 1
         position = 0
         offset = log.segments[slot].get().base_offset

@@ -210,7 +210,7 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
         log.truncations.fetch_add(1)
         code = _truncate_locked(log, offset)
         if code != OK:
-            # Half of it is done, on disk and here. Recovery knows how to finish, this life does not.
+            # Half of it is done, on disk and here. Recovery can finish it, this life cannot.
             log.failed.store(code)
             code = LOG_FAILED
     log.guard.unlock()
@@ -261,7 +261,6 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
 cdef int _announce_truncation(PartitionLog* log, size_t slot, int64_t offset) noexcept nogil:
     """Recovery begins again at the start of the segment that is cut, and stops at the limit."""
     cdef Segment* segment = log.segments[slot].get()
-    cdef size_t i
     _forget_from(log, segment.base_offset)
     log.saved.recovery_offset = log.saved.segment_base = segment.base_offset
     log.saved.position = 0

@@ -7,17 +7,17 @@ What holds at all times
 4. An index entry is believed only after the batch it names was looked at; what it lacks is walked.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libcpp.memory cimport make_shared
 
 from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance._codes cimport (
-    BATCH_CORRUPT, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO,
+    BATCH_CORRUPT, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK,
 )
 from appliance._files cimport (
-    NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, write_whole,
+    NAME_SIZE, file_name, open_file, read_whole, storage_code, write_whole,
 )
 from appliance._index cimport (
     Index, index_add_offset, index_add_time, index_load, index_offset_before, index_position,
@@ -228,7 +228,7 @@ cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) no
 cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* file) noexcept nogil:
     """A walker at or before the batch that holds `offset`."""
     cdef BatchHeader header
-    cdef int tries
+    cdef int _tries
     cdef int code = segment_load_index(segment)
     if code == OK:
         code = segment_file(segment, file)
@@ -241,7 +241,7 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
     walker.fd = file.get().fd
     walker.end = segment.size.load()
     walker.window_size = 0
-    for tries in range(ENTRIES_TRIED):
+    for _tries in range(ENTRIES_TRIED):
         if walker.position == 0:
             return OK
         if walker_next(walker, &header) == 1:

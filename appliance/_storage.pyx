@@ -12,7 +12,7 @@ from appliance._codes cimport OK, STORAGE_FULL
 from appliance._files cimport open_file, sync_directory
 from appliance._journal cimport journal_commit
 from appliance._native cimport (
-    ENOENT, O_CREAT, O_RDWR, c_stat, close, errno, fallocate, fstat, unlinkat,
+    O_CREAT, O_RDWR, c_stat, close, fallocate, fstat, unlinkat,
 )
 
 cdef extern from "sys/statvfs.h" nogil:

@@ -34,10 +34,9 @@ ENGINE_TESTS = (
     "test_log_dir.py",
     "test_threads.py",
 )
-REPORT = re.compile(
-    r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: AddressSanitizer).*$", re.MULTILINE
-)
-OURS = re.compile(r"appliance/_\w+\.|/_\w+\.cpython-[^/]*\.so")
+REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)
+OURS = re.compile(r"/_\w+\.cpython-[^/]*\.so|\(_\w+\.cpython-[^/)]*\.so")
+RESULT = "result.xml"
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,11 @@ def runtime(name: str) -> str:
 
 
 def run(sanitizer: Sanitizer, arguments: list[str]) -> int:
-    """pytest's exit code; the sanitizer writes its reports to files beside the build."""
+    """pytest's exit code, or -1 when it did not come to its end.
+
+    The sanitizer writes its reports to files beside the build."""
     log = sanitizer.folder / "report"
-    for old in sanitizer.folder.glob("report.*"):
+    for old in [*sanitizer.folder.glob("report.*"), *sanitizer.folder.glob(RESULT)]:
         old.unlink()
     variable, options = sanitizer.options
     environment = {
@@ -115,34 +116,36 @@ def run(sanitizer: Sanitizer, arguments: list[str]) -> int:
         variable: options.format(log=log),
     }
     tests = [f"tests/{name}" for name in sanitizer.tests]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += [f"--junit-xml={RESULT}", *tests, *arguments]
     if sanitizer.name == "thread":
         # Its shadow memory has no room for the randomised addresses of newer kernels.
         command = ["setarch", "-R", *command]
-    return subprocess.run(command, cwd=sanitizer.folder, env=environment, check=False).returncode
+    code = subprocess.run(command, cwd=sanitizer.folder, env=environment, check=False).returncode
+    return code if (sanitizer.folder / RESULT).exists() else -1
 
 
 def reports(sanitizer: Sanitizer) -> list[str]:
-    """Those that have the engine in a stack, one of each kind and place."""
+    """Those that have the engine in one of their first two stacks, one of each kind and place.
+
+    The later stacks say who made the thread or the memory; the C library's own reports have only
+    there something of ours."""
     found: dict[str, str] = {}
     for path in sorted(sanitizer.folder.glob("report.*")):
         text = path.read_text(errors="replace")
         starts = [match.start() for match in REPORT.finditer(text)]
         for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
             report = text[start:end].strip()
-            if OURS.search(report):
-                found.setdefault(place_of(report), report)
+            if places := places_of(report):
+                found.setdefault(places, report)
     return list(found.values())
 
 
-def place_of(report: str) -> str:
-    """The engine's lines that the two innermost stacks begin with."""
-    stacks = [stack for stack in report.split("\n\n") if re.search(r"^\s*#0 ", stack, re.MULTILINE)]
-    first = [next((line for line in stack.splitlines() if OURS.search(line)), "")
-             for stack in stacks[:2]]  # fmt: skip
-    return report.splitlines()[0].split("(pid")[0] + " ".join(
-        re.sub(r"0x[0-9a-f]+|\s+", " ", line) for line in first
-    )
+def places_of(report: str) -> str:
+    """The innermost line of ours in each of the first two stacks; empty when there is none."""
+    stacks = [each for each in report.split("\n\n") if re.search(r"^\s*#0 ", each, re.MULTILINE)]
+    lines = [next(filter(OURS.search, stack.splitlines()), "") for stack in stacks[:2]]
+    return " | ".join(re.sub(r"0x[0-9a-f]+|\s+", " ", line) for line in lines if line)
 
 
 def main(arguments: list[str]) -> int:
@@ -156,7 +159,8 @@ def main(arguments: list[str]) -> int:
         found = reports(sanitizer)
         for report in found:
             print(report, end="\n\n")
-        print(f"{name}: {len(found)} reports in the engine, tests ended with {code}", flush=True)
+        ending = "died" if code == -1 else f"ended with {code}"
+        print(f"{name}: {len(found)} reports in the engine; the tests {ending}", flush=True)
         is_bad = is_bad or bool(found) or code != 0
     return int(is_bad)
 

@@ -422,6 +422,22 @@ def test_truncation_below_the_log_start_is_refused(log_dir: LogDir) -> None:
     again.close()
 
 
+def test_truncation_inside_the_batch_of_the_log_start_leaves_an_empty_log(tmp_path: Path) -> None:
+    """The whole batch goes, and the start must not stay behind the end: appends would be lost."""
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.append_durable(batch("a", "b", "c"))
+        log.delete_before(1)
+        log.truncate(2)
+        assert (log.log_start_offset, log.log_end_offset, log.read(0)) == (0, 0, b"")
+        log.append_durable(batch("new"))
+        for cleanly in (False, True):
+            assert values(everything(log)) == ["new"]
+            log_dir = reopened(log_dir, cleanly)
+            log = log_dir.log("t", 0)
+        log_dir.close()
+
+
 def test_truncation_drops_the_index_entries_of_what_it_cut(tmp_path: Path) -> None:
     with opened(tmp_path, index_interval_bytes=0) as log_dir:
         log = log_dir.create("t", 0, log_config(index_interval_bytes=0))

@@ -59,7 +59,7 @@ extensions = [
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        depends=["appliance/_native.h", *map(str, sorted(Path("appliance").glob("*.pxd")))],
+        depends=[str(path) for ending in ("h", "pxd") for path in Path("appliance").glob(f"*.{ending}")],
     )
     for source in sorted(Path("appliance").glob("_*.pyx"))
 ]

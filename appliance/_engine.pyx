@@ -18,7 +18,7 @@ from appliance._batch cimport (
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
-from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OK
+from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
     committer_checkpoint, committer_notify, committer_start, committer_stop, committer_write_behind,
@@ -147,10 +147,15 @@ cdef int _read(const LogRef& log, int64_t offset, int64_t max_bytes, int limit,
 
 
 cdef int _flush(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
-    cdef int64_t end_offset = log.get().log_end_offset.load()
-    if log.get().durable_offset.load() >= end_offset and not log.get().directory_is_dirty:
-        return OK
-    return committer_await(committer, log, end_offset - 1, deadline_ns)
+    cdef int64_t end_offset
+    cdef int code = OFFSET_OUT_OF_RANGE
+    # A truncation meanwhile takes the end away: then there is a new one.
+    while code == OFFSET_OUT_OF_RANGE:
+        end_offset = log.get().log_end_offset.load()
+        if log.get().durable_offset.load() >= end_offset:
+            return OK
+        code = committer_await(committer, log, end_offset - 1, deadline_ns)
+    return code
 
 
 # ---- with the GIL ----

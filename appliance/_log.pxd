@@ -99,7 +99,8 @@ cdef cppclass PartitionLog:
     atomic_i64 gaps_end            # below it compaction may have left out offsets
     atomic_i64 active_base         # of the active segment
     atomic_i64 leader_epoch
-    atomic_i64 truncations         # moved under guard; a commit begun before one counts for nothing
+    atomic_i64 truncations         # twice their count, odd while one is under way; moved under
+                                   # guard; a commit begun before one counts for nothing
     atomic_i64 bytes_appended      # in this life
     atomic_i64 oldest_unflushed_ns  # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives

@@ -353,6 +353,17 @@ cdef size_t _segment_at(PartitionLog* log, int64_t offset) noexcept nogil:
 
 cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
                   Slice* slice) noexcept nogil:
+    cdef int64_t truncations = log.truncations.load()
+    cdef int code = _read_at(log, offset, max_bytes, limit, slice)
+    if code != OK and (truncations & 1 or truncations != log.truncations.load()):
+        # The end moved back under this read: whatever it met says nothing. The reader asks again.
+        slice.size = 0
+        code = OK
+    return code
+
+
+cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
+                  Slice* slice) noexcept nogil:
     cdef SegmentRef segment
     cdef Found found
     cdef int code
@@ -548,6 +559,7 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
         slot -= 1
         segment = it.segments[slot].get()
         if segment.synced_size < segment.size.load():
+            # Open since its first unsynced byte: log_rest lets go of nothing that has any.
             plan.segments.push_back(it.segments[slot])
             plan.files.push_back(segment.file)
             plan.sizes.push_back(segment.size.load())
@@ -706,8 +718,15 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
                 return code
         # Derived files: a full disk leaves them short, and the next checkpoint tries again.
         if segment_store_index(segment, is_sealed) == OK and is_sealed:
-            segment.index_is_final = True
+            _finish_segment(log, segment)
     return code
+
+
+cdef void _finish_segment(PartitionLog* log, Segment* segment) noexcept nogil:
+    """Sealed for good, unless it was rolled after the commit began and still has bytes to sync."""
+    log.guard.lock()
+    segment.index_is_final = segment.synced_size == segment.size.load()
+    log.guard.unlock()
 
 
 cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
@@ -755,10 +774,10 @@ cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
     log.list_guard.lock()
     segments = log.segments
     log.list_guard.unlock()
+    log.guard.lock()
     for i in range(segments.size() - 1):
         if segments[i].get().index_is_final:
             segment_rest(segments[i].get(), before_ns)
-    log.guard.lock()
     active = log.segments.back().get()
     # A write-back error is told to descriptors that were open when it happened: only a file with
     # nothing left to write may be closed, and only an index that is in its file may be dropped.

@@ -209,6 +209,7 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
     elif offset < log.log_end_offset.load():
         log.truncations.fetch_add(1)
         code = _truncate_locked(log, offset)
+        log.truncations.fetch_add(1)
         if code != OK:
             # Half of it is done, on disk and here. Recovery can finish it, this life cannot.
             log.failed.store(code)
@@ -226,7 +227,9 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
     cdef int code
     while slot + 1 < log.segments.size() and log.segments[slot + 1].get().base_offset <= offset:
         slot += 1
-    code = _announce_truncation(log, slot, offset)
+    code = _settle(log, slot)
+    if code == OK:
+        code = _announce_truncation(log, slot, offset)
     if code != OK:
         return code
     # From the front back: whatever a crash leaves is then below the limit, or beyond a gap.
@@ -256,6 +259,28 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
     log.first_open_offset.store(producers_first_open(&log.producers))
     _refill_saved(log)
     return log_save_locked(log)
+
+
+cdef int _settle(PartitionLog* log, size_t slot) noexcept nogil:
+    """What stays must be as durable as the recovery point will say: it may move forward here."""
+    cdef Segment* segment
+    cdef FileRef file
+    cdef size_t i
+    cdef int code
+    for i in range(slot + 1):
+        segment = log.segments[i].get()
+        if segment.synced_size < segment.size.load():
+            code = segment_file(segment, &file)
+            if code == OK:
+                code = sync_file(file.get().fd)
+            if code != OK:
+                return code
+            segment.synced_size = segment.size.load()
+        if segment.txn_is_dirty:
+            code = log_store_aborted(log, segment)
+            if code != OK:
+                return code
+    return sync_directory(log.directory.get().fd)
 
 
 cdef int _announce_truncation(PartitionLog* log, size_t slot, int64_t offset) noexcept nogil:

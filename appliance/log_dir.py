@@ -189,8 +189,13 @@ class LogDir:
     def _forget_deleted(self) -> list[Path]:
         """What interrupted deletions left: out of the journal first, its files after that."""
         grave = self.path / _DELETED
-        grave.mkdir(exist_ok=True)
-        dead = list(grave.iterdir())
+        try:
+            grave.mkdir(exist_ok=True)
+            dead = list(grave.iterdir())
+        except OSError as error:
+            # A full disk must not stop a start. A deletion will try again, and say so.
+            events.warning("no place for deleted logs", path=grave, error=error)
+            return []
         for each in dead:
             if not (self.path / each.name).exists():
                 self._engine.forget_name(each.name)
@@ -255,6 +260,7 @@ class LogDir:
         log = self.log(topic, partition)
         grave = self.path / _DELETED / log.name
         try:
+            grave.parent.mkdir(exist_ok=True)
             if grave.exists():
                 shutil.rmtree(grave)
             log.close()

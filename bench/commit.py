@@ -73,7 +73,8 @@ def main() -> None:
         directory = Path(name)
         for partitions in PARTITIONS:
             loop: list[float] = []
-            group: dict[str, list[tuple[float, float]]] = {"auto": [], "files": [], "filesystem": []}
+            group: dict[str, list[tuple[float,
+                                        float]]] = {"auto": [], "files": [], "filesystem": []}
             for _ in range(ROUNDS):
                 loop.append(by_loop(directory, partitions, batch))
                 for sync, rates in group.items():
@@ -84,7 +85,8 @@ def main() -> None:
                 rate = statistics.median(r for r, _ in rates)
                 low, high = min(r for r, _ in rates), max(r for r, _ in rates)
                 print(f"     commit.sync={sync:10} {rate:10,.0f}/s ({low:,.0f} to {high:,.0f}), "
-                      f"{rate / base:5.1f} x, commit {statistics.median(m for _, m in rates):.2f} ms")
+                      f"{rate / base:5.1f} x, "
+                      f"commit {statistics.median(m for _, m in rates):.2f} ms")
 
 
 if __name__ == "__main__":

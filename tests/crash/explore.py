@@ -79,7 +79,9 @@ class Explorer:
     def run(self) -> Result:
         began = time.monotonic()
         states = self.enumerator.find(
-            every_cut=self.arguments.every_cut, states_max=self.arguments.states
+            every_cut=self.arguments.every_cut,
+            states_max=self.arguments.states,
+            focus=self.arguments.focus,
         )
         self.result.distinct = self.enumerator.distinct
         share, shares = self.arguments.share
@@ -238,6 +240,7 @@ def main() -> None:
         "--share", type=lambda text: tuple(map(int, text.split("/"))), default=(0, 1)
     )
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
+    parser.add_argument("--focus", default="", help="only states whose label contains this")
     parser.add_argument("--ext4", action="store_true", help="the ext4-like mode instead of strict")
     parser.add_argument("--every-cut", action="store_true")
     parser.add_argument("--deep", type=int, default=0, help="recoveries that are cut in their turn")

@@ -73,12 +73,13 @@ class Recording:
         return history.differences(self.root) + [str(entry) for entry in history.outside]
 
     def explore(
-        self, *, states: int, seed: int, deep: int = 0, first: bool = False, ext4: bool = False
+        self, *, states: int, seed: int, deep: int = 0, first: bool = False, focus: str = ""
     ) -> Result:
-        """Try the scenario's states in SHARES processes."""
+        """Try the scenario's states in SHARES processes; `first` stops at the first failure,
+        `focus` takes only states whose label contains it."""
         options = ["--trace", self.trace, "--root", self.root, "--seed", seed]
         options += ["--states", states, "--deep", deep]
-        options += ["--first"] * first + ["--ext4"] * ext4 + ["--every-cut"] * NIGHTLY
+        options += ["--first"] * first + ["--every-cut"] * NIGHTLY + ["--focus", focus]
         running = [
             subprocess.Popen(
                 command_of("crash.explore", *options, "--share", f"{share}/{SHARES}"),

@@ -271,9 +271,11 @@ class Enumerator:
                     key ^= self._mark(path, content)
                 yield key, State(members, None, directories, 2, f"{label}, random member")
 
-    def find(self, *, every_cut: bool = False, states_max: int | None = None) -> list[State]:
+    def find(
+        self, *, every_cut: bool = False, states_max: int | None = None, focus: str = ""
+    ) -> list[State]:
         """Distinct states with every cut at which they are legal; a seeded choice when there are
-        too many."""
+        too many. `focus`: only those whose label contains it."""
         found: dict[int, State] = {}
         for cut in self.cuts(every_cut):
             for key, state in self.states_at(cut):
@@ -281,7 +283,7 @@ class Enumerator:
                 if not one.cuts or one.cuts[-1] != cut:
                     one.cuts.append(cut)
         self.distinct = len(found)
-        states = list(found.values())
+        states = [state for state in found.values() if focus in state.label]
         if states_max is None or len(states) <= states_max:
             return states
         random.Random(self.seed).shuffle(states)

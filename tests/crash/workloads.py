@@ -530,8 +530,21 @@ def truncate(session: Session) -> None:
     session.change("truncate", log, lambda: log.truncate(2), to=2)
     for _ in range(3):
         session.append(log, session.records(2, 180))
+    truncate_producers(session, log)
     session.append(log, session.records(1), durable=False)
     session.recorder.kill()
+
+
+def truncate_producers(session: Session, log: Any) -> None:
+    """Into a later segment than the recovery point's: what lies between must not be lost."""
+    transaction(session, log, 1, 0, "abort", durable=True)
+    for sequence in range(4):
+        batch = session.records(1, 90, producer_id=6, producer_epoch=0, base_sequence=sequence)
+        session.append(log, batch)
+        if sequence == 1:
+            log.roll()
+    to = log.log_end_offset - 1
+    session.change("truncate", log, lambda: log.truncate(to), to=to)
 
 
 def truncate_again(session: Session) -> None:

@@ -27,7 +27,7 @@ from appliance._segment cimport (
 cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* found) except? -1 nogil:
     cdef int code
     found.is_due = False
-    if log.failed.load() != OK or log.is_closed:
+    if log.failed.load() != OK or log.is_closed.load():
         return OK
     log.guard.lock()
     found.settings = log.settings
@@ -89,7 +89,7 @@ cdef int _drop_young(Cleanable* found, int64_t now_ms) noexcept nogil:
         code = segment_load_largest(segment)
         if code != OK:
             return code
-        if segment.largest_timestamp > now_ms - found.settings.min_compaction_lag_ms:
+        if segment.largest_timestamp.load() > now_ms - found.settings.min_compaction_lag_ms:
             found.segments.resize(i)
             break
     return OK

@@ -72,7 +72,7 @@ cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset
         if log.get().failed.load() != OK:
             code = LOG_FAILED
             break
-        if log.get().is_closed or committer.is_stopping:
+        if log.get().is_closed.load() or committer.is_stopping:
             code = LOG_CLOSED
             break
         if log.get().truncations.load() != truncations:
@@ -238,6 +238,8 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     cdef int64_t began = monotonic_ns()
     cdef size_t i, j
     for i in range(plans.size()):
+        if plans[0][i].result != OK:
+            continue
         for j in range(plans[0][i].files.size()):
             _add_job(&jobs, plans[0][i].files[j].get().fd, False, i)
         if plans[0][i].sync_directory:

@@ -344,7 +344,7 @@ cdef int _fill_settings(LogSettings* c, settings) except -1:
     c.timestamp_after_max_ms = settings.message_timestamp_after_max_ms
     c.producer_expiration_ms = settings.producer_id_expiration_ms
     c.append_time = settings.message_timestamp_type == "LogAppendTime"
-    c.visible_when_appended = settings.visibility == "appended"
+    c.shows_appended = settings.visibility == "appended"
     c.cleanup_delete = "delete" in settings.cleanup_policy
     c.cleanup_compact = "compact" in settings.cleanup_policy
     c.min_cleanable_dirty_ratio = settings.min_cleanable_dirty_ratio
@@ -467,6 +467,7 @@ cdef class Log:
         with nogil:
             self.log.get().guard.lock()
             self.log.get().settings = c_settings
+            self.log.get().shows_appended.store(c_settings.shows_appended)
             self.log.get().guard.unlock()
 
     def close(self):
@@ -658,7 +659,7 @@ cdef class Log:
             segment = segments[i].get()
             found.append(SegmentInfo(
                 segment.base_offset, segment.end_offset.load(), segment.size.load(),
-                segment.largest_timestamp if segment.largest_is_known else None,
+                segment.largest_timestamp.load() if segment.largest_is_known.load() else None,
                 f"{self.engine.path}/{self.name}/{segment.base_offset:020d}.log",
             ))
         return found

@@ -47,7 +47,7 @@ cdef struct LogSettings:
     int64_t timestamp_after_max_ms
     int64_t producer_expiration_ms
     bint append_time
-    bint visible_when_appended
+    bint shows_appended
     bint cleanup_delete
     bint cleanup_compact
     double min_cleanable_dirty_ratio
@@ -84,7 +84,6 @@ cdef cppclass PartitionLog:
     vector[EpochEntry] epochs      # guard
     int64_t unflushed_records      # guard
     bint directory_is_dirty        # guard; a segment was created since the last sync
-    bint is_closed                 # guard
 
     mutex list_guard
     vector[SegmentRef] segments    # list_guard; by base offset, the last one active, never empty
@@ -104,6 +103,8 @@ cdef cppclass PartitionLog:
     atomic_i64 bytes_appended      # in this life
     atomic_i64 oldest_unflushed_ns  # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives
+    atomic_bool is_closed          # set under guard
+    atomic_bool shows_appended     # visibility=appended
     atomic_bool behind_is_wanted   # is in the committer's list of write-backs to start
     atomic_bool commit_is_wanted   # is in the committer's list
     atomic_bool is_changed         # rolled or committed since its last checkpoint

@@ -40,7 +40,8 @@ from appliance._producers cimport (
 )
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
-    segment_file, segment_find, segment_find_time, segment_load_index, segment_load_largest,
+    segment_file, segment_find, segment_find_time,
+    segment_index_is_stored, segment_load_index, segment_load_largest,
     segment_new, segment_rest, segment_seal_times, segment_store_index,
 )
 from appliance._storage cimport storage_commit, storage_mark_full
@@ -112,7 +113,7 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
     cdef int code
     if log.failed.load() != OK:
         return LOG_FAILED
-    if log.is_closed:
+    if log.is_closed.load():
         return LOG_CLOSED
     if is_client and log.storage.get().is_full.load():
         return STORAGE_FULL
@@ -263,16 +264,17 @@ cdef void log_write_behind(PartitionLog* log) noexcept nogil:
     cdef Segment* segment
     cdef FileRef file
     cdef int64_t position, size
+    cdef int code
     log.guard.lock()
     segment = log.segments.back().get()
-    file = segment.file
+    code = segment_file(segment, &file)
     position = segment.written_behind
     size = segment.size.load() - position
     segment.written_behind = position + size
     log.behind_is_wanted.store(False)
     log.guard.unlock()
     # No result to check: what it could not start, the sync will do and report.
-    if file.get() != NULL and size > 0 and log.failed.load() == OK:
+    if code == OK and size > 0 and log.failed.load() == OK:
         sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE)
 
 
@@ -281,7 +283,7 @@ cdef int log_roll(PartitionLog* log) noexcept nogil:
     log.guard.lock()
     if log.failed.load() != OK:
         code = LOG_FAILED
-    elif log.is_closed:
+    elif log.is_closed.load():
         code = LOG_CLOSED
     elif log.segments.back().get().size.load() > 0:
         code = log_roll_locked(log)
@@ -313,7 +315,7 @@ cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
 cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil:
     if mutant(b"visible_ahead_of_durable"):
         return log.log_end_offset.load()
-    if log.settings.visible_when_appended and log.failed.load() == OK:
+    if log.shows_appended.load() and log.failed.load() == OK:
         return log.log_end_offset.load()
     return log.durable_offset.load()
 
@@ -472,7 +474,7 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset
         code = segment_load_largest(segments[i].get())
         if code != OK:
             return code
-        if (segments[i].get().largest_timestamp < timestamp
+        if (segments[i].get().largest_timestamp.load() < timestamp
                 or segments[i].get().end_offset.load() <= from_offset):
             continue
         code = _find_time_in(segments[i].get(), timestamp, from_offset, &found)
@@ -539,12 +541,13 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
                            CommitPlan* plan) noexcept nogil:
     cdef PartitionLog* it = log.get()
     cdef Segment* segment
+    cdef FileRef file
     cdef size_t slot
     plan.log = log
     plan.result = OK
     it.guard.lock()
     it.commit_is_wanted.store(False)
-    if it.failed.load() != OK or it.is_closed:
+    if it.failed.load() != OK or it.is_closed.load():
         plan.result = LOG_FAILED if it.failed.load() != OK else LOG_CLOSED
         it.guard.unlock()
         return
@@ -559,9 +562,11 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
         slot -= 1
         segment = it.segments[slot].get()
         if segment.synced_size < segment.size.load():
-            # Open since its first unsynced byte: log_rest lets go of nothing that has any.
+            # Open since its first unsynced byte: log_rest lets go of no such file.
             plan.segments.push_back(it.segments[slot])
-            plan.files.push_back(segment.file)
+            if segment_file(segment, &file) != OK:
+                plan.result = STORAGE_IO
+            plan.files.push_back(file)
             plan.sizes.push_back(segment.size.load())
         elif slot + 1 < it.segments.size():
             break
@@ -624,8 +629,8 @@ cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     checkpoint.position = segment.size.load()
     checkpoint.created_ms = segment.created_ms
     checkpoint.first_timestamp = segment.first_timestamp
-    checkpoint.largest_timestamp = segment.largest_timestamp
-    checkpoint.largest_timestamp_offset = segment.largest_timestamp_offset
+    checkpoint.largest_timestamp = segment.largest_timestamp.load()
+    checkpoint.largest_timestamp_offset = segment.largest_timestamp_offset.load()
     checkpoint.leader_epoch = <int32_t>log.leader_epoch.load()
     checkpoint.epochs = log.epochs
     checkpoint.producers.clear()
@@ -670,7 +675,7 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
         return code
     log.saved_guard.lock()
     # A log closed for deletion must not come back into the journal.
-    if (not log.is_closed and plan.truncations == log.truncations.load()
+    if (not log.is_closed.load() and plan.truncations == log.truncations.load()
             and plan.checkpoint.recovery_offset >= saved.recovery_offset):
         plan.checkpoint.log_start_offset = saved.log_start_offset
         plan.checkpoint.end_limit = saved.end_limit
@@ -710,7 +715,7 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
         slot -= 1
         segment = segments[slot].get()
         is_sealed = slot + 1 < segments.size()
-        if is_sealed and segment.index_is_final:
+        if is_sealed and segment.index_is_final.load():
             break
         if segment.txn_is_dirty:
             code = log_store_aborted(log, segment)
@@ -725,7 +730,7 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
 cdef void _finish_segment(PartitionLog* log, Segment* segment) noexcept nogil:
     """Sealed for good, unless it was rolled after the commit began and still has bytes to sync."""
     log.guard.lock()
-    segment.index_is_final = segment.synced_size == segment.size.load()
+    segment.index_is_final.store(segment.synced_size == segment.size.load())
     log.guard.unlock()
 
 
@@ -776,14 +781,12 @@ cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
     log.list_guard.unlock()
     log.guard.lock()
     for i in range(segments.size() - 1):
-        if segments[i].get().index_is_final:
+        if segments[i].get().index_is_final.load():
             segment_rest(segments[i].get(), before_ns)
     active = log.segments.back().get()
     # A write-back error is told to descriptors that were open when it happened: only a file with
     # nothing left to write may be closed, and only an index that is in its file may be dropped.
-    if (active.synced_size == active.size.load()
-            and active.index.offsets_stored == active.index.offsets.size()
-            and active.index.times_stored == active.index.times.size()):
+    if active.synced_size == active.size.load() and segment_index_is_stored(active):
         segment_rest(active, before_ns)
     log.guard.unlock()
 

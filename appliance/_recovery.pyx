@@ -114,6 +114,7 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.name = name
     it.storage = storage
     it.settings = settings[0]
+    it.shows_appended.store(settings.shows_appended)
     it.directory = file_own(fd)
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
     recovered.cut_offset = recovered.lost_first_offset = recovered.lost_end_offset = -1
@@ -222,7 +223,7 @@ cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:
     segment = segment_new(log.directory, base)
     segment.get().size.store(status.st_size)
     segment.get().synced_size = segment.get().written_behind = status.st_size
-    segment.get().index_is_final = True
+    segment.get().index_is_final.store(True)
     if not log.segments.empty():
         log.segments.back().get().end_offset.store(base)
     log.segments.push_back(segment)
@@ -277,10 +278,10 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
     if is_there:
         segment.created_ms = checkpoint.created_ms
         segment.first_timestamp = checkpoint.first_timestamp
-        segment.largest_timestamp = checkpoint.largest_timestamp
-        segment.largest_timestamp_offset = checkpoint.largest_timestamp_offset
-        segment.largest_is_known = True
-        segment.index_is_final = False
+        segment.largest_timestamp.store(checkpoint.largest_timestamp)
+        segment.largest_timestamp_offset.store(checkpoint.largest_timestamp_offset)
+        segment.largest_is_known.store(True)
+        segment.index_is_final.store(False)
     if not is_there or segment.size.load() < checkpoint.position:
         return _lost_below_point(log, slot, checkpoint, recovered)
     if mutant(b"trust_segments_below_recovery_point") and slot + 1 < log.segments.size():
@@ -457,10 +458,11 @@ cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) no
     if code != OK:
         return code
     if position == 0:
-        segment.largest_timestamp = segment.first_timestamp = -1
+        segment.largest_timestamp.store(-1)
+        segment.first_timestamp = -1
         segment.bytes_since_index = segment.created_ms = 0
-    segment.largest_is_known = True
-    segment.index_is_final = False
+    segment.largest_is_known.store(True)
+    segment.index_is_final.store(False)
     index_truncate(&segment.index, position)
     return OK
 
@@ -600,7 +602,7 @@ cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp,
 cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) noexcept nogil:
     cdef Segment* active = log.segments.back().get()
     cdef int64_t end_offset = active.end_offset.load(), epoch
-    active.index_is_final = False
+    active.index_is_final.store(False)
     log.log_end_offset.store(end_offset)
     log.durable_offset.store(end_offset)
     log.active_base.store(active.base_offset)
@@ -627,7 +629,7 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
 
 cdef void log_close(PartitionLog* log) noexcept nogil:
     log.guard.lock()
-    log.is_closed = True
+    log.is_closed.store(True)
     log.guard.unlock()
 
 

@@ -29,7 +29,7 @@ cdef enum:
 cdef void replacement_start(Replacement* into, int64_t base_offset) noexcept nogil:
     into.segment = segment_new(into.directory, base_offset)
     into.segment.get().index_is_loaded = True
-    into.segment.get().largest_is_known = True
+    into.segment.get().largest_is_known.store(True)
     into.file.reset()
     into.waiting.clear()
     into.written = into.position = 0

@@ -88,8 +88,8 @@ cdef int _roll_expired(PartitionLog* log, Segment* active, int64_t retention_ms,
                        bint* rolled) noexcept nogil:
     """So that one hour means one hour also for a topic that nobody writes to any more."""
     cdef int code = OK
-    if (active.size.load() > 0 and active.largest_is_known
-            and 0 <= active.largest_timestamp < now_ms - retention_ms):
+    if (active.size.load() > 0 and active.largest_is_known.load()
+            and 0 <= active.largest_timestamp.load() < now_ms - retention_ms):
         code = log_roll(log)
         rolled[0] = code == OK
     return code
@@ -115,7 +115,7 @@ cdef int64_t _is_doomed(PartitionLog* log, Segment* segment, const LogSettings* 
     if code != OK:
         return code
     # An unknown timestamp (-1) never deletes.
-    return 0 <= segment.largest_timestamp < now_ms - settings.retention_ms
+    return 0 <= segment.largest_timestamp.load() < now_ms - settings.retention_ms
 
 
 cdef int64_t _recovery_base(PartitionLog* log) noexcept nogil:
@@ -202,7 +202,7 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
     # Appends and commits must stand still while the end moves back, also across these syncs.
     if log.failed.load() != OK:
         code = LOG_FAILED
-    elif log.is_closed:
+    elif log.is_closed.load():
         code = LOG_CLOSED
     elif offset < log.log_start_offset.load():
         code = OFFSET_OUT_OF_RANGE
@@ -234,7 +234,10 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
         return code
     # From the front back: whatever a crash leaves is then below the limit, or beyond a gap.
     while log.segments.size() > slot + 1:
-        code = segment_unlink(log.segments.back().get())
+        # Its name may be given to another file soon: a reader that holds it must not open that one.
+        code = segment_pin(log.segments.back().get())
+        if code == OK:
+            code = segment_unlink(log.segments.back().get())
         if code != OK:
             return code
         log.list_guard.lock()
@@ -479,7 +482,8 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
     if code == OK:
         code = _save_swap(log, -1, -1)
     # Derived: without it the index is built anew when it is first needed.
-    cleaned.get().index_is_final = code == OK and segment_store_index(cleaned.get(), True) == OK
+    if code == OK and segment_store_index(cleaned.get(), True) == OK:
+        cleaned.get().index_is_final.store(True)
     return code
 
 

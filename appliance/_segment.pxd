@@ -5,7 +5,7 @@ from libcpp.memory cimport shared_ptr
 
 from appliance._batch cimport BatchHeader
 from appliance._index cimport Index
-from appliance._native cimport atomic_i64, mutex
+from appliance._native cimport atomic_bool, atomic_i64, mutex
 
 cdef enum:
     WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
@@ -32,17 +32,18 @@ cdef cppclass Segment:
     atomic_i64 end_offset          # one past the last offset
     atomic_i64 read_ns             # monotonic; when it was last read
 
+    atomic_i64 largest_timestamp   # -1: no record, or not known (see largest_is_known)
+    atomic_i64 largest_timestamp_offset
+    atomic_bool largest_is_known
+    atomic_bool index_is_final     # sealed and synced, and both index files are on disk
+
     # Below: owned by the one appender (the log's guard), or constant once sealed.
     int64_t bytes_since_index
-    int64_t largest_timestamp      # -1: no record, or not known (see largest_is_known)
-    int64_t largest_timestamp_offset
-    bint largest_is_known
     int64_t first_timestamp        # of the first batch; -1: no record
     int64_t created_ms             # wall clock at the first append; 0: none yet
     int64_t written_behind         # bytes whose write-back was started
     int64_t synced_size            # bytes known to be on disk; moved by the committer
     bint txn_is_dirty              # aborted transactions that the file lacks
-    bint index_is_final            # sealed, and both index files are on disk
 
 ctypedef shared_ptr[Segment] SegmentRef
 
@@ -71,6 +72,9 @@ cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
 
 # Opens the file and keeps it so, for its name is about to be given to another.
 cdef int segment_pin(Segment* segment) noexcept nogil
+
+# Whether the index files hold all that the index in memory does.
+cdef bint segment_index_is_stored(Segment* segment) noexcept nogil
 
 # Lets go of the file and the index if nobody read them since `before_ns`.
 cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil

@@ -50,8 +50,8 @@ cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexc
     cdef SegmentRef segment = make_shared[Segment]()
     segment.get().base_offset = base_offset
     segment.get().directory = directory
-    segment.get().largest_timestamp = -1
-    segment.get().largest_timestamp_offset = base_offset
+    segment.get().largest_timestamp.store(-1)
+    segment.get().largest_timestamp_offset.store(base_offset)
     segment.get().first_timestamp = -1
     segment.get().end_offset.store(base_offset)
     segment.get().size.store(0)
@@ -68,7 +68,7 @@ cdef int segment_create(Segment* segment) noexcept nogil:
         return fd
     segment.file = file_own(fd)
     segment.index_is_loaded = True
-    segment.largest_is_known = True
+    segment.largest_is_known.store(True)
     return OK
 
 
@@ -104,6 +104,15 @@ cdef int segment_pin(Segment* segment) noexcept nogil:
     segment.is_replaced = code == OK
     segment.guard.unlock()
     return code
+
+
+cdef bint segment_index_is_stored(Segment* segment) noexcept nogil:
+    cdef bint is_stored
+    segment.guard.lock()
+    is_stored = (segment.index.offsets_stored == segment.index.offsets.size()
+                 and segment.index.times_stored == segment.index.times.size())
+    segment.guard.unlock()
+    return is_stored
 
 
 cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil:
@@ -158,15 +167,15 @@ cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t posi
     if position == 0:
         segment.first_timestamp = header.max_timestamp
     # An emptied batch has no record with this timestamp, and the dump tool would look for one.
-    if header.max_timestamp > segment.largest_timestamp and header.records_count > 0:
-        segment.largest_timestamp = header.max_timestamp
-        segment.largest_timestamp_offset = last_offset
+    if header.max_timestamp > segment.largest_timestamp.load() and header.records_count > 0:
+        segment.largest_timestamp.store(header.max_timestamp)
+        segment.largest_timestamp_offset.store(last_offset)
     segment.guard.lock()
     if segment.bytes_since_index > index_interval:
         index_add_offset(&segment.index, last_offset - segment.base_offset, position)
-        if segment.largest_timestamp >= 0:
-            index_add_time(&segment.index, segment.largest_timestamp,
-                           segment.largest_timestamp_offset - segment.base_offset)
+        if segment.largest_timestamp.load() >= 0:
+            index_add_time(&segment.index, segment.largest_timestamp.load(),
+                           segment.largest_timestamp_offset.load() - segment.base_offset)
         segment.bytes_since_index = 0
     segment.bytes_since_index += header.size
     segment.size.store(position + header.size)
@@ -174,11 +183,11 @@ cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t posi
 
 
 cdef void segment_seal_times(Segment* segment) noexcept nogil:
-    if segment.largest_timestamp < 0:
+    if segment.largest_timestamp.load() < 0:
         return
     segment.guard.lock()
-    index_add_time(&segment.index, segment.largest_timestamp,
-                   segment.largest_timestamp_offset - segment.base_offset)
+    index_add_time(&segment.index, segment.largest_timestamp.load(),
+                   segment.largest_timestamp_offset.load() - segment.base_offset)
     segment.guard.unlock()
 
 
@@ -321,7 +330,7 @@ cdef int segment_load_largest(Segment* segment) noexcept nogil:
     cdef BatchHeader header
     cdef int64_t largest = -1, largest_offset = segment.base_offset
     cdef int code
-    if segment.largest_is_known:
+    if segment.largest_is_known.load():
         return OK
     code = segment_load_index(segment)
     if code != OK:
@@ -343,9 +352,9 @@ cdef int segment_load_largest(Segment* segment) noexcept nogil:
         code = walker_next(&walker, &header)
     if code < 0:
         return code
-    segment.largest_timestamp = largest
-    segment.largest_timestamp_offset = largest_offset
-    segment.largest_is_known = True
+    segment.largest_timestamp.store(largest)
+    segment.largest_timestamp_offset.store(largest_offset)
+    segment.largest_is_known.store(True)
     return OK
 
 

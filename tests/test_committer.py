@@ -109,7 +109,7 @@ def test_one_commit_covers_the_partitions_that_wait(tmp_path: Path) -> None:
         for log in logs:
             log.await_durable(0)
         after = log_dir.counters()
-        assert after["logs_committed"] - before["logs_committed"] == 40
+        assert after["logs_committed"] - before["logs_committed"] >= 40
         assert after["commits"] - before["commits"] < 40
 
 

@@ -59,7 +59,7 @@ extensions = [
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        depends=[str(path) for ending in ("h", "pxd") for path in Path("appliance").glob(f"*.{ending}")],
+        depends=sorted(map(str, [*Path("appliance").glob("*.h"), *Path("appliance").glob("*.pxd")])),
     )
     for source in sorted(Path("appliance").glob("_*.pyx"))
 ]

@@ -416,7 +416,7 @@ def _judge_promised_state(log: LogSeen, story: LogFacts, cut: int) -> list[str]:
                 f"and is remembered as {known}"
             )
     for one_txn in story.transactions:
-        if one_txn.at < cut and one_txn.last >= log.start and not story.compacted:
+        if one_txn.at < cut <= one_txn.may_go and one_txn.last >= log.start and not story.compacted:
             listed = any(
                 p == one_txn.producer and f <= one_txn.first <= la for p, f, la in log.aborted
             )

@@ -63,6 +63,7 @@ class Transaction:
     producer: int
     first: int
     last: int
+    may_go: int = NEVER
 
 
 @dataclass
@@ -114,6 +115,10 @@ class LogFacts:
         for one in self.written:
             if one.last >= to and one.began < do and one.gone_at == NEVER:
                 one.may_go, one.gone_at = min(one.may_go, do), did
+
+        for transaction in self.transactions:
+            if transaction.last >= to:
+                transaction.may_go = min(transaction.may_go, do)
 
     def cleaned(self, offsets: list[int], do: int, did: int) -> None:
         """Compaction: what it left out may be missing from `do` and must be from `did`."""

@@ -50,6 +50,8 @@ class ParallelBuild(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
 
+shared_headers = [str(path) for end in ("h", "pxd") for path in Path("appliance").glob(f"*.{end}")]
+
 extensions = [
     Extension(
         f"appliance.{source.stem}",
@@ -59,7 +61,7 @@ extensions = [
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        depends=sorted(map(str, [*Path("appliance").glob("*.h"), *Path("appliance").glob("*.pxd")])),
+        depends=shared_headers,
     )
     for source in sorted(Path("appliance").glob("_*.pyx"))
 ]

@@ -82,7 +82,7 @@ class Story:
 
     def works_but_writes(self, log: Any, expected: int) -> None:
         found = self.attempt("reading", lambda: read_batches(log, "visible")) or []
-        values = [record.value for one in found for record in _batch.records(one)]
+        values = [record.value or b"" for one in found for record in _batch.records(one)]
         if [int(value.split()[0]) for value in values] != list(range(expected))[
             -len(values) :
         ] or not values:

@@ -15,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def tell(session: Session) -> tuple[list[BaseException], list[str]]:
     if not attempt(session.open):
         return failed, wrong
     for topic in ("a", "k"):
-        if attempt(lambda topic=topic: session.create(topic)):
+        if attempt(partial(session.create, topic)):
             for act in acts_of(session, session.log(topic), topic):
                 attempt(act)
                 wrong += shown_too_early(session.log(topic))
@@ -190,11 +191,11 @@ def finish(session: Session) -> list[str]:
     for log in session.dir.logs().values():
         if log.failed is not None:
             wrong += [] if log.failed.strip() else ["a log stopped without a reason"]
-            error = session.attempt(lambda log=log: session.append(log, session.records(1)))
+            error = session.attempt(partial(append_one, session, log))
             if not isinstance(error, LogFailed):
                 wrong.append(f"a log that stopped answered an append with {error!r}")
             continue
-        error = session.attempt(lambda log=log: session.append(log, session.records(1)))
+        error = session.attempt(partial(append_one, session, log))
         is_half_deleted = isinstance(error, LogClosed)
         if error and not is_half_deleted:
             wrong.append(
@@ -203,6 +204,10 @@ def finish(session: Session) -> list[str]:
         read_batches(log, "visible")
     session.attempt(session.dir.close)  # may fail with the fault's reason; what counts comes after
     return wrong
+
+
+def append_one(session: Session, log: Any) -> Any:
+    return session.append(log, session.records(1))
 
 
 def second_syncs(trace: Path) -> list[str]:

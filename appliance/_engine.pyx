@@ -468,6 +468,7 @@ cdef class Log:
             self.log.get().guard.lock()
             self.log.get().settings = c_settings
             self.log.get().shows_appended.store(c_settings.shows_appended)
+            self.log.get().is_compacted.store(c_settings.cleanup_compact)
             self.log.get().guard.unlock()
 
     def close(self):
@@ -689,7 +690,7 @@ cdef class Log:
     cdef _check_keys(self, const unsigned char[::1] batch, int origin):
         """What log_append does where it can: a compressed batch must be decompressed for it."""
         cdef BatchHeader header
-        if origin != ORIGIN_CLIENT or not self.log.get().settings.cleanup_compact:
+        if origin != ORIGIN_CLIENT or not self.log.get().is_compacted.load():
             return
         if batch.shape[0] >= BATCH_HEADER_SIZE:
             batch_load_header(&batch[0], &header)

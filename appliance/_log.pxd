@@ -105,6 +105,7 @@ cdef cppclass PartitionLog:
     atomic_i64 failed              # the code that stopped this log; OK while it lives
     atomic_bool is_closed          # set under guard
     atomic_bool shows_appended     # visibility=appended
+    atomic_bool is_compacted       # cleanup.policy has compact: records need keys
     atomic_bool behind_is_wanted   # is in the committer's list of write-backs to start
     atomic_bool commit_is_wanted   # is in the committer's list
     atomic_bool is_changed         # rolled or committed since its last checkpoint

@@ -28,7 +28,7 @@ from appliance._codes cimport (
     LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
     STORAGE_FULL, STORAGE_IO,
 )
-from appliance._index cimport OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTxn, txn_index_store
+from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
 from appliance._native cimport (
     SYNC_FILE_RANGE_WRITE, monotonic_ns, mutant, sync_file_range, wall_ms,
@@ -41,7 +41,7 @@ from appliance._producers cimport (
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
     segment_file, segment_find, segment_find_time,
-    segment_index_is_stored, segment_load_index, segment_load_largest,
+    segment_index_bytes, segment_index_is_stored, segment_load_index, segment_load_largest,
     segment_new, segment_rest, segment_seal_times, segment_store_index,
 )
 from appliance._storage cimport storage_commit, storage_mark_full
@@ -162,7 +162,7 @@ cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* 
 cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
     cdef Segment* segment = log.segments.back().get()
     cdef LogSettings* settings = &log.settings
-    cdef int64_t size = segment.size.load(), end_offset, entries
+    cdef int64_t size = segment.size.load(), end_offset
     if size == 0:
         return False
     if size + header.size > min(settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
@@ -170,11 +170,7 @@ cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_m
     end_offset = log.log_end_offset.load() + header.last_offset_delta
     if end_offset - segment.base_offset > SEGMENT_SIZE_MAX:
         return True
-    entries = segment.index.offsets.size() + 1
-    if entries * OFFSET_ENTRY_SIZE > settings.segment_index_bytes:
-        return True
-    entries = segment.index.times.size() + 2
-    if entries * TIME_ENTRY_SIZE > settings.segment_index_bytes:
+    if segment_index_bytes(segment) > settings.segment_index_bytes:
         return True
     if segment.first_timestamp >= 0:
         if header.max_timestamp - segment.first_timestamp > settings.segment_ms:
@@ -222,7 +218,7 @@ cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
     if was_aborted:
         txn.last_stable_offset = min(producers_first_open(&log.producers), txn.last_offset + 1)
         log.aborted.push_back(txn)
-        segment.txn_is_dirty = True
+        segment.txn_is_dirty.store(True)
     if txn.first_offset >= 0:
         # Readers of committed data must not pass it before its marker is visible too.
         ended.first_offset = txn.first_offset
@@ -321,15 +317,18 @@ cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil:
 
 
 cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil:
-    # The open transactions are read first: one that ends meanwhile is then found among the ended.
-    cdef int64_t stable = log.first_open_offset.load()
-    cdef int64_t visible = log_high_watermark(log)
+    cdef int64_t visible = -1, stable = 0
     cdef size_t i
-    log.list_guard.lock()
-    for i in range(log.ended.size()):
-        if log.ended[i].marker_offset >= visible:
-            stable = min(stable, log.ended[i].first_offset)
-    log.list_guard.unlock()
+    # What ends is noted among the ended before it leaves the open ones, and forgotten there only
+    # when the watermark has passed it: with one watermark before and after, nothing is missed.
+    while visible != log_high_watermark(log):
+        visible = log_high_watermark(log)
+        stable = log.first_open_offset.load()
+        log.list_guard.lock()
+        for i in range(log.ended.size()):
+            if log.ended[i].marker_offset >= visible:
+                stable = min(stable, log.ended[i].first_offset)
+        log.list_guard.unlock()
     return min(stable, visible)
 
 
@@ -361,6 +360,8 @@ cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
         # The end moved back under this read: whatever it met says nothing. The reader asks again.
         slice.size = 0
         code = OK
+    elif code != OK and offset < log.log_start_offset.load():
+        code = OFFSET_OUT_OF_RANGE  # retention came by
     return code
 
 
@@ -717,7 +718,7 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
         is_sealed = slot + 1 < segments.size()
         if is_sealed and segment.index_is_final.load():
             break
-        if segment.txn_is_dirty:
+        if segment.txn_is_dirty.load():
             code = log_store_aborted(log, segment)
             if code != OK:
                 return code
@@ -739,7 +740,7 @@ cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
     cdef int64_t end_offset = segment.end_offset.load()
     cdef size_t i
     log.list_guard.lock()
-    segment.txn_is_dirty = False
+    segment.txn_is_dirty.store(False)
     for i in range(log.aborted.size()):
         if segment.base_offset <= log.aborted[i].last_offset < end_offset:
             here.push_back(log.aborted[i])
@@ -747,7 +748,7 @@ cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
     cdef int code = txn_index_store(segment.directory.get().fd, segment.base_offset, here.data(),
                                     here.size())
     if code != OK:
-        segment.txn_is_dirty = True
+        segment.txn_is_dirty.store(True)
     return code
 
 

@@ -115,6 +115,7 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.storage = storage
     it.settings = settings[0]
     it.shows_appended.store(settings.shows_appended)
+    it.is_compacted.store(settings.cleanup_compact)
     it.directory = file_own(fd)
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
     recovered.cut_offset = recovered.lost_first_offset = recovered.lost_end_offset = -1
@@ -141,7 +142,7 @@ cdef int _store_aborted(PartitionLog* log) noexcept nogil:
     cdef size_t i
     cdef int code = OK
     for i in range(log.segments.size()):
-        if code == OK and log.segments[i].get().txn_is_dirty:
+        if code == OK and log.segments[i].get().txn_is_dirty.load():
             code = log_store_aborted(log, log.segments[i].get())
             if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
                 code = log_store_aborted(log, log.segments[i].get())
@@ -205,7 +206,7 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
         # It may hold aborts that the log lost: written anew before the next recovery point.
         for j in range(log.segments.size()):
             if log.segments[j].get().base_offset == txn_bases[i] >= checkpoint.segment_base:
-                log.segments[j].get().txn_is_dirty = True
+                log.segments[j].get().txn_is_dirty.store(True)
         if code != OK:
             return code
     return OK

@@ -279,7 +279,7 @@ cdef int _settle(PartitionLog* log, size_t slot) noexcept nogil:
             if code != OK:
                 return code
             segment.synced_size = segment.size.load()
-        if segment.txn_is_dirty:
+        if segment.txn_is_dirty.load():
             code = log_store_aborted(log, segment)
             if code != OK:
                 return code
@@ -461,11 +461,10 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
         code = segment_pin(group[i].get())
         if code != OK:
             return code
-    code = _store_group_aborted(log, base, end)
-    if code != OK:
-        return code
     if not mutant(b"swap_without_directory_sync"):
-        code = sync_directory(directory_fd)
+        code = _store_group_aborted(log, base, end)
+        if code == OK:
+            code = sync_directory(directory_fd)
         if code != OK:
             return code
     code = _save_swap(log, base, end)

@@ -43,7 +43,7 @@ cdef cppclass Segment:
     int64_t created_ms             # wall clock at the first append; 0: none yet
     int64_t written_behind         # bytes whose write-back was started
     int64_t synced_size            # bytes known to be on disk; moved by the committer
-    bint txn_is_dirty              # aborted transactions that the file lacks
+    atomic_bool txn_is_dirty       # aborted transactions that the file lacks
 
 ctypedef shared_ptr[Segment] SegmentRef
 
@@ -72,6 +72,9 @@ cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
 
 # Opens the file and keeps it so, for its name is about to be given to another.
 cdef int segment_pin(Segment* segment) noexcept nogil
+
+# How full the indexes are: entries of the larger one, by the bytes that Kafka counts.
+cdef int64_t segment_index_bytes(Segment* segment) noexcept nogil
 
 # Whether the index files hold all that the index in memory does.
 cdef bint segment_index_is_stored(Segment* segment) noexcept nogil

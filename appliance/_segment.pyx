@@ -20,9 +20,8 @@ from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, write_whole,
 )
 from appliance._index cimport (
-    Index, index_add_offset, index_add_time, index_load, index_offset_before, index_position,
-    index_position_before,
-    index_store,
+    OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_load,
+    index_offset_before, index_position, index_position_before, index_store,
 )
 from appliance._native cimport (
     ENOENT, O_CREAT, O_EXCL, O_RDWR, close, errno, ftruncate, monotonic_ns, own, unlinkat,
@@ -106,6 +105,16 @@ cdef int segment_pin(Segment* segment) noexcept nogil:
     return code
 
 
+cdef int64_t segment_index_bytes(Segment* segment) noexcept nogil:
+    cdef int64_t offsets, times
+    segment.guard.lock()
+    offsets = (segment.index.offsets.size() + 1) * OFFSET_ENTRY_SIZE
+    # Two to come: that of the next batch and the one that a roll adds.
+    times = (segment.index.times.size() + 2) * TIME_ENTRY_SIZE
+    segment.guard.unlock()
+    return max(offsets, times)
+
+
 cdef bint segment_index_is_stored(Segment* segment) noexcept nogil:
     cdef bint is_stored
     segment.guard.lock()
@@ -178,6 +187,9 @@ cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t posi
                            segment.largest_timestamp_offset.load() - segment.base_offset)
         segment.bytes_since_index = 0
     segment.bytes_since_index += header.size
+    # In this order: a reader looks at the size first, so it never takes a batch for one within an
+    # end offset that it is beyond.
+    segment.end_offset.store(last_offset + 1)
     segment.size.store(position + header.size)
     segment.guard.unlock()
 

@@ -282,13 +282,13 @@ class LogDir:
     def retain(self, now_ms: int | None = None) -> int:
         """Applies retention to every log; the count of segments deleted."""
         now = self._clock.now_ms() if now_ms is None else now_ms
-        deleted = sum(log.retain(now) for log in self._logs.values())
+        deleted = sum(log.retain(now) for log in self.logs().values())
         self.rest(self.config.sealed_files_idle_ms)
         return deleted
 
     def rest(self, idle_ms: int) -> None:
         """Closes the files that nobody used for so long and that have nothing left to write."""
-        for log in self._logs.values():
+        for log in self.logs().values():
             log.rest(idle_ms)
 
     def compact(self, now_ms: int | None = None) -> int:

@@ -7,14 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance import _batch, arrow, errors
 from tests.support.batch_model import batch_of, record_bytes, varint
-
-pa = pytest.importorskip("pyarrow")
 
 DATA = Path(__file__).parent / "data"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -109,6 +109,10 @@ class FilesExhausted(ApplianceError):
     retriable = True
 
 
+class RequestInvalid(ApplianceError):
+    kafka_code = 42
+
+
 _BY_CODE: dict[int, type[ApplianceError]] = {
     -1: BatchTorn,
     -2: BatchCorrupt,

@@ -1,0 +1,63 @@
+"""Messages to bytes and back, by functions made from the field tables, one per class and version.
+
+A field that a version lacks is not written, and has its default after reading. Reading believes no
+size and no count: each is held against the bytes that remain before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeVar
+
+from appliance.wire import decoder, encoder
+from appliance.wire.errors import MalformedMessage, VersionUnsupported
+from appliance.wire.types import Versions
+
+Message = TypeVar("Message")
+
+ENCODERS: dict[tuple[Any, int], encoder.Encode] = {}
+DECODERS: dict[tuple[Any, int], decoder.Decode] = {}
+
+
+def encode(message: Any, version: int) -> bytes:
+    out = bytearray()
+    _encoder(type(message), version)(message, out)
+    return bytes(out)
+
+
+def decode(message: type[Message], data: bytes | memoryview, version: int) -> Message:
+    read = _decoder(message, version)
+    octets = bytes(data)  # no copy of what is bytes already; indexing bytes is the fastest
+    try:
+        found, end = read(octets, 0, len(octets))
+        if end != len(octets):
+            raise MalformedMessage(f"{len(octets) - end} bytes after the end at {end}")
+    except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError) as why:
+        text = f"wanted more than {len(octets)} bytes" if isinstance(why, IndexError) else why
+        raise MalformedMessage(f"{message.__name__} version {version}: {text}") from why
+    assert isinstance(found, message)
+    return found
+
+
+def _encoder(message: type, version: int) -> encoder.Encode:
+    found = ENCODERS.get((message, version))
+    if found is None:
+        found = encoder.encoder_of(message, version, _is_flexible(message, version))
+        ENCODERS[message, version] = found
+    return found
+
+
+def _decoder(message: type, version: int) -> decoder.Decode:
+    found = DECODERS.get((message, version))
+    if found is None:
+        found = decoder.decoder_of(message, version, _is_flexible(message, version))
+        DECODERS[message, version] = found
+    return found
+
+
+def _is_flexible(message: Any, version: int) -> bool:
+    versions: Versions = message.VERSIONS
+    if version not in versions:
+        span = f"{versions.first} to {versions.last}"
+        raise VersionUnsupported(f"{message.__name__}: got version {version}, wanted {span}")
+    return versions.is_flexible(version)

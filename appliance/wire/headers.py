@@ -1,0 +1,78 @@
+"""What stands before a message: who asks what and which answer is whose.
+
+request    api_key i16 | api_version i16 | correlation_id i32 | client_id nullable string | tags*
+response   correlation_id i32 | tags*
+
+The tags are there in flexible versions only; the client id keeps its int16 size even then. The
+reply to ApiVersions never has tags: whoever reads it does not know yet what the broker speaks.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from appliance.wire import API
+from appliance.wire.api_versions import API as API_VERSIONS
+from appliance.wire.decoder import skip_tags
+from appliance.wire.errors import MalformedMessage
+
+REQUEST = struct.Struct(">hhih")
+RESPONSE = struct.Struct(">i")
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = ""
+
+
+def decode_request(frame: bytes) -> tuple[RequestHeader, memoryview]:
+    """The header and the body. A key that is unknown here is taken for one without tags."""
+    try:
+        key, version, correlation_id, length = REQUEST.unpack_from(frame)
+        at = REQUEST.size + max(0, length)
+        if length < -1 or at > len(frame):
+            raise MalformedMessage(f"client id: got a size of {length} in {len(frame)} bytes")
+        client_id = frame[REQUEST.size : at].decode()
+        if is_flexible(key, version):
+            at = skip_tags(frame, at, len(frame))
+    except (struct.error, IndexError, UnicodeDecodeError) as why:
+        raise MalformedMessage(f"request header in {len(frame)} bytes: {why}") from why
+    return RequestHeader(key, version, correlation_id, client_id), memoryview(frame)[at:]
+
+
+def encode_request(header: RequestHeader) -> bytes:
+    octets = (header.client_id or "").encode()
+    length = -1 if header.client_id is None else len(octets)
+    key, version = header.api_key, header.api_version
+    tags = b"\0" if is_flexible(key, version) else b""
+    return REQUEST.pack(key, version, header.correlation_id, length) + octets + tags
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    tags = b"\0" if has_response_tags(api_key, api_version) else b""
+    return RESPONSE.pack(correlation_id) + tags
+
+
+def decode_response(frame: bytes, api_key: int, api_version: int) -> tuple[int, memoryview]:
+    """The correlation id and the body."""
+    try:
+        (correlation_id,) = RESPONSE.unpack_from(frame)
+        at = RESPONSE.size
+        if has_response_tags(api_key, api_version):
+            at = skip_tags(frame, at, len(frame))
+    except (struct.error, IndexError) as why:
+        raise MalformedMessage(f"response header in {len(frame)} bytes: {why}") from why
+    return correlation_id, memoryview(frame)[at:]
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    api = API.get(api_key)
+    return api is not None and api.request.VERSIONS.is_flexible(api_version)
+
+
+def has_response_tags(api_key: int, api_version: int) -> bool:
+    return api_key != API_VERSIONS.key and is_flexible(api_key, api_version)

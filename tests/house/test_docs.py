@@ -54,7 +54,8 @@ def test_a_test_that_does_not_exist_is_found() -> None:
 def modules_not_in(text: str) -> set[str]:
     package = ROOT / "appliance"
     names = {path.stem for end in ("py", "pyx") for path in package.glob(f"*.{end}")}
-    return {name for name in names - {"__init__"} if not re.search(rf"`{name}(\.py)?`", text)}
+    names |= {path.parent.name for path in package.glob("*/__init__.py")}
+    return {name for name in names - {"__init__"} if not re.search(rf"`{name}(\.py|/)?`", text)}
 
 
 def test_every_module_is_in_the_file_map() -> None:

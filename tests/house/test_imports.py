@@ -12,7 +12,9 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 
 
 def modules() -> list[str]:
+    """A folder is imported as a whole, not file by file: that is seconds less."""
     found = {path.stem for end in ("py", "pyx") for path in PACKAGE.glob(f"*.{end}")}
+    found |= {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     return sorted(f"appliance.{name}" for name in found - {"__init__", "__main__"})
 
 

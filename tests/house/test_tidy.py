@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_layers import imports_of
+from test_layers import imports_of, modules_of_python
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "appliance"
@@ -107,6 +107,13 @@ def test_no_file_is_an_orphan() -> None:
     imported = {name for path in readers for name in imports_of(path) if name != path.stem}
     texts = "".join(path.read_text() for path in core())
     assert orphans(files, imported, texts) == set()
+
+
+def test_no_file_of_a_folder_is_an_orphan() -> None:
+    found = {path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.glob("*/*.py")}
+    names = {".".join(path.parts) for path in found if path.stem != "__init__"}
+    imported = {name for path in sources("py") for name in modules_of_python(path.read_text())}
+    assert names - imported == set()
 
 
 def test_a_long_function_is_found() -> None:

@@ -110,8 +110,9 @@ def settings(as_json: bool, **options: Any) -> None:
         click.echo(json.dumps({name: plain(value) for name, value in values.items()}, indent=2))
         return
     for name, value in values.items():
-        is_default = value == configuration.settings()[name].default
-        click.echo(f"{name} = {value}" + ("" if is_default else "   (not the default)"))
+        row = configuration.settings()[name]
+        mark = "" if value == row.default else "   (not the default)"
+        click.echo(f"{name} = {row.text(value)}{mark}")
 
 
 DIRECTORY = click.argument(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -62,7 +63,13 @@ class Address:
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     def __str__(self) -> str:
+        if self == NO_ADDRESS:
+            return ""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+NO_ADDRESS = Address("", 0)
+EVERY_INTERFACE = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class Setting:
         for unit, size, word in ROUND_NUMBERS:
             if self.unit == unit and self.default >= size and self.default % size == 0:
                 return f"{self.default} ({self.default // size} {word})"
-        return str(self.default)
+        return self.text(self.default)
 
     @property
     def wanted(self) -> str:
@@ -102,7 +109,7 @@ class Setting:
         if self.choices:
             return "one of " + ", ".join(repr(choice) for choice in self.choices)
         if self.kind not in (int, float):
-            return {Path: "a path", Address: "HOST:PORT"}[self.kind]
+            return {Path: "a path", Address: "HOST:PORT", bool: "true or false"}[self.kind]
         words = "a whole number" if self.kind is int else "a number"
         if self.maximum is not None:
             words += f" from {self.minimum} to {self.maximum}"
@@ -112,19 +119,29 @@ class Setting:
 
     def from_text(self, text: str) -> Any:
         """The value a person wrote; what cannot be read stays text, and the check refuses it."""
+        bare = text.strip()
+        if self.kind is bool:
+            return {"true": True, "false": False}.get(bare.lower(), text)
+        if not bare and self.default == NO_ADDRESS:
+            return NO_ADDRESS
         try:
-            return Address.parse(text) if self.kind is Address else self.kind(text.strip())
+            return Address.parse(bare) if self.kind is Address else self.kind(bare)
         except ValueError:
             return text
+
+    @staticmethod
+    def text(value: Any) -> str:
+        """A value as a person writes it."""
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
     def check(self, value: Any, shown: object) -> None:
         if not self._is_allowed(value):
             raise SettingInvalid(f"{self.name}: got {shown}, wanted {self.wanted}")
 
     def _is_allowed(self, value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, self.kind):
+        if isinstance(value, bool) != (self.kind is bool) or not isinstance(value, self.kind):
             return False
-        if not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             return not self.choices or value in self.choices
         low = -LONG_MAX if self.minimum is None else self.minimum
         high = LONG_MAX if self.maximum is None else self.maximum
@@ -375,13 +392,75 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class TopicsConfig:
+    """How topics come and go, and how many there may be."""
+
+    auto_create: bool = setting(
+        "auto.create.topics.enable",
+        True,
+        "Whether a client that asks for a topic by name makes it. Most clients expect that of a "
+        "broker; the price is that a misspelt name is a new, empty topic.",
+    )
+    num_partitions: int = setting(
+        "num.partitions",
+        1,
+        "Partitions of a topic whose creator names no number.",
+        minimum=1,
+        maximum=100_000,
+    )
+    may_delete: bool = setting(
+        "delete.topic.enable",
+        True,
+        "Whether clients may delete topics.",
+    )
+    partitions_per_topic_max: int = setting(
+        "max.partitions.per.topic",
+        1000,
+        "A request for a topic with more is refused. Each partition is a directory, some syncs and "
+        "two open files: a mistyped number must not keep the disk for minutes.",
+        minimum=1,
+        maximum=100_000,  # five digits in the name of a directory
+    )
+    partitions_max: int = setting(
+        "max.partitions.total",
+        10_000,
+        "Partitions of all topics together. They cost memory, two open files each while in use, "
+        "and time at a start after a crash.",
+        minimum=1,
+        maximum=10_000_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
 class BrokerConfig:
-    """One broker: its directory, its addresses, its timers, and the two tables above."""
+    """One broker: its directory, its addresses, its timers, and the tables above."""
 
     data_dir: Path = setting(
         "data.dir",
         Path("data"),
         "The directory that holds everything the broker knows. One broker at a time may use it.",
+    )
+    node_id: int = setting(
+        "node.id",
+        1,
+        "The number by which clients know this broker. Nothing on disk depends on it.",
+        minimum=0,
+        maximum=2**31 - 1,
+    )
+    listen_address: Address = setting(
+        "listen.address",
+        Address("127.0.0.1", 9092),
+        "Where clients of the Kafka protocol are served. There is no login yet, so it is loopback.",
+    )
+    advertised_address: Address = setting(
+        "advertised.address",
+        NO_ADDRESS,
+        "Where clients are told to connect: a name or address that reaches this machine from "
+        "theirs. Port 0 means the one that is listened on.",
+        default_words="the listening address",
     )
     admin_address: Address = setting(
         "admin.address",
@@ -403,15 +482,38 @@ class BrokerConfig:
         unit="ms",
         minimum=10,
     )
+    topics: TopicsConfig = field(default_factory=TopicsConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        told = self.advertised_address
+        if told.host in EVERY_INTERFACE:
+            raise SettingInvalid(
+                f"advertised.address: got {told}, which is every interface of this machine and "
+                "no address that a client can connect to; wanted a name or address of this machine"
+            )
+        if told == NO_ADDRESS and self.listen_address.host in EVERY_INTERFACE:
+            raise SettingInvalid(
+                f"listen.address: got {self.listen_address}, which is every interface, so clients "
+                "must be told which one to connect to; wanted advertised.address with it, "
+                f"for example advertised.address={socket.gethostname()}:{self.listen_address.port}"
+            )
+
+    def advertised(self, listening: Address) -> Address:
+        """What clients are told, when this is where the broker came to listen."""
+        told = self.advertised_address
+        return listening if told == NO_ADDRESS else Address(told.host, told.port or listening.port)
 
 
 # The parts of a BrokerConfig by the field that holds them; "" is BrokerConfig itself.
-PARTS: dict[str, type] = {"": BrokerConfig, "storage": StorageConfig, "log": LogConfig}
+PARTS: dict[str, type] = {
+    "": BrokerConfig,
+    "topics": TopicsConfig,
+    "storage": StorageConfig,
+    "log": LogConfig,
+}
 
 
 def settings() -> dict[str, Setting]:
@@ -494,13 +596,13 @@ def load(
         part: {name: values[row.name] for name, row in settings_of(config) if row.name in values}
         for part, config in PARTS.items()
     }
-    storage, log = StorageConfig(**made["storage"]), LogConfig(**made["log"])
-    return BrokerConfig(**made[""], storage=storage, log=log)
+    parts = {part: PARTS[part](**made[part]) for part in PARTS if part}
+    return BrokerConfig(**made[""], **parts)
 
 
 def values_of(config: BrokerConfig) -> dict[str, Any]:
     """Every setting's value in force, by name."""
-    parts = (config, config.storage, config.log)
+    parts = [getattr(config, part) if part else config for part in PARTS]
     return {row.name: getattr(part, field) for part in parts for field, row in settings_of(part)}
 
 

@@ -78,6 +78,12 @@ def test_every_setting_is_read_by_somebody() -> None:
         ("admin.address=8780", "got '8780' (--set), wanted HOST:PORT"),
         ("admin.address=a:65536", "wanted HOST:PORT"),
         ("commit.threads", "--set commit.threads: wanted key=value"),
+        ("delete.topic.enable=yes", "got 'yes' (--set), wanted true or false"),
+        ("num.partitions=true", "got 'true' (--set), wanted a whole number"),
+        ("listen.address=", "got '' (--set), wanted HOST:PORT"),
+        ("advertised.address=0.0.0.0:9092", "advertised.address: got 0.0.0.0:9092, which is every"),
+        ("advertised.address=[::]:9092", "advertised.address: got [::]:9092, which is every"),
+        ("listen.address=0.0.0.0:9092", "wanted advertised.address with it, for example"),
     ],
 )
 def test_a_bad_value_is_named_with_what_was_wanted(pair: str, words: str) -> None:
@@ -94,6 +100,7 @@ def test_a_bad_value_is_named_with_what_was_wanted(pair: str, words: str) -> Non
         ("commit.thread = 4\n", "commit.thread: no such setting (file"),
         ("commit = \n", "not TOML"),
         ("data.dir = 7\n", "data.dir: got 7 (file"),
+        ("delete.topic.enable = 1\n", "delete.topic.enable: got 1 (file"),
     ],
 )
 def test_a_bad_file_is_named(text: str, words: str, tmp_path: Path) -> None:
@@ -127,3 +134,21 @@ def test_configurations_made_in_python_are_held_to_the_table() -> None:
 @pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:0", "localhost:65535"])
 def test_an_address_is_read_as_it_is_written(text: str) -> None:
     assert str(Address.parse(text)) == text
+
+
+def test_a_switch_is_true_or_false_wherever_it_is_written(tmp_path: Path) -> None:
+    assert load().topics.may_delete is True
+    assert load(written(tmp_path, "delete.topic.enable = false\n")).topics.may_delete is False
+    assert load(environment={"APPLIANCE_DELETE_TOPIC_ENABLE": " False"}).topics.may_delete is False
+    assert load(pairs=["delete.topic.enable=TRUE"]).topics.may_delete is True
+    assert "| `delete.topic.enable` | true | true or false |" in config.as_markdown()
+
+
+def test_clients_are_told_where_the_broker_came_to_listen() -> None:
+    bound = Address("127.0.0.1", 41234)
+    assert load().advertised(bound) == bound
+    assert load(pairs=["advertised.address="]).advertised(bound) == bound
+    pairs = ["listen.address=0.0.0.0:9092", "advertised.address=box.example:0"]
+    assert load(pairs=pairs).advertised(bound) == Address("box.example", 41234)
+    pairs = ["advertised.address=[2001:db8::1]:9093"]
+    assert load(pairs=pairs).advertised(bound) == Address("2001:db8::1", 9093)

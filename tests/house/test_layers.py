@@ -17,6 +17,8 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 LAYERS = [
     ("__init__", "errors", "event_log", "wall_clock", "_native", "_codes", "_bytes"),
     ("config", "compression", "wire", "_crc", "_files", "_records"),
+    ("kafka_uuid",),
+    ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
     ("_columns", "_producers", "_segment", "log_files", "config_key"),
     ("_segment_reader", "_storage", "_partition_dir", "arrow", "topic_config"),

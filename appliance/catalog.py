@@ -1,0 +1,309 @@
+"""`catalog.db`: what the broker knows beside its logs, in SQLite.
+
+The catalog decides whether a topic exists and how it is configured; the logs hold the records. A
+method that changes something returns when the change is on disk (WAL, `synchronous=FULL`), or
+raises and changed nothing.
+
+Threads: any thread may call, a lock lets one in at a time, and a change takes a disk's sync. So
+the control thread reads once at the start, and sends changes to a thread beside it.
+
+    cluster         one row: id, when it was made, whether the topics found on disk were taken in
+    topics          name, id, partitions, when it was made
+    topic_configs   what was set for a topic; what was not has no row
+    deletions       topics that are deleted, but whose directories may still be there
+    broker_configs  what was set at run time, for this broker or as the default of all brokers
+    producer_ids    one row: the first id that was never reserved
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from appliance import kafka_uuid
+from appliance.errors import ApplianceError, StorageFull
+
+NAME = "catalog.db"
+APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
+
+PRODUCER_IDS = 1000  # reserved at a time: a sync for each thousand, and a crash wastes no more
+
+# Each entry takes the schema from its index to the next: `user_version` counts those applied. An
+# entry that was ever released is never edited; a change is a new entry.
+SCHEMA = [
+    """
+    CREATE TABLE cluster (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        is_settled INTEGER NOT NULL CHECK (is_settled IN (0, 1))
+    );
+    CREATE TABLE topics (
+        name TEXT PRIMARY KEY NOT NULL CHECK (length(name) BETWEEN 1 AND 249),
+        id BLOB NOT NULL UNIQUE CHECK (typeof(id) = 'blob' AND length(id) = 16),
+        partitions INTEGER NOT NULL CHECK (partitions > 0),
+        created_ms INTEGER NOT NULL
+    );
+    CREATE TABLE topic_configs (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (topic, name)
+    );
+    CREATE TABLE deletions (
+        name TEXT PRIMARY KEY NOT NULL,
+        id BLOB NOT NULL,
+        partitions INTEGER NOT NULL
+    );
+    CREATE TABLE broker_configs (
+        is_default INTEGER NOT NULL CHECK (is_default IN (0, 1)),
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (is_default, name)
+    );
+    CREATE TABLE producer_ids (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        next INTEGER NOT NULL CHECK (next >= 0)
+    );
+    INSERT INTO producer_ids VALUES (1, 0);
+    """,
+]
+
+
+Run = Callable[..., sqlite3.Cursor]
+
+
+class CatalogUnusable(ApplianceError):
+    """The start cannot go on; the text says what to do."""
+
+    kafka_code = 56
+
+
+class CatalogFailed(ApplianceError):
+    """A change could not be made durable, and was not made."""
+
+    kafka_code = 56
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    name: str
+    id: uuid.UUID
+    partitions: int
+    configs: dict[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+
+
+class Catalog:
+    """`open` is the constructor."""
+
+    def __init__(self, database: sqlite3.Connection, path: Path) -> None:
+        self.path = path
+        self._database = database
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path) -> Catalog:
+        """Makes the file when it is not there."""
+        try:
+            # SQLite gives its other files the same mode; passwords will be in here.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise CatalogUnusable(f"{path} cannot be opened: {error.strerror}") from error
+        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        catalog = cls(database, path)
+        try:
+            catalog._prepare()
+        except (sqlite3.Error, ApplianceError) as error:
+            database.close()
+            if isinstance(error, ApplianceError):
+                raise
+            if "locked" in str(error):
+                raise CatalogUnusable(f"{path}: another program has it open; end that") from error
+            raise _unusable(path, str(error)) from error
+        return catalog
+
+    def _prepare(self) -> None:
+        # Exclusive: the index of the write-ahead log is then kept in memory. As a mapped file it
+        # would need room at the start, and there must be a start also on a full disk.
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        version = self._pragma("user_version")
+        if version > len(SCHEMA):
+            raise CatalogUnusable(
+                f"{self.path}: its schema is {version}, this program knows {len(SCHEMA)}; it was "
+                "written by a newer version of this broker, so start that one"
+            )
+        is_ours = self._pragma("application_id") == APPLICATION_ID
+        if not is_ours and self._pragma("schema_version"):
+            raise _unusable(self.path, "it is another program's database")
+        fault = self._database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if fault != "ok":
+            raise _unusable(self.path, fault)
+        for pragma in ("synchronous = FULL", "foreign_keys = ON", "journal_mode = WAL"):
+            self._database.execute(f"PRAGMA {pragma}")
+        if version < len(SCHEMA):
+            self._migrate(version)
+
+    def _migrate(self, version: int) -> None:
+        with self._change() as run:
+            for step in SCHEMA[version:]:
+                for statement in step.split(";"):
+                    run(statement)
+            run(f"PRAGMA application_id = {APPLICATION_ID}")
+            run(f"PRAGMA user_version = {len(SCHEMA)}")
+            if version == 0:
+                cluster_id = kafka_uuid.text_of(kafka_uuid.new())
+                run("INSERT INTO cluster VALUES (1, ?, ?, 0)", (cluster_id, _now_ms()))
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    # The cluster
+
+    @property
+    def cluster_id(self) -> str:
+        return str(self._rows("SELECT id FROM cluster")[0][0])
+
+    @property
+    def is_settled(self) -> bool:
+        """False from the birth of the file until `settle`: the directories found beside it are not
+        orphans then, but topics whose catalog was lost or never was."""
+        return bool(self._rows("SELECT is_settled FROM cluster")[0][0])
+
+    def settle(self, topics: Iterable[TopicRow], next_producer_id: int) -> None:
+        """Takes in, all at once, the topics that were found without a catalog."""
+        with self._change() as run:
+            for each in topics:
+                _insert(run, each)
+            run("UPDATE producer_ids SET next = max(next, ?)", (next_producer_id,))
+            run("UPDATE cluster SET is_settled = 1")
+
+    # Topics
+
+    def topics(self) -> list[TopicRow]:
+        configs: dict[str, dict[str, str]] = {}
+        for topic, name, value in self._rows("SELECT * FROM topic_configs ORDER BY topic, name"):
+            configs.setdefault(topic, {})[name] = value
+        rows = self._rows("SELECT name, id, partitions, created_ms FROM topics ORDER BY name")
+        return [
+            TopicRow(name, uuid.UUID(bytes=raw), partitions, configs.get(name, {}), created_ms)
+            for name, raw, partitions, created_ms in rows
+        ]
+
+    def put_topic(self, topic: TopicRow) -> None:
+        with self._change() as run:
+            _insert(run, topic)
+
+    def set_partitions(self, topic: str, partitions: int) -> None:
+        with self._change() as run:
+            run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
+
+    def set_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """All of them: those not given are back at their defaults."""
+        with self._change() as run:
+            run("DELETE FROM topic_configs WHERE topic = ?", (topic,))
+            _insert_configs(run, topic, configs)
+
+    def begin_deletion(self, topic: str) -> None:
+        """From here on the topic is no more; its directories are to go."""
+        with self._change() as run:
+            run(
+                "INSERT OR REPLACE INTO deletions SELECT name, id, partitions FROM topics "
+                "WHERE name = ?",
+                (topic,),
+            )
+            run("DELETE FROM topics WHERE name = ?", (topic,))
+
+    def end_deletion(self, topic: str) -> None:
+        with self._change() as run:
+            run("DELETE FROM deletions WHERE name = ?", (topic,))
+
+    def deletions(self) -> list[TopicRow]:
+        """Begun, and not known to have ended."""
+        rows = self._rows("SELECT name, id, partitions FROM deletions ORDER BY name")
+        return [TopicRow(name, uuid.UUID(bytes=raw), count) for name, raw, count in rows]
+
+    # The broker
+
+    def broker_configs(self, is_default: bool = False) -> dict[str, str]:
+        """What was set at run time: for this broker, or as the default of all brokers."""
+        query = "SELECT name, value FROM broker_configs WHERE is_default = ? ORDER BY name"
+        return dict(self._rows(query, (is_default,)))
+
+    def set_broker_configs(self, configs: Mapping[str, str], is_default: bool = False) -> None:
+        with self._change() as run:
+            run("DELETE FROM broker_configs WHERE is_default = ?", (is_default,))
+            for name, value in configs.items():
+                run("INSERT INTO broker_configs VALUES (?, ?, ?)", (is_default, name, value))
+
+    def reserve_producer_ids(self) -> range:
+        """A block that nobody had before and nobody gets again, also after a crash."""
+        with self._change() as run:
+            first: int = run("SELECT next FROM producer_ids").fetchone()[0]
+            run("UPDATE producer_ids SET next = ?", (first + PRODUCER_IDS,))
+        return range(first, first + PRODUCER_IDS)
+
+    # SQLite
+
+    def _pragma(self, name: str) -> int:
+        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise CatalogFailed(f"{self.path} cannot be read: {error}") from error
+
+    @contextmanager
+    def _change(self) -> Iterator[Run]:
+        """One transaction, on disk at the end of the block; not at all when anything is raised."""
+        with self._lock:
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                yield self._database.execute
+                self._database.execute("COMMIT")
+            except BaseException as error:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise _failed(self.path, error) from error
+                raise
+
+
+def _insert(run: Run, topic: TopicRow) -> None:
+    row = (topic.name, topic.id.bytes, topic.partitions, topic.created_ms or _now_ms())
+    run("INSERT INTO topics VALUES (?, ?, ?, ?)", row)
+    _insert_configs(run, topic.name, topic.configs)
+
+
+def _insert_configs(run: Run, topic: str, configs: Mapping[str, str]) -> None:
+    for name, value in configs.items():
+        run("INSERT INTO topic_configs VALUES (?, ?, ?)", (topic, name, value))
+
+
+def _unusable(path: Path, what: str) -> CatalogUnusable:
+    return CatalogUnusable(
+        f"{path} is not a catalog that can be used: {what}. The logs are not affected. Put a copy "
+        f"of the file from a backup in its place; or move {path.name}, {path.name}-wal and "
+        f"{path.name}-shm elsewhere and start again: topics and their ids are then taken from the "
+        "directories, and configs are to be set anew"
+    )
+
+
+def _failed(path: Path, error: sqlite3.Error) -> ApplianceError:
+    kind = StorageFull if "full" in str(error) else CatalogFailed
+    return kind(f"{path} cannot be changed: {error}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -9,10 +9,11 @@ import pytest
 
 from appliance import wire
 from appliance.wire import codec
-from tests.support.wire_frames import FOLDER, Frame, frames
+from tests.support.wire_frames import FOLDER, Frame, filled, frames
 
 CAPTURED = frames("captured.tsv")
-ALL = [*CAPTURED, *frames("defaults.tsv")]
+FILLED = frames("filled.tsv")
+ALL = [*CAPTURED, *frames("defaults.tsv"), *FILLED]
 FLIPS = (0x01, 0x7F, 0x80, 0xFF)  # a small change, the largest and the smallest count, none
 
 
@@ -45,14 +46,15 @@ def check(got: Any, wanted: Any, where: str) -> None:
 
 
 def test_there_is_a_frame_of_every_message_and_version() -> None:
-    there = {(frame.key, frame.version, frame.direction) for frame in ALL}
+    known = [(frame.key, frame.version, frame.direction) for frame in ALL]
     wanted = {
         (api.key, version, direction)
         for api in wire.API.values()
         for version in range(api.versions[0], api.versions[1] + 1)
         for direction in ("request", "response")
     }
-    assert there == wanted
+    assert set(known[: -len(FILLED)]) == wanted
+    assert set(known[-len(FILLED) :]) == wanted
 
 
 @pytest.mark.parametrize("frame", ALL, ids=str)
@@ -68,6 +70,13 @@ def test_a_frame_means_what_kafka_meant(line: str) -> None:
     (frame,) = [each for each in CAPTURED if each[:3] == where]
     message = codec.decode(frame.message, frame.body, frame.version)
     check(plain(message), wanted["fields"], frame.name)
+
+
+@pytest.mark.parametrize("frame", FILLED, ids=str)
+def test_a_filled_message_is_what_another_library_wrote(frame: Frame) -> None:
+    message = filled(frame.message, frame.version)
+    assert codec.decode(frame.message, frame.body, frame.version) == message
+    assert codec.encode(message, frame.version) == frame.body
 
 
 @pytest.mark.parametrize("frame", CAPTURED, ids=str)

@@ -4,8 +4,7 @@ Each is `read(octets, at, size)`: from position `at` of `octets`, which are `siz
 object and the position after it. For a struct with an int16, an int32 and a compact string it is
 
     def read(octets, at, size):
-        error_code_, node_id_ = unpack_hi(octets, at)
-        at += 6
+        error_code_, node_id_, = unpack_hi(octets, at); at += 6
         count = octets[at]; at += 1
         if count > 127: count, at = read_varint(octets, at - 1)
         count -= 1

@@ -141,7 +141,7 @@ class Writer:
             self.line(1, "out.append(0)")
             return
         self.line(1, "tags, whole = 0, out", "section = bytearray()")
-        for each, row in sorted(rows, key=lambda pair: pair[1].tag or 0):
+        for each, row in rows:  # the tables have them in the order of their tags
             made = each.default if each.default is not MISSING else each.default_factory()
             self.line(1, f"if message.{each.name} != {self.name('default', made)}:")
             self.line(2, "tags += 1", "out = bytearray()")

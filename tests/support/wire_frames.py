@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +51,32 @@ def messages() -> list[tuple[Any, int]]:
         for version in range(api.versions[0], api.versions[1] + 1)
         for message in (api.request, api.response)
     ]
+
+
+def filled(message: Any, version: int, numbers: Iterator[int] | None = None) -> Any:
+    """A message with a different value in every field, so that none can stand for another."""
+    numbers = numbers or itertools.count(1)
+    values = {
+        each.name: filling(row.kind, version, numbers)
+        for each, row in rows_of(message)
+        if version in row.versions
+    }
+    return message(**values)
+
+
+def filling(kind: Any, version: int, numbers: Iterator[int]) -> Any:
+    if isinstance(kind, Array):
+        return [filling(kind.of, version, numbers)]
+    if not isinstance(kind, (Text, Data, Fixed)):
+        return filled(struct_of(kind), version, numbers)
+    number = next(numbers)
+    if isinstance(kind, Text):
+        return f"text {number}"
+    if isinstance(kind, Data):
+        return bytes([number]) * 3
+    if kind.letters == "16s":
+        return uuid.UUID(int=number)
+    return number % 2 == 0 if kind.letters == "?" else number
 
 
 def made(message: Any, version: int, chance: random.Random) -> Any:

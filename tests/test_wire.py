@@ -138,8 +138,9 @@ def test_no_id_is_the_zero_uuid() -> None:
 
 
 def test_bytes_of_any_kind_are_read_and_written() -> None:
-    records = ProduceRequest.PartitionProduceData(records=memoryview(b"abc"))  # type: ignore[arg-type]
-    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[records])
+    view: Any = memoryview(b"abc")
+    partition = ProduceRequest.PartitionProduceData(records=view)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     octets = codec.encode(ProduceRequest(topic_data=[topic]), 9)
     read = codec.decode(ProduceRequest, memoryview(b"??" + octets)[2:], 9)
     assert read.topic_data[0].partition_data[0].records == b"abc"

@@ -1,15 +1,17 @@
 """The data directory: finds, recovers, creates, deletes and closes the logs of all partitions.
 
-    LogDir.open    lock, read the journal, finish interrupted deletions, open every log in parallel,
+    LogDir.open    lock; read the journal, finish interrupted deletions, open every log in parallel,
                    begin a new journal generation; then, and only then, the first append
     delete         1 move the directory into `deleted/`, durably   2 forget it in the journal
                    3 remove its files; recovery finishes what a crash left
+    set_aside      the same into `orphans/`, where the files stay
     close          flush all, checkpoint all, mark the stop as clean
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import resource
@@ -35,6 +37,7 @@ Progress = Callable[[int, int], None]
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,4})")
 _DELETED = "deleted"  # made at the start: on a full disk there is no block for a new directory
+_ORPHANS = "orphans"
 
 
 class TopicNameInvalid(ApplianceError):
@@ -71,6 +74,7 @@ class RecoveryReport:
     aside_bytes: int = 0
     losses: list[Loss] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # logs that could not be opened, and why
+    notes: list[str] = field(default_factory=list)  # where directories and catalog did not agree
 
     def note(self, log: Log, found: Recovered) -> None:
         self.partitions += 1
@@ -102,6 +106,7 @@ class RecoveryReport:
             lines.append(f"LOST {loss.topic}-{loss.partition}: offsets {loss.first_offset} to "
                          f"{last}: {loss.what}.")
         lines += [f"NOT OPENED {failure}" for failure in self.failures]
+        lines += self.notes
         if not self.losses and not self.failures:
             lines.append("No acknowledged record was lost.")
         return "\n".join(lines)
@@ -114,7 +119,8 @@ class LogDir:
         self.path = path
         self.config = config
         self.report = RecoveryReport(engine.was_clean, engine.is_new)
-        self._engine = engine
+        self.engine = engine
+        self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
         self._logs: dict[Key, Log] = {}
         self._clock = WallClock()
 
@@ -127,6 +133,13 @@ class LogDir:
         log_config: Callable[[str, int], LogConfig] | None = None,
     ) -> LogDir:
         """Recovers every log found. `log_config` names each one's settings."""
+        log_dir = cls.lock(path, config)
+        log_dir.recover(progress, log_config)
+        return log_dir
+
+    @classmethod
+    def lock(cls, path: Path | str, config: StorageConfig | None = None) -> LogDir:
+        """Takes the directory, so that no other process can; `recover` is to follow."""
         config = config or StorageConfig()
         path = Path(path).absolute()
         if not path.exists():
@@ -142,21 +155,26 @@ class LogDir:
             sync_threads=config.sync_threads,
             write_behind_bytes=config.write_behind_bytes,
         )
-        log_dir = cls(engine, path, config)
+        return cls(engine, path, config)
+
+    def recover(
+        self,
+        progress: Progress | None = None,
+        log_config: Callable[[str, int], LogConfig] | None = None,
+    ) -> None:
         try:
-            log_dir._recover(progress or _silent, log_config or _default_config)
+            self._recover(progress or _silent, log_config or _default_config)
         except BaseException:
-            engine.close(cleanly=False)
+            self.engine.close(cleanly=False)
             raise
-        return log_dir
 
     # Recovery
 
     def _recover(self, progress: Progress, log_config: Callable[[str, int], LogConfig]) -> None:
         begin = time.monotonic()
-        if not self._engine.was_clean:
+        if not self.engine.was_clean:
             # A name that only the page cache knew must not be relied on below.
-            self._engine.sync_directory()
+            self.engine.sync_directory()
         dead = self._forget_deleted()
         found = sorted(_partitions(self.path))
         self._forget_missing({name for _, _, name in found})
@@ -166,12 +184,13 @@ class LogDir:
             for (topic, partition, name), result in zip(found, opened, strict=True):
                 if isinstance(result, ApplianceError):
                     self.report.failures.append(f"{name}: {result}")
+                    self.unopened[topic, partition] = str(result)
                 else:
                     self._logs[topic, partition] = result[0]
                     self.report.note(*result)
                 done += 1
                 progress(done, len(found))
-        self._engine.start()
+        self.engine.start()
         for each in dead:
             _remove(each)
         self.report.seconds = time.monotonic() - begin
@@ -182,7 +201,7 @@ class LogDir:
         # One bad partition never stops the others.
         topic, partition, name = found
         try:
-            return self._engine.open_log(name, log_config(topic, partition))
+            return self.engine.open_log(name, log_config(topic, partition))
         except ApplianceError as error:
             return error
 
@@ -198,14 +217,14 @@ class LogDir:
             return []
         for each in dead:
             if not (self.path / each.name).exists():
-                self._engine.forget_name(each.name)
+                self.engine.forget_name(each.name)
         return dead
 
     def _forget_missing(self, found: set[str]) -> None:
-        for name in self._engine.known():
+        for name in self.engine.known():
             match = _DIRECTORY.fullmatch(name)
             if name not in found and match:
-                self._engine.forget_name(name)
+                self.engine.forget_name(name)
                 self.report.losses.append(
                     Loss(match[1], int(match[2]), 0, None, "the directory is gone")
                 )
@@ -243,48 +262,72 @@ class LogDir:
         return log
 
     def _open_new(self, name: str, config: LogConfig) -> Log:
-        self._engine.sync_directory()
+        self.engine.sync_directory()
         try:
-            log, _ = self._engine.open_log(name, config)
+            log, _ = self.engine.open_log(name, config)
         except FilesExhausted:
             # Idle files are closed by a timer; when descriptors run out it is done at once.
             self.rest(0)
-            log, _ = self._engine.open_log(name, config)
+            log, _ = self.engine.open_log(name, config)
         # Known from its first record on: recovery holds unknown directories for foreign ones, where
         # damage in the middle is a hole, not the end of what was promised.
-        self._engine.commit_journal()
+        self.engine.commit_journal()
         return log
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether there is a directory of this name, open or not."""
+        return (topic, partition) in self._logs or (topic, partition) in self.unopened
+
+    def held(self) -> list[Key]:
+        return sorted({*self._logs, *self.unopened})
 
     def delete(self, topic: str, partition: int) -> None:
         """Removes a log. Slices that readers hold stay readable until they let go."""
-        log = self.log(topic, partition)
-        grave = self.path / _DELETED / log.name
-        try:
-            grave.parent.mkdir(exist_ok=True)
-            if grave.exists():
-                shutil.rmtree(grave)
-            log.close()
-            (self.path / log.name).rename(grave)
-            _sync_name(grave.parent)
-        except OSError as error:
-            raise _storage_error(error, f"{log.name} cannot be deleted") from error
-        self._engine.sync_directory()
-        self._engine.forget_name(log.name)
-        del self._logs[topic, partition]
+        grave = self.path / _DELETED / directory_name(topic, partition)
+        self._move(topic, partition, grave)
         _remove(grave)
+
+    def set_aside(self, topic: str, partition: int) -> Path:
+        """Takes a log out of service and keeps its files; where they are now."""
+        name = directory_name(topic, partition)
+        taken = {each.name for each in (self.path / _ORPHANS).glob(f"{name}*")}
+        names = (f"{name}.{i}" if i else name for i in itertools.count())
+        place = self.path / _ORPHANS / next(each for each in names if each not in taken)
+        self._move(topic, partition, place)
+        return place
+
+    def _move(self, topic: str, partition: int, target: Path) -> None:
+        if not self.holds(topic, partition):
+            raise LogUnknown(f"there is no log {topic}-{partition} in {self.path}")
+        name = directory_name(topic, partition)
+        try:
+            target.parent.mkdir(exist_ok=True)
+            if target.exists():
+                shutil.rmtree(target)
+            if (topic, partition) in self._logs:
+                self._logs[topic, partition].close()
+            (self.path / name).rename(target)
+            self._logs.pop((topic, partition), None)
+            self.unopened.pop((topic, partition), None)
+            _sync_name(target.parent)
+        except OSError as error:
+            raise _storage_error(error, f"{name} cannot be moved to {target.parent}") from error
+        self.engine.sync_directory()
+        self.engine.forget_name(name)
 
     # Upkeep: each is called by a timer of the server's, or by hand
 
     def checkpoint(self) -> None:
         """Recovery points of all that changed are on disk when this returns."""
-        self._engine.checkpoint()
+        self.engine.checkpoint()
 
     def retain(self, now_ms: int | None = None) -> int:
         """Applies retention to every log; the count of segments deleted."""
         now = self._clock.now_ms() if now_ms is None else now_ms
-        deleted = sum(log.retain(now) for log in self.logs().values())
-        self.rest(self.config.sealed_files_idle_ms)
-        return deleted
+        try:
+            return self._each(lambda log: log.retain(now))
+        finally:
+            self.rest(self.config.sealed_files_idle_ms)
 
     def rest(self, idle_ms: int) -> None:
         """Closes the files that nobody used for so long and that have nothing left to write."""
@@ -292,15 +335,20 @@ class LogDir:
             log.rest(idle_ms)
 
     def compact(self, now_ms: int | None = None) -> int:
-        """Compacts every log that is due; the count of them. One that fails holds up no other: the
-        first failure is raised when all had their turn."""
+        """Compacts every log that is due; the count of them."""
         now = self._clock.now_ms() if now_ms is None else now_ms
+        return self._each(lambda log: log.compact(now))
+
+    def _each(self, job: Callable[[Log], int]) -> int:
+        """The sum over all logs. One that fails holds up no other: the first failure is raised when
+        all had their turn."""
         count, failures = 0, []
-        for log in list(self._logs.values()):
+        for key, log in self.logs().items():
             try:
-                count += log.compact(now)
+                count += job(log)
             except ApplianceError as error:
-                failures.append(error)
+                if self._logs.get(key) is log:  # it was not deleted meanwhile
+                    failures.append(error)
         if failures:
             raise failures[0]
         return count
@@ -308,17 +356,23 @@ class LogDir:
     @property
     def is_full(self) -> bool:
         """Whether clients' writes are refused for want of space."""
-        return self._engine.is_full
+        return self.engine.is_full
+
+    @property
+    def journal_failed(self) -> bool:
+        """Whether recovery points cannot be saved: everything is served, but the next start has
+        more to read, and nothing can be created or deleted."""
+        return self.engine.journal_failed != 0
 
     @property
     def free_bytes(self) -> int:
-        return self._engine.free_bytes
+        return self.engine.free_bytes
 
     def poll_space(self) -> None:
-        self._engine.poll()
+        self.engine.poll()
 
     def counters(self) -> dict[str, int]:
-        return self._engine.counters()
+        return self.engine.counters()
 
     def close(self) -> None:
         """A clean stop, if every log can be made durable; otherwise an unclean one, also safe."""
@@ -330,7 +384,7 @@ class LogDir:
                 log.ask_commit()
             for log in alive:
                 log.flush()
-            self._engine.checkpoint()
+            self.engine.checkpoint()
         except ApplianceError:
             self._close(logs, cleanly=False)
             raise
@@ -343,7 +397,7 @@ class LogDir:
     def _close(self, logs: Iterable[Log], cleanly: bool) -> None:
         for log in logs:
             log.close()
-        self._engine.close(cleanly)
+        self.engine.close(cleanly)
         self._logs = {}
 
 

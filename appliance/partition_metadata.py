@@ -12,7 +12,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from appliance import kafka_uuid
+from appliance import event_log, kafka_uuid
+
+events = event_log.named("topics")
 
 NAME = "partition.metadata"
 SIZE_MAX = 4096  # of what is read: a file that is no such file must not fill the memory
@@ -30,5 +32,9 @@ def read(directory: Path) -> uuid.UUID | None:
 
 
 def write(directory: Path, topic_id: uuid.UUID) -> None:
+    """A failure is told and no more: the next start tries again."""
     text = f"version: 0\ntopic_id: {kafka_uuid.text_of(topic_id)}\n"
-    (directory / NAME).write_bytes(text.encode("ascii"))
+    try:
+        (directory / NAME).write_bytes(text.encode("ascii"))
+    except OSError as error:
+        events.warning("a topic's id is not written", path=directory / NAME, error=error)

@@ -163,8 +163,8 @@ _KEYS = [
 
 KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 
-# What is not stated is not deleted: a segment of such a log stays until somebody says otherwise.
-KEEP_ALL: dict[str, Any] = {"retention_ms": -1, "retention_bytes": -1, "cleanup_policy": "delete"}
+NOT_CLEANED = {"cleanup.policy": ""}
+_KEEP_ALL: dict[str, Any] = {"retention_ms": -1, "retention_bytes": -1, "cleanup_policy": "delete"}
 
 
 def find(name: str) -> ConfigKey:
@@ -191,7 +191,7 @@ def to_log_config(configs: Mapping[str, str], broker: LogConfig) -> LogConfig:
     if "cleanup_policy" in values:
         # an empty list is legal since Kafka 4.2 and means that nothing is ever cleaned
         policy = values.pop("cleanup_policy")
-        values |= {"cleanup_policy": ",".join(policy)} if policy else KEEP_ALL
+        values |= {"cleanup_policy": ",".join(policy)} if policy else _KEEP_ALL
     least = values.get("min_compaction_lag_ms", broker.min_compaction_lag_ms)
     most = values.get("max_compaction_lag_ms", broker.max_compaction_lag_ms)
     if least > most:
@@ -201,10 +201,12 @@ def to_log_config(configs: Mapping[str, str], broker: LogConfig) -> LogConfig:
     return replace(broker, **values)
 
 
-def readable(configs: Mapping[str, str], broker: LogConfig) -> tuple[LogConfig, list[str]]:
-    """For configs that another version may have stored: what can be used, and what is wrong with
-    the rest. A log with a config that is not understood deletes nothing: it may be the one that
-    said so."""
+def readable(
+    configs: Mapping[str, str], broker: LogConfig
+) -> tuple[dict[str, str], list[str]]:
+    """For configs that another version, or other settings, may have allowed: those that can be
+    used, and what is wrong with the rest. A log with a config that is not understood cleans
+    nothing, since that one may have said so."""
     kept: dict[str, str] = {}
     faults = []
     for name, text in configs.items():
@@ -214,5 +216,4 @@ def readable(configs: Mapping[str, str], broker: LogConfig) -> tuple[LogConfig, 
             faults.append(str(error))
         else:
             kept[name] = text
-    config = to_log_config(kept, broker)
-    return (replace(config, **KEEP_ALL) if faults else config), faults
+    return ({**kept, **NOT_CLEANED} if faults else kept), faults

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.errors import ApplianceError, FilesExhausted, LogClosed
+from appliance._engine import Log
+from appliance.errors import ApplianceError, FilesExhausted, LogClosed, LogFailed
 from appliance.log_dir import (
     LogDir,
     LogExists,
@@ -252,6 +253,90 @@ def test_a_failed_creation_can_be_repeated(tmp_path: Path) -> None:
                 os.close(descriptor)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert log_dir.create("t", 0).append_durable(batch("a")).base_offset == 0
+
+
+# Upkeep, and what is set aside
+
+
+@pytest.mark.parametrize("upkeep", ["retain", "compact"])
+def test_a_log_that_fails_holds_up_no_other(upkeep: str, tmp_path: Path) -> None:
+    class Stub:
+        def __init__(self, result: int | Exception) -> None:
+            self.result = result
+
+        def retain(self, now_ms: int) -> int:
+            if isinstance(self.result, Exception):
+                raise self.result
+            done.append(self.result)
+            return self.result
+
+        compact = retain
+
+        def rest(self, idle_ms: int) -> None:
+            rested.append(idle_ms)
+
+    done: list[int] = []
+    rested: list[int] = []
+    with opened(tmp_path) as log_dir:
+        stubs = [Stub(1), Stub(LogFailed("first")), Stub(2), Stub(LogFailed("second")), Stub(3)]
+        log_dir._logs = {("t", i): stub for i, stub in enumerate(stubs)}  # type: ignore[misc]
+        with pytest.raises(LogFailed, match="first"):
+            getattr(log_dir, upkeep)()
+        assert done == [1, 2, 3]
+        assert len(rested) == (5 if upkeep == "retain" else 0)
+        log_dir._logs = {}
+
+
+def test_what_is_deleted_meanwhile_is_no_failure(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0)
+        log = log_dir.create("u", 0)
+
+        def job(each: Log) -> int:
+            if each is log:
+                log_dir.delete("u", 0)
+                each.append(batch("late"))
+            return 1
+
+        assert log_dir._each(job) == 1
+
+
+def test_a_log_is_set_aside_with_its_files(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        for i in range(3):
+            log_dir.create("t", 0).append_durable(batch(str(i)))
+            place = log_dir.set_aside("t", 0)
+            assert place == tmp_path / "orphans" / ("t-0", "t-0.1", "t-0.2")[i]
+            assert (place / f"{0:020d}.log").stat().st_size == len(batch(str(i)))
+            assert not log_dir.holds("t", 0)
+        with pytest.raises(LogUnknown):
+            log_dir.set_aside("t", 0)
+        again = reopened(log_dir, cleanly=False)
+        assert (again.logs(), again.report.losses, again.report.notes) == ({}, [], [])
+        again.close()
+
+
+def test_a_directory_that_cannot_be_opened_can_be_deleted_or_set_aside(tmp_path: Path) -> None:
+    for i in range(2):
+        (tmp_path / f"t-{i}" / f"{0:020d}.log").mkdir(parents=True)
+    with opened(tmp_path) as log_dir:
+        assert sorted(log_dir.unopened) == log_dir.held() == [("t", 0), ("t", 1)]
+        log_dir.delete("t", 0)
+        assert log_dir.set_aside("t", 1).is_dir()
+        assert log_dir.held() == []
+    assert sorted(each.name for each in tmp_path.glob("t-*")) == []
+
+
+def test_a_directory_is_locked_before_anything_is_read(tmp_path: Path) -> None:
+    log_dir = LogDir.lock(tmp_path, STORAGE)
+    with pytest.raises(ApplianceError):
+        LogDir.open(tmp_path, STORAGE)
+    log_dir.recover()
+    assert not log_dir.journal_failed
+    log_dir.close()
+    LogDir.lock(tmp_path, STORAGE).abandon()
+    with opened(tmp_path) as again:
+        assert again.report.was_clean
 
 
 # Many

@@ -1,0 +1,348 @@
+"""The owner of control state: topics, their configs, the broker's own.
+
+Everything here runs on the one asyncio thread; what touches the disk goes to a thread beside it.
+Changes come one after the other, and one that has begun goes on to its end even if whoever asked
+for it is gone. Each is on disk before anybody sees it:
+
+    topics    the catalog's row, the directories (`topic_directories.py`), then the data plane
+    configs   the catalog, then the logs
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from appliance import broker_configs, event_log, kafka_uuid, topic_config, topic_directories
+from appliance._engine import Log
+from appliance.broker_configs import BrokerConfigs, ConfigEntry
+from appliance.catalog import NAME, Catalog, TopicRow
+from appliance.config import BrokerConfig, LogConfig
+from appliance.config_key import ConfigChange, ConfigKey, changed
+from appliance.errors import ApplianceError
+from appliance.log_dir import LogDir, Progress
+from appliance.reconciliation import Reconciliation
+from appliance.topics import (
+    DEFAULT,
+    PartitionsInvalid,
+    Topic,
+    TopicDeletionDisabled,
+    TopicUnavailable,
+    TopicUnknown,
+    check_name,
+    check_new_name,
+    check_partitions,
+)
+
+events = event_log.named("broker")
+
+Result = TypeVar("Result")
+
+NO_CONFIGS: Mapping[str, str] = {}
+
+
+class TopicTable(Protocol):
+    """What the data plane is told, so that it answers for a topic by itself."""
+
+    def put_topic(self, name: str, topic_id: bytes, logs: list[Log]) -> None: ...
+
+    def remove_topic(self, name: str) -> None: ...
+
+
+class Broker:
+    """`open` is the constructor."""
+
+    def __init__(
+        self, config: BrokerConfig, catalog: Catalog, log_dir: LogDir, configs: BrokerConfigs
+    ) -> None:
+        self.config = config
+        self.catalog = catalog
+        self.log_dir = log_dir
+        self.node_id = config.node_id
+        self.cluster_id = catalog.cluster_id
+        self.advertised = config.advertised(config.listen_address)
+        self.topics: dict[str, Topic] = {}
+        self.unavailable: dict[str, str] = {}  # topics that are not served, and why
+        self.data_plane: TopicTable | None = None
+        self._configs = configs
+        self._names: dict[uuid.UUID, str] = {}
+        self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+        self._producer_ids: list[int] = []
+        self._reserving = asyncio.Lock()
+
+    @classmethod
+    def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
+        """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
+        log_dir = LogDir.lock(config.data_dir, config.storage)
+        try:
+            # not before the lock: two brokers must not have one catalog open
+            catalog = Catalog.open(config.data_dir / NAME)
+        except BaseException:
+            log_dir.abandon()
+            raise
+        try:
+            return cls._open(config, catalog, log_dir, progress)
+        except BaseException:
+            log_dir.abandon()
+            catalog.close()
+            raise
+
+    @classmethod
+    def _open(
+        cls, config: BrokerConfig, catalog: Catalog, log_dir: LogDir, progress: Progress | None
+    ) -> Broker:
+        own, default = catalog.broker_configs(), catalog.broker_configs(is_default=True)
+        configs, faults = broker_configs.stored(config, own, default)
+        broker = cls(config, catalog, log_dir, configs)
+        base = configs.log_config()
+        of_topics = {
+            row.name: topic_config.to_log_config(topic_config.readable(row.configs, base)[0], base)
+            for row in catalog.topics()
+        }
+        log_dir.recover(progress, lambda topic, partition: of_topics.get(topic, base))
+        log_dir.report.notes += [f"{each}. Nothing is cleaned by default." for each in faults]
+        found = Reconciliation(catalog, log_dir, base, config.topics)
+        found.run()
+        broker.topics, broker.unavailable = found.topics, found.unavailable
+        broker._names = {each.id: each.name for each in found.topics.values()}
+        return broker
+
+    def connect(self, data_plane: TopicTable) -> None:
+        """Tells the data plane every topic, and from here on every change."""
+        self.data_plane = data_plane
+        for each in self.topics.values():
+            self._show(each)
+
+    async def close(self) -> None:
+        """After the last change that has begun."""
+        while self._changes:
+            await asyncio.wait(self._changes)
+        try:
+            await asyncio.to_thread(self.log_dir.close)
+        finally:
+            await asyncio.to_thread(self.catalog.close)
+
+    # Asked by handlers; quick
+
+    def topic_of_id(self, topic_id: uuid.UUID) -> Topic | None:
+        name = self._names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def check_topic_name(self, name: str) -> None:
+        check_name(name)
+
+    @property
+    def log_config(self) -> LogConfig:
+        """What logs do whose topic says nothing."""
+        return self._configs.log_config()
+
+    def topic_config(self, topic: str, name: str) -> str:
+        """The value in force."""
+        return self._configs.topic_value(name, self._topic(topic).configs)
+
+    def topic_config_entries(self, topic: Topic) -> list[ConfigEntry]:
+        return self._configs.topic_entries(topic.configs)
+
+    def new_topic_config_entries(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
+        """Those of a topic that would be created with these."""
+        return self._configs.topic_entries(topic_config.validate(configs, self.log_config))
+
+    def broker_config_entries(self) -> list[ConfigEntry]:
+        return self._configs.broker_entries()
+
+    def validate_topic(
+        self, name: str, partitions: int = DEFAULT, configs: Mapping[str, str] = NO_CONFIGS
+    ) -> int:
+        """Whether it could be created now; how many partitions it would have."""
+        check_new_name(name, self.topics)
+        if name in self.unavailable:
+            raise TopicUnavailable(f"topic {name} is not served: {self.unavailable[name]}")
+        topic_config.validate(configs, self.log_config)
+        return check_partitions(name, partitions, self._partitions(), self.config.topics)
+
+    def _partitions(self) -> int:
+        return sum(len(each.logs) for each in self.topics.values())
+
+    def _topic(self, name: str) -> Topic:
+        if name not in self.topics:
+            if name in self.unavailable:
+                raise TopicUnavailable(f"topic {name} is not served: {self.unavailable[name]}")
+            raise TopicUnknown(f"there is no topic {name!r}")
+        return self.topics[name]
+
+    # Topics
+
+    async def create_topic(
+        self, name: str, partitions: int = DEFAULT, configs: Mapping[str, str] = NO_CONFIGS
+    ) -> Topic:
+        return await self._change(self._create_topic(name, partitions, configs))
+
+    async def _create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str]
+    ) -> Topic:
+        count = self.validate_topic(name, partitions, configs)
+        kept = topic_config.validate(configs, self.log_config)
+        row = TopicRow(name, kafka_uuid.new(), count, kept, time.time_ns() // 1_000_000)
+        config = topic_config.to_log_config(kept, self.log_config)
+        create = topic_directories.create
+        logs = await asyncio.to_thread(create, self.catalog, self.log_dir, row, config)
+        topic = Topic(name, row.id, kept, logs, row.created_ms)
+        self._names[topic.id] = name
+        self.topics[name] = topic
+        self._show(topic)
+        events.info("topic created", topic=name, partitions=count)
+        return topic
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        await self._change(self._create_partitions(name, total))
+
+    async def _create_partitions(self, name: str, total: int) -> None:
+        topic = self._topic(name)
+        count = len(topic.logs)
+        if total <= count:
+            raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
+        check_partitions(name, total, self._partitions() - count, self.config.topics)
+        row = TopicRow(name, topic.id, count)
+        config = topic_config.to_log_config(topic.configs, self.log_config)
+        extend = topic_directories.extend
+        more = await asyncio.to_thread(extend, self.catalog, self.log_dir, row, total, config)
+        topic.logs = [*topic.logs, *more]
+        self._show(topic)
+        events.info("partitions created", topic=name, partitions=total)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._change(self._delete_topic(name))
+
+    async def _delete_topic(self, name: str) -> None:
+        if not self.config.topics.may_delete:
+            raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
+        if name not in self.unavailable:
+            self._topic(name)
+        await asyncio.to_thread(self.catalog.begin_deletion, name)
+        self._hide(name)
+        self.unavailable[name] = "it is being deleted"
+        try:
+            finish = topic_directories.finish_deletion
+            await asyncio.to_thread(finish, self.catalog, self.log_dir, name)
+        except ApplianceError as error:
+            # It is deleted, whatever becomes of the files: the next start tries again.
+            self.unavailable[name] = f"its deletion cannot be finished: {error}"
+            events.error("a deleted topic's files stay for now", topic=name, error=error)
+            return
+        del self.unavailable[name]
+        events.info("topic deleted", topic=name)
+
+    # Configs
+
+    async def set_topic_configs(
+        self, name: str, configs: Mapping[str, str], validate_only: bool = False
+    ) -> None:
+        """All of them: those not given are back at the broker's."""
+        await self._change(self._set_topic_configs(name, lambda _: configs, validate_only))
+
+    async def alter_topic_configs(
+        self, name: str, changes: Iterable[ConfigChange], validate_only: bool = False
+    ) -> None:
+        def after(configs: Mapping[str, str]) -> Mapping[str, str]:
+            return changed(configs, changes, topic_config.find, default)
+
+        def default(key: ConfigKey) -> str:
+            return self._configs.topic_value(key.name, {})
+
+        await self._change(self._set_topic_configs(name, after, validate_only))
+
+    async def _set_topic_configs(
+        self,
+        name: str,
+        after: Callable[[Mapping[str, str]], Mapping[str, str]],
+        validate_only: bool,
+    ) -> None:
+        topic = self._topic(name)
+        configs = topic_config.validate(after(topic.configs), self.log_config)
+        if validate_only:
+            return
+        await asyncio.to_thread(self.catalog.set_configs, name, configs)
+        topic.configs = configs
+        self._configure(topic)
+        events.info("topic configured", topic=name, configs=configs)
+
+    async def set_broker_configs(
+        self, configs: Mapping[str, str], is_default: bool = False, validate_only: bool = False
+    ) -> None:
+        """All that was set at run time: what is not given is back at the operator's setting."""
+        await self._change(self._set_broker_configs(lambda _: configs, is_default, validate_only))
+
+    async def alter_broker_configs(
+        self,
+        changes: Iterable[ConfigChange],
+        is_default: bool = False,
+        validate_only: bool = False,
+    ) -> None:
+        def after(configs: Mapping[str, str]) -> Mapping[str, str]:
+            return changed(configs, changes, broker_configs.find, default)
+
+        def default(key: ConfigKey) -> str:
+            return self._configs.synonyms(key.name)[0].value
+
+        await self._change(self._set_broker_configs(after, is_default, validate_only))
+
+    async def _set_broker_configs(
+        self,
+        after: Callable[[Mapping[str, str]], Mapping[str, str]],
+        is_default: bool,
+        validate_only: bool,
+    ) -> None:
+        before = self._configs.default if is_default else self._configs.own
+        configs = self._configs.changed(after(before), is_default)
+        base = configs.log_config()
+        for topic in self.topics.values():
+            topic_config.to_log_config(topic.configs, base)
+        if validate_only:
+            return
+        kept = configs.default if is_default else configs.own
+        await asyncio.to_thread(self.catalog.set_broker_configs, kept, is_default)
+        self._configs = configs
+        for topic in self.topics.values():
+            self._configure(topic)
+        events.info("broker configured", configs=kept)
+
+    # Producer ids
+
+    async def new_producer_id(self) -> int:
+        async with self._reserving:
+            if not self._producer_ids:
+                block = await asyncio.to_thread(self.catalog.reserve_producer_ids)
+                self._producer_ids = list(reversed(block))
+            return self._producer_ids.pop()
+
+    # How changes are made
+
+    async def _change(self, job: Coroutine[Any, Any, Result]) -> Result:
+        async def in_turn() -> Result:
+            async with self._changing:
+                return await job
+
+        task = asyncio.get_running_loop().create_task(in_turn())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    def _show(self, topic: Topic) -> None:
+        if self.data_plane:
+            self.data_plane.put_topic(topic.name, topic.id.bytes, topic.logs)
+
+    def _hide(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic:
+            del self._names[topic.id]
+            if self.data_plane:
+                self.data_plane.remove_topic(name)
+
+    def _configure(self, topic: Topic) -> None:
+        config = topic_config.to_log_config(topic.configs, self.log_config)
+        for log in topic.logs:
+            log.configure(config)

@@ -1,0 +1,238 @@
+"""Configs as clients see them: where each value comes from, and which may change at run time.
+
+A topic's config is, the first that is set: the topic's own, the one set for this broker, the one
+set for all brokers (there is one, so the two differ in name only), the operator's setting, the
+default. What may be set at run time is what gives topics their defaults; everything else is read
+once, at the start, and shown as read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+
+from appliance import topic_config
+from appliance.config import BrokerConfig, LogConfig, Setting, settings, values_of
+from appliance.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
+from appliance.errors import RequestInvalid
+
+
+class ConfigSource(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True)
+class ConfigSynonym:
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True)
+class ConfigEntry:
+    """One line of DescribeConfigs. The first of the synonyms is the value in force."""
+
+    name: str
+    value: str
+    default_value: str
+    source: ConfigSource
+    type: ConfigType
+    sensitive: bool
+    read_only: bool
+    synonyms: list[ConfigSynonym]
+    doc: str
+
+
+EXPIRATION = "producer.id.expiration.ms"
+_SETTINGS = settings()
+_EXPIRATION = _SETTINGS[EXPIRATION]
+
+# The topic config that each of the broker's is the default of.
+TOPIC_KEYS = {key.synonym: key for key in topic_config.KEYS.values() if key.synonym}
+
+DYNAMIC: dict[str, ConfigKey] = {
+    **{name: replace(key, name=name, synonym="") for name, key in TOPIC_KEYS.items()},
+    EXPIRATION: ConfigKey(
+        EXPIRATION,
+        ConfigType.LONG,
+        str(_EXPIRATION.default),
+        _EXPIRATION.reason,
+        minimum=_EXPIRATION.minimum,
+    ),
+    # Test suites of clients set this one to see whether a broker's configs can be changed at all.
+    "sasl.kerberos.min.time.before.relogin": ConfigKey(
+        "sasl.kerberos.min.time.before.relogin",
+        ConfigType.LONG,
+        "60000",
+        "No effect: there is no Kerberos here.",
+        minimum=0,
+    ),
+}
+
+TYPES: dict[type, ConfigType] = {
+    bool: ConfigType.BOOLEAN,
+    int: ConfigType.LONG,
+    float: ConfigType.DOUBLE,
+}
+
+
+def find(name: str) -> ConfigKey:
+    """The key of what may change at run time."""
+    if name in DYNAMIC:
+        return DYNAMIC[name]
+    if name in _SETTINGS or name in FACTS:
+        raise RequestInvalid(
+            f"{name}: is read once, at the start of the broker; what can change while it runs are "
+            "the defaults of topics (log.*, message.max.bytes, ...)"
+        )
+    raise ConfigInvalid(f"{name}: there is no such broker config")
+
+
+# What tools look for under Kafka's names, and ours are called otherwise: name, value, why.
+FACTS = {
+    "broker.id": "The same as node.id.",
+    "default.replication.factor": "One node holds one copy.",
+    "log.dirs": "The same as data.dir.",
+    "listeners": "The same as listen.address, with its protocol.",
+    "advertised.listeners": "Where clients are told to connect.",
+}
+
+
+def _facts(config: BrokerConfig) -> dict[str, str]:
+    values = (
+        str(config.node_id),
+        "1",
+        str(config.data_dir),
+        f"PLAINTEXT://{config.listen_address}",
+        f"PLAINTEXT://{config.advertised(config.listen_address)}",
+    )
+    return dict(zip(FACTS, values, strict=True))
+
+
+@dataclass(frozen=True)
+class BrokerConfigs:
+    """The operator's settings and what was set over them. A change makes a new one."""
+
+    config: BrokerConfig
+    own: Mapping[str, str]
+    default: Mapping[str, str]
+
+    def changed(self, configs: Mapping[str, str], is_default: bool) -> BrokerConfigs:
+        checked = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
+        return replace(self, default=checked) if is_default else replace(self, own=checked)
+
+    def log_config(self) -> LogConfig:
+        """What logs do whose topic says nothing."""
+        made, texts = self.config.log, {**self.default, **self.own}
+        if EXPIRATION in texts:
+            made = replace(made, producer_id_expiration_ms=int(texts[EXPIRATION]))
+        of_topics = {TOPIC_KEYS[name].name: texts[name] for name in texts if name in TOPIC_KEYS}
+        return topic_config.to_log_config(of_topics, made)
+
+    # What DescribeConfigs shows
+
+    @cached_property
+    def _static(self) -> dict[str, str]:
+        texts = {name: Setting.text(value) for name, value in values_of(self.config).items()}
+        return {**texts, **_facts(self.config)}
+
+    def synonyms(self, name: str) -> list[ConfigSynonym]:
+        """Where the value of a broker's config comes from, the one in force first."""
+        found = [
+            ConfigSynonym(name, layer[name], source)
+            for layer, source in (
+                (self.own, ConfigSource.DYNAMIC_BROKER),
+                (self.default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            )
+            if name in layer
+        ]
+        default = self._default(name)
+        static = self._static.get(name, default)
+        if name in FACTS or static != default:
+            found.append(ConfigSynonym(name, static, ConfigSource.STATIC_BROKER))
+        return [*found, ConfigSynonym(name, default, ConfigSource.DEFAULT)]
+
+    def _default(self, name: str) -> str:
+        if name in DYNAMIC:
+            return DYNAMIC[name].default
+        row = _SETTINGS.get(name)
+        return self._static[name] if row is None else row.text(row.default)
+
+    def broker_entries(self) -> list[ConfigEntry]:
+        names = sorted({*_SETTINGS, *DYNAMIC, *FACTS})
+        return [self._broker_entry(name) for name in names]
+
+    def _broker_entry(self, name: str) -> ConfigEntry:
+        row, key, synonyms = _SETTINGS.get(name), DYNAMIC.get(name), self.synonyms(name)
+        doc = key.doc if key else row.reason if row else FACTS[name]
+        return ConfigEntry(
+            name,
+            synonyms[0].value,
+            synonyms[-1].value,
+            synonyms[0].source,
+            key.type if key else _type_of(row),
+            sensitive=False,
+            read_only=key is None,
+            synonyms=synonyms,
+            doc=doc,
+        )
+
+    def topic_entries(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
+        """Every config of a topic with these of its own."""
+        return [self._topic_entry(key, configs) for key in topic_config.KEYS.values()]
+
+    def topic_value(self, name: str, configs: Mapping[str, str]) -> str:
+        return self._topic_entry(topic_config.find(name), configs).value
+
+    def _topic_entry(self, key: ConfigKey, configs: Mapping[str, str]) -> ConfigEntry:
+        synonyms = [
+            *([ConfigSynonym(key.name, configs[key.name], ConfigSource.TOPIC)]
+              if key.name in configs else []),
+            *(self.synonyms(key.synonym) if key.synonym else
+              [ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT)]),
+        ]
+        return ConfigEntry(
+            key.name,
+            synonyms[0].value,
+            key.default,
+            synonyms[0].source,
+            key.type,
+            sensitive=False,
+            read_only=False,
+            synonyms=synonyms,
+            doc=key.doc,
+        )
+
+
+def _type_of(row: Setting | None) -> ConfigType:
+    return TYPES.get(row.kind, ConfigType.STRING) if row else ConfigType.STRING
+
+
+def stored(
+    config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]
+) -> tuple[BrokerConfigs, list[str]]:
+    """For configs that another version, or other settings, may have allowed: those that can be
+    used, and what is wrong with the rest. As long as one is not understood nothing is cleaned by
+    default, since that one may have said so."""
+    configs, faults = BrokerConfigs(config, {}, {}), []
+    for is_default, layer in ((True, default), (False, own)):
+        for name, text in layer.items():
+            before = configs.default if is_default else configs.own
+            try:
+                after = configs.changed({**before, name: text}, is_default)
+                after.log_config()
+            except (ConfigInvalid, RequestInvalid) as error:
+                faults.append(str(error))
+            else:
+                configs = after
+    if faults:
+        configs = configs.changed({**configs.own, "log.cleanup.policy": ""}, is_default=False)
+    return configs, faults

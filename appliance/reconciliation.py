@@ -1,0 +1,179 @@
+"""The start: makes the directories and the catalog agree. The catalog is the truth, and nothing
+that may hold records is deleted but what the catalog says was deleted.
+
+    a catalog just born beside directories   they are its topics: ids from their files, configs not
+                                             known, so nothing of them is cleaned until somebody
+                                             sets `cleanup.policy`
+    a deletion that was begun                is finished
+    a directory of no topic                  goes to `orphans/`
+    a partition without a directory          is created, empty
+    a directory with another topic's id      is served; the file that tells the id is corrected
+    a topic with a damaged directory         is not served, the others are
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+
+from appliance import event_log, kafka_uuid, partition_metadata, topic_config
+from appliance.catalog import PRODUCER_IDS, Catalog, TopicRow
+from appliance.config import LogConfig, TopicsConfig
+from appliance.errors import ApplianceError
+from appliance.log_dir import LogDir, directory_name
+from appliance.topic_config import NOT_CLEANED
+from appliance.topic_directories import finish_deletion
+from appliance.topics import METADATA, Topic
+
+events = event_log.named("catalog")
+
+# Producer ids rise, so those that the logs forgot lie below those they remember; but some may have
+# been given to producers that wrote nothing yet.
+PRODUCER_IDS_MARGIN = 1000 * PRODUCER_IDS
+
+
+class DirectoryUnexpected(ApplianceError):
+    """The start cannot go on; the text says what to do."""
+
+
+class Reconciliation:
+    """One run of `reconcile`: what it found is in `topics` and `unavailable`, its words are in the
+    recovery report."""
+
+    def __init__(
+        self, catalog: Catalog, log_dir: LogDir, broker: LogConfig, limits: TopicsConfig
+    ) -> None:
+        self.catalog = catalog
+        self.log_dir = log_dir
+        self.broker = broker
+        self.limits = limits
+        self.topics: dict[str, Topic] = {}
+        self.unavailable: dict[str, str] = {}  # why, by topic
+
+    def run(self) -> None:
+        if not self.catalog.is_settled:
+            self._settle()
+        for each in self.catalog.deletions():
+            self._finish(each)
+        rows = self.catalog.topics()
+        self._set_orphans_aside(rows)
+        for row in rows:
+            self._serve(row)
+
+    def _note(self, text: str) -> None:
+        events.warning(text)
+        self.log_dir.report.notes.append(text)
+
+    def _held(self) -> dict[str, list[int]]:
+        """The partitions that have a directory, by topic."""
+        found: dict[str, list[int]] = {}
+        for topic, partition in self.log_dir.held():
+            if topic != METADATA:
+                found.setdefault(topic, []).append(partition)
+        return found
+
+    # Topics without a catalog
+
+    def _settle(self) -> None:
+        rows: dict[uuid.UUID, TopicRow] = {}
+        now_ms = time.time_ns() // 1_000_000
+        for name, partitions in self._held().items():
+            self._check_count(name, partitions[-1])
+            topic_id = self._id_on_disk(name, partitions)
+            if topic_id is None or topic_id in rows:
+                topic_id = kafka_uuid.new()
+            rows[topic_id] = TopicRow(name, topic_id, partitions[-1] + 1, NOT_CLEANED, now_ms)
+        self.catalog.settle(rows.values(), self._next_producer_id() if rows else 0)
+        if rows:
+            self._note(
+                f"There was no catalog: {len(rows)} topics were taken from their directories. "
+                "Their configs are not known, so nothing of them is deleted or compacted until "
+                "cleanup.policy is set."
+            )
+
+    def _check_count(self, name: str, last: int) -> None:
+        if last >= self.limits.partitions_per_topic_max:
+            raise DirectoryUnexpected(
+                f"{self.log_dir.path / directory_name(name, last)}: there is no catalog, and by "
+                f"this directory topic {name} has {last + 1} partitions; wanted at most "
+                f"{self.limits.partitions_per_topic_max}. Set max.partitions.per.topic higher, or "
+                "move the directory elsewhere"
+            )
+
+    def _id_on_disk(self, name: str, partitions: Iterable[int]) -> uuid.UUID | None:
+        paths = (self.log_dir.path / directory_name(name, each) for each in partitions)
+        return next(filter(None, map(partition_metadata.read, paths)), None)
+
+    def _next_producer_id(self) -> int:
+        logs = self.log_dir.logs().values()
+        seen = (each.producer_id for log in logs for each in log.producers())
+        return max(seen, default=-1) + 1 + PRODUCER_IDS_MARGIN
+
+    # Directories of no topic
+
+    def _finish(self, deletion: TopicRow) -> None:
+        name = deletion.name
+        try:
+            finish_deletion(self.catalog, self.log_dir, name)
+        except ApplianceError as error:
+            self.unavailable[name] = f"its deletion cannot be finished: {error}"
+            self._note(f"{name}: {self.unavailable[name]}")
+
+    def _set_orphans_aside(self, rows: Iterable[TopicRow]) -> None:
+        wanted = {row.name: row.partitions for row in rows}
+        for name, partitions in self._held().items():
+            if name in self.unavailable:
+                continue  # to be deleted, not kept
+            for partition in partitions:
+                if partition >= wanted.get(name, 0):
+                    self._set_aside(name, partition)
+
+    def _set_aside(self, name: str, partition: int) -> None:
+        directory = directory_name(name, partition)
+        try:
+            place = self.log_dir.set_aside(name, partition)
+        except ApplianceError as error:
+            self._note(f"{directory} is no topic's, and cannot be set aside: {error}")
+        else:
+            self._note(f"{directory} is no topic's: set aside as {place}. Nothing deletes it.")
+
+    # Topics
+
+    def _serve(self, row: TopicRow) -> None:
+        configs, faults = topic_config.readable(row.configs, self.broker)
+        for fault in faults:
+            self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")
+        config = topic_config.to_log_config(configs, self.broker)
+        damaged = [p for p in range(row.partitions) if (row.name, p) in self.log_dir.unopened]
+        try:
+            if damaged:
+                why = self.log_dir.unopened[row.name, damaged[0]]
+                raise DirectoryUnexpected(f"{directory_name(row.name, damaged[0])}: {why}")
+            self._complete(row, config)
+        except ApplianceError as error:
+            self.unavailable[row.name] = str(error)
+            self._note(f"Topic {row.name} is not served: {error}")
+            return
+        logs = [self.log_dir.log(row.name, each) for each in range(row.partitions)]
+        for log in logs:
+            log.configure(config)
+        self.topics[row.name] = Topic(row.name, row.id, configs, logs, row.created_ms)
+
+    def _complete(self, row: TopicRow, config: LogConfig) -> None:
+        created = []
+        for partition in range(row.partitions):
+            path = self.log_dir.path / directory_name(row.name, partition)
+            if not self.log_dir.holds(row.name, partition):
+                self.log_dir.create(row.name, partition, config)
+                created.append(path.name)
+            found = partition_metadata.read(path)
+            if found != row.id:
+                partition_metadata.write(path, row.id)
+            if found not in (row.id, None):
+                self._note(f"{path.name} said that its topic's id is {found}; it is {row.id}.")
+        if created:
+            self._note(
+                f"{', '.join(created)} had no directory and {'is' if len(created) == 1 else 'are'} "
+                "empty now: the creation was interrupted, or a person removed what was there."
+            )

@@ -1,0 +1,79 @@
+"""Topics on disk: the catalog's row and the directories, in the order that a crash cannot break.
+
+    create   1 the row, with its number of partitions   2 the directories
+    extend   1 the row's number                         2 the directories
+    delete   1 the row becomes a deletion   2 the directories   3 the deletion is struck out
+
+Step 1 decides. A crash before it changed nothing; after it the next start does the rest. A failure
+that is no crash is undone: nothing is left of a topic that was refused. All of it blocks.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+
+from appliance import event_log, partition_metadata
+from appliance._engine import Log
+from appliance.catalog import Catalog, TopicRow
+from appliance.config import LogConfig
+from appliance.errors import ApplianceError
+from appliance.log_dir import LogDir, directory_name
+
+events = event_log.named("topics")
+
+
+def create(catalog: Catalog, log_dir: LogDir, row: TopicRow, config: LogConfig) -> list[Log]:
+    catalog.put_topic(row)
+    try:
+        return _make(log_dir, row.name, row.id, range(row.partitions), config)
+    except Exception:
+        _undo(lambda: delete(catalog, log_dir, row.name))
+        raise
+
+
+def extend(
+    catalog: Catalog, log_dir: LogDir, row: TopicRow, total: int, config: LogConfig
+) -> list[Log]:
+    """The logs of the partitions that are new."""
+    more = range(row.partitions, total)
+    catalog.set_partitions(row.name, total)
+    try:
+        return _make(log_dir, row.name, row.id, more, config)
+    except Exception:
+        _undo(lambda: catalog.set_partitions(row.name, row.partitions))
+        _undo(lambda: _remove(log_dir, row.name, more))
+        raise
+
+
+def delete(catalog: Catalog, log_dir: LogDir, name: str) -> None:
+    catalog.begin_deletion(name)
+    finish_deletion(catalog, log_dir, name)
+
+
+def finish_deletion(catalog: Catalog, log_dir: LogDir, name: str) -> None:
+    _remove(log_dir, name, [number for topic, number in log_dir.held() if topic == name])
+    catalog.end_deletion(name)
+
+
+def _make(
+    log_dir: LogDir, name: str, topic_id: uuid.UUID, partitions: Iterable[int], config: LogConfig
+) -> list[Log]:
+    logs = []
+    for number in partitions:
+        logs.append(log_dir.create(name, number, config))
+        partition_metadata.write(log_dir.path / directory_name(name, number), topic_id)
+    return logs
+
+
+def _remove(log_dir: LogDir, name: str, partitions: Iterable[int]) -> None:
+    for number in partitions:
+        if log_dir.holds(name, number):
+            log_dir.delete(name, number)
+
+
+def _undo(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except ApplianceError as error:
+        events.error("a change that failed cannot be undone; the next start will", error=error)

@@ -1,0 +1,102 @@
+"""What a topic is, and which names and numbers it may have: Kafka's rules and error codes."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from appliance._engine import Log
+from appliance.config import TopicsConfig
+from appliance.errors import ApplianceError
+from appliance.log_dir import TopicNameInvalid
+
+DEFAULT = -1  # partitions: as many as the broker's setting says
+
+# Kafka keeps its own metadata under this name, in a directory that we leave alone.
+METADATA = "__cluster_metadata"
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class TopicUnknown(ApplianceError):
+    kafka_code = 3
+
+
+class TopicExists(ApplianceError):
+    kafka_code = 36
+
+
+class PartitionsInvalid(ApplianceError):
+    kafka_code = 37
+
+
+class LimitExceeded(ApplianceError):
+    """More than a setting allows, so a matter of policy."""
+
+    kafka_code = 44
+
+
+class TopicDeletionDisabled(ApplianceError):
+    kafka_code = 73
+
+
+class TopicUnavailable(ApplianceError):
+    """A partition of it cannot be opened."""
+
+    kafka_code = 56
+
+
+@dataclass
+class Topic:
+    name: str
+    id: uuid.UUID
+    configs: dict[str, str] = field(default_factory=dict)  # its own; the rest is the broker's
+    logs: list[Log] = field(default_factory=list)  # by partition
+    created_ms: int = 0
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise TopicNameInvalid(
+            f"{name!r} is not a topic name: wanted 1 to 249 characters out of a-z A-Z 0-9 . _ -, "
+            "and neither '.' nor '..'"
+        )
+    if name == METADATA:
+        raise TopicNameInvalid(f"{name} is Kafka's own; wanted another name")
+
+
+def check_new_name(name: str, taken: Collection[str]) -> None:
+    """Names that differ in `.` and `_` only are one name in many a tool for metrics."""
+    check_name(name)
+    if name in taken:
+        raise TopicExists(f"topic {name} exists already")
+    alike = name.replace(".", "_")
+    if alike != name or "_" in name:
+        for each in taken:
+            if each.replace(".", "_") == alike:
+                raise TopicNameInvalid(f"{name} collides with {each}: '.' and '_' count as one")
+
+
+def check_partitions(name: str, partitions: int, others: int, limits: TopicsConfig) -> int:
+    """How many the topic is to have, next to `others` of all other topics."""
+    count = limits.num_partitions if partitions == DEFAULT else partitions
+    if count <= 0:
+        raise PartitionsInvalid(f"{name}: got {count} partitions, wanted at least 1")
+    if count > limits.partitions_per_topic_max:
+        raise LimitExceeded(
+            f"{name}: got {count} partitions, wanted at most {limits.partitions_per_topic_max} "
+            "(max.partitions.per.topic)"
+        )
+    if others + count > limits.partitions_max:
+        raise LimitExceeded(
+            f"{name}: got {count} partitions beside {others} of other topics, wanted at most "
+            f"{limits.partitions_max} together (max.partitions.total)"
+        )
+    return count

@@ -1,0 +1,117 @@
+"""A broker's control state for tests: real files, no network, a data plane that writes down what it
+is told."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import shutil
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from appliance import partition_metadata
+from appliance._engine import Log
+from appliance.broker import Broker
+from appliance.catalog import Catalog
+from appliance.config import BrokerConfig, LogConfig, TopicsConfig
+from appliance.log_dir import LogDir
+from tests.support.logs import STORAGE, log_config
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Recorder:
+    """Stands where the data plane is."""
+
+    topics: dict[str, tuple[bytes, list[Log]]] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    def put_topic(self, name: str, topic_id: bytes, logs: list[Log]) -> None:
+        self.topics[name] = (topic_id, list(logs))
+        self.told.append(f"put {name} {len(logs)}")
+
+    def remove_topic(self, name: str) -> None:
+        del self.topics[name]
+        self.told.append(f"remove {name}")
+
+
+def broker_config(data: Path, log: LogConfig | None = None, **topics: Any) -> BrokerConfig:
+    return BrokerConfig(
+        data_dir=data, storage=STORAGE, log=log or log_config(), topics=TopicsConfig(**topics)
+    )
+
+
+def with_broker(
+    data: Path,
+    use: Callable[[Broker], Coroutine[Any, Any, Result]],
+    log: LogConfig | None = None,
+    is_killed: bool = False,
+    **topics: Any,
+) -> Result:
+    """One life of a broker: opened, used, closed, or let go of as a killed process would."""
+
+    async def live() -> Result:
+        broker = await asyncio.to_thread(Broker.open, broker_config(data, log, **topics))
+        broker.connect(Recorder())
+        try:
+            return await use(broker)
+        finally:
+            if is_killed:
+                broker.log_dir.abandon()
+                broker.catalog.close()
+            else:
+                await broker.close()
+
+    return asyncio.run(live())
+
+
+# Where a kill may fall: before and after each of these
+STEPS: list[tuple[Any, str]] = [
+    (Catalog, "put_topic"),
+    (Catalog, "set_partitions"),
+    (Catalog, "set_configs"),
+    (Catalog, "set_broker_configs"),
+    (Catalog, "begin_deletion"),
+    (Catalog, "end_deletion"),
+    (Catalog, "settle"),
+    (LogDir, "create"),
+    (LogDir, "delete"),
+    (LogDir, "set_aside"),
+    (Path, "mkdir"),
+    (Path, "rename"),
+    (partition_metadata, "write"),
+]
+
+
+def kill_points(data: Path, copies: Path, patch: pytest.MonkeyPatch) -> list[Path]:
+    """Copies the data directory around each step that happens while `patch` holds."""
+    found: list[Path] = []
+    is_copying = False
+
+    def copy(name: str) -> None:
+        nonlocal is_copying
+        if is_copying or not data.exists():
+            return
+        is_copying = True
+        found.append(copies / f"{len(found):03d}-{name}")
+        shutil.copytree(data, found[-1], symlinks=True)
+        is_copying = False
+
+    def around(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(step)
+        def stepped(*given: Any, **named: Any) -> Any:
+            copy(f"before-{name}")
+            result = step(*given, **named)
+            copy(f"after-{name}")
+            return result
+
+        return stepped
+
+    for owner, name in STEPS:
+        patch.setattr(owner, name, around(name, getattr(owner, name)))
+    return found

@@ -1,0 +1,234 @@
+"""From a request that the data plane handed over to its answer: decode, call the handler, reply.
+
+    punt -> header -> key and version known?   no: connection closed, as Kafka does
+         -> body   -> well formed?             no: connection closed
+         -> handler, at once or as a task
+         -> answer, an error in the API's own words, or, where it has none, connection closed
+
+ApiVersions is the exception: asked for in an unknown version it is answered in version 0, since
+that is how clients find out what a broker speaks.
+
+Requests of one connection run side by side; the data plane sends the answers in order. A turn of
+the event loop begins a bounded number of requests, and a bounded number is in work: what comes on
+top waits in the order in which it came. How many a connection may have is the data plane's bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import struct
+import time
+from collections import deque
+from collections.abc import Awaitable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from appliance import event_log
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.handlers import HANDLERS, SERVED, api_versions
+from appliance.handlers.call import Call, ConnectionDropped
+from appliance.wire import API, ErrorCode, MalformedMessage
+from appliance.wire.codec import decode, encode
+from appliance.wire.headers import RequestHeader, decode_request, encode_response_header
+from appliance.wire.types import rows_of
+
+log = event_log.named("dispatch")
+
+# Requests begun in one turn of the event loop. At 20 to 200 microseconds each, whatever else the
+# loop does waits for a few milliseconds at most.
+TURN_REQUESTS_MAX = 32
+
+# The part of a header that is the same in every version of every API: what is needed to answer, or
+# to say in a log line, when nothing else can be read.
+PREFIX = struct.Struct(">hhi")
+
+
+class Punt(Protocol):
+    """A request in the data plane's words."""
+
+    @property
+    def connection(self) -> int: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def frame(self) -> bytes: ...
+
+
+class DataPlane(Protocol):
+    """What dispatch wants of the data plane; tests have a small one of their own."""
+
+    @property
+    def punt_fd(self) -> int: ...
+    def punts(self) -> list[Any]: ...
+    def reply(self, connection: int, slot: int, frame: bytes) -> None: ...
+    def reply_none(self, connection: int, slot: int) -> None: ...
+    def close(self, connection: int) -> None: ...
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker, data_plane: DataPlane) -> None:
+        control = broker.config.control
+        self._broker = broker
+        self._data_plane = data_plane
+        self._running_max = control.requests_max
+        self._waiting: deque[Punt] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(control.threads, "handlers")
+        self._turn: asyncio.Handle | None = None
+
+    def start(self) -> None:
+        """On the event loop that every handler is to run on."""
+        asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
+
+    async def close(self) -> None:
+        """Begins nothing more and cuts off what runs; the data plane was drained before. When it
+        returns no thread of ours touches a log."""
+        asyncio.get_running_loop().remove_reader(self._data_plane.punt_fd)
+        self._waiting.clear()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.to_thread(self._threads.shutdown)
+
+    # Turns
+
+    def _take(self) -> None:
+        self._waiting.extend(self._data_plane.punts())
+        self._begin_later()
+
+    def _begin_later(self) -> None:
+        if self._turn is None and self._waiting:
+            self._turn = asyncio.get_running_loop().call_soon(self._begin_some)
+
+    def _begin_some(self) -> None:
+        self._turn = None
+        for _ in range(TURN_REQUESTS_MAX):
+            if not self._waiting or len(self._running) >= self._running_max:
+                return
+            self._begin(self._waiting.popleft())
+        self._begin_later()
+
+    # One request
+
+    def _begin(self, punt: Punt) -> None:
+        header = RequestHeader(-1, -1, -1, None)
+        with self._faults(punt, header):
+            header.api_key, header.api_version, header.correlation_id = _prefix(punt.frame)
+            if header.api_key == api_versions.KEY and not _is_served(header):
+                header.api_version = 0
+                self._reply(punt, header, api_versions.of_unknown_version())
+                return
+            request, call = self._read(punt, header)
+            result = HANDLERS[header.api_key].handle(self._broker, request, call)
+            if inspect.isawaitable(result):
+                task = asyncio.ensure_future(self._finish(punt, header, result))
+                self._running.add(task)
+                task.add_done_callback(self._ended)
+            else:
+                self._reply(punt, header, result)
+
+    def _read(self, punt: Punt, header: RequestHeader) -> tuple[Any, Call]:
+        if header.api_key not in HANDLERS:
+            raise ConnectionDropped(f"API key {header.api_key} is not served")
+        if not _is_served(header):
+            first, last = _versions(header.api_key)
+            raise ConnectionDropped(
+                f"{API[header.api_key].name}: version {header.api_version} is not served, "
+                f"only {first} to {last}"
+            )
+        whole_header, body = decode_request(punt.frame)
+        request = decode(API[header.api_key].request, body, header.api_version)
+        return request, Call(
+            header=whole_header,
+            peer=punt.peer,
+            connection=punt.connection,
+            received_ns=time.monotonic_ns(),
+            now_ms=time.time_ns() // 1_000_000,
+            served=SERVED,
+            threads=self._threads,
+        )
+
+    async def _finish(self, punt: Punt, header: RequestHeader, result: Awaitable[Any]) -> None:
+        with self._faults(punt, header):
+            self._reply(punt, header, await result)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._begin_later()
+
+    # Answering
+
+    def _reply(self, punt: Punt, header: RequestHeader, answer: Any) -> None:
+        if answer is None:
+            self._data_plane.reply_none(punt.connection, punt.slot)
+            return
+        key, version = header.api_key, header.api_version
+        head = encode_response_header(key, version, header.correlation_id)
+        self._data_plane.reply(punt.connection, punt.slot, head + encode(answer, version))
+
+    @contextmanager
+    def _faults(self, punt: Punt, header: RequestHeader) -> Iterator[None]:
+        try:
+            yield
+        except (MalformedMessage, ConnectionDropped) as error:
+            self._drop(punt, header, str(error))
+        except ApplianceError as error:
+            self._refuse(punt, header, error.kafka_code, str(error))
+        except Exception as error:
+            log.exception("request failed in a way that was not foreseen", **_facts(punt, header))
+            self._refuse(punt, header, ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
+
+    def _refuse(self, punt: Punt, header: RequestHeader, code: int, text: str) -> None:
+        answer = error_answer(header, code, text)
+        if answer is None:
+            self._drop(punt, header, text)
+        else:
+            self._reply(punt, header, answer)
+
+    def _drop(self, punt: Punt, header: RequestHeader, why: str) -> None:
+        log.warning("connection closed", why=why, **_facts(punt, header))
+        self._data_plane.close(punt.connection)
+
+
+def error_answer(header: RequestHeader, code: int, text: str) -> Any:
+    """What says in the API's own words that the whole request failed; None where it has no word for
+    it in this version."""
+    api = API[header.api_key]
+    rows = {each.name: row for each, row in rows_of(api.response)}
+    if "error_code" not in rows or header.api_version not in rows["error_code"].versions:
+        return None
+    message = {"error_message": text} if "error_message" in rows else {}
+    return api.response(error_code=code, **message)
+
+
+def _prefix(frame: bytes) -> tuple[int, int, int]:
+    try:
+        key, version, correlation_id = PREFIX.unpack_from(frame)
+    except struct.error as error:
+        raise MalformedMessage(f"request header in {len(frame)} bytes") from error
+    return key, version, correlation_id
+
+
+def _is_served(header: RequestHeader) -> bool:
+    first, last = _versions(header.api_key)
+    return first <= header.api_version <= last
+
+
+def _versions(key: int) -> tuple[int, int]:
+    """What is advertised, less what is so only for old clients' sake and has no messages."""
+    first, last = SERVED[key]
+    return max(first, API[key].versions[0]), last
+
+
+def _facts(punt: Punt, header: RequestHeader) -> dict[str, Any]:
+    return {
+        "peer": punt.peer,
+        "api_key": header.api_key,
+        "api_version": header.api_version,
+        "correlation_id": header.correlation_id,
+    }

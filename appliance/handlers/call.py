@@ -1,0 +1,55 @@
+"""What a handler is given beside the request, and the two ways in which it says no."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from appliance.errors import ApplianceError
+from appliance.wire import ErrorCode
+from appliance.wire.headers import RequestHeader
+
+Result = TypeVar("Result")
+
+
+class Refused(ApplianceError):
+    """The request, or one item of it, asks for what may not be. The code is what the client sees,
+    the text says which, got, wanted."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.kafka_code = int(code)
+
+
+class ConnectionDropped(ApplianceError):
+    """No answer can carry this news, so the connection is closed, as Kafka does."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request on its way. Handlers read no clock and own no thread: both come from here."""
+
+    header: RequestHeader
+    peer: str
+    connection: int
+    received_ns: int  # monotonic
+    now_ms: int  # wall clock
+    served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers
+    threads: Executor
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    async def on_thread(self, job: Callable[..., Result], *given: object) -> Result:
+        """Runs what reads or writes the disk, or waits for it, beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, job, *given)
+
+    def seconds_left(self, timeout_ms: int) -> float:
+        """Of the time that the client said it will wait."""
+        deadline_ns = self.received_ns + timeout_ms * 1_000_000
+        return max(0, deadline_ns - time.monotonic_ns()) / 1e9

@@ -1,0 +1,73 @@
+"""DeleteRecords 0-2: moves the start of a partition up to an offset; -1 is the high watermark.
+
+What lies below is gone for readers at once; disk space comes back a segment at a time. An offset
+below the start changes nothing and is answered with the start.
+
+Left out: topics that are only compacted, whose records stand for a state (POLICY_VIOLATION, as in
+Kafka); the timeout, because the deletion is over when it is answered.
+"""
+
+from __future__ import annotations
+
+from appliance._engine import Log
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.handlers.call import Call, Refused
+from appliance.handlers.lookup import find_log, find_topic
+from appliance.wire import ErrorCode
+from appliance.wire.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+
+KEY = 21
+VERSIONS = (0, 2)
+
+HIGH_WATERMARK = -1
+
+Asked = DeleteRecordsRequest.DeleteRecordsPartition
+Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+async def handle(
+    broker: Broker, request: DeleteRecordsRequest, call: Call
+) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    await _partition(broker, topic.name, each, call) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _partition(broker: Broker, topic: str, asked: Asked, call: Call) -> Answer:
+    answer = Answer(partition_index=asked.partition_index, low_watermark=-1)
+    try:
+        log = find_log(find_topic(broker, topic), asked.partition_index)
+        _check_policy(broker, topic)
+        await call.on_thread(log.delete_before, _target(log, asked.offset))
+        answer.low_watermark = log.log_start_offset
+    except ApplianceError as error:
+        answer.error_code = error.kafka_code
+    return answer
+
+
+def _check_policy(broker: Broker, topic: str) -> None:
+    if broker.topics[topic].is_internal:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+    policy = broker.topic_config(topic, "cleanup.policy")
+    if "delete" not in policy.split(","):
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy {policy}")
+
+
+def _target(log: Log, offset: int) -> int:
+    high_watermark = log.high_watermark
+    target = high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= target <= high_watermark:
+        raise Refused(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.name}: got offset {offset}, wanted at most {high_watermark}, or -1 for that",
+        )
+    return target

@@ -1,0 +1,77 @@
+"""DescribeConfigs 1-4: every config of a topic or of the broker: value, source, type and meaning.
+
+The empty list of names means all, as null does. On success the message is "", not null, as Kafka
+writes it. A secret's value is null. For all brokers (the empty name) only what was set for them at
+run time is listed.
+
+Left out: broker loggers, client metrics and groups as resources (INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from appliance.broker import Broker
+from appliance.broker_configs import ConfigEntry, ConfigSource
+from appliance.errors import ApplianceError
+from appliance.handlers import config_resource
+from appliance.handlers.call import Call
+from appliance.handlers.lookup import find_topic
+from appliance.wire.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+
+KEY = 32
+VERSIONS = (1, 4)
+
+Asked = DescribeConfigsRequest.DescribeConfigsResource
+Answer = DescribeConfigsResponse.DescribeConfigsResult
+Row = DescribeConfigsResponse.DescribeConfigsResourceResult
+
+
+def handle(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(broker, each, request) for each in request.resources]
+    )
+
+
+def _describe(broker: Broker, asked: Asked, request: DescribeConfigsRequest) -> Answer:
+    answer = Answer(resource_type=asked.resource_type, resource_name=asked.resource_name)
+    try:
+        found = _entries(broker, asked)
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+        return answer
+    names = asked.configuration_keys
+    answer.configs = [_row(each, request) for each in found if not names or each.name in names]
+    return answer
+
+
+def _entries(broker: Broker, asked: Asked) -> Iterable[ConfigEntry]:
+    config_resource.check(broker, asked)
+    if asked.resource_type == config_resource.TOPIC:
+        return broker.topic_config_entries(find_topic(broker, asked.resource_name))
+    entries = broker.broker_config_entries()
+    if asked.resource_name != config_resource.ALL_BROKERS:
+        return entries
+    return [each for each in entries if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> Row:
+    row = Row(
+        name=entry.name,
+        value=None if entry.sensitive else entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        config_type=entry.type,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+    if request.include_synonyms:
+        row.synonyms = [
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=each.name,
+                value=None if entry.sensitive else each.value,
+                source=each.source,
+            )
+            for each in entry.synonyms
+        ]
+    return row

@@ -1,0 +1,111 @@
+"""Metadata 0-13: the broker, and topics with their partitions; missing topics are made on the way.
+
+All topics: a null list, in version 0 an empty one. None: an empty list. From version 12 on a topic
+may be asked for by its id. A topic that does not exist is created with the broker's defaults when
+the client allows it (before version 4 it always does) and `auto.create.topics.enable` is on; the
+answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again.
+
+Left out: racks, offline replicas and other leaders, because there is one broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from appliance._engine import Log
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.handlers.call import Call, Refused
+from appliance.handlers.lookup import find_topic, find_topic_of_id
+from appliance.handlers.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from appliance.topics import Topic
+from appliance.wire import NO_UUID, ErrorCode
+from appliance.wire.metadata import MetadataRequest, MetadataResponse
+
+KEY = 3
+VERSIONS = (0, 13)
+
+Asked = MetadataRequest.MetadataRequestTopic
+Answer = MetadataResponse.MetadataResponseTopic
+
+
+async def handle(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+    broker_row = MetadataResponse.MetadataResponseBroker(
+        node_id=broker.node_id, host=broker.advertised.host, port=broker.advertised.port
+    )
+    answer = MetadataResponse(
+        brokers=[broker_row],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=await _topics(broker, request, call.version),
+    )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = ON_CLUSTER
+    if request.include_topic_authorized_operations:
+        for each in answer.topics:
+            each.topic_authorized_operations = NOT_ASKED if each.error_code else ON_TOPIC
+    return answer
+
+
+async def _topics(broker: Broker, request: MetadataRequest, version: int) -> list[Answer]:
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        return [_describe(broker, topic) for topic in broker.topics.values()]
+    is_allowed = version < 4 or request.allow_auto_topic_creation
+    may_create = is_allowed and broker.config.topics.auto_create
+    return [await _topic(broker, each, version, may_create) for each in _distinct(asked)]
+
+
+def _distinct(asked: Iterable[Asked]) -> list[Asked]:
+    return list({(each.topic_id, each.name): each for each in asked}.values())
+
+
+async def _topic(broker: Broker, asked: Asked, version: int, may_create: bool) -> Answer:
+    try:
+        return _describe(broker, await _find(broker, asked, version, may_create))
+    except ApplianceError as error:
+        # the name can be null in the answer from version 12 on, not before
+        name = asked.name if version >= 12 else asked.name or ""
+        return Answer(error_code=error.kafka_code, name=name, topic_id=asked.topic_id)
+
+
+async def _find(broker: Broker, asked: Asked, version: int, may_create: bool) -> Topic:
+    if version < 12 and (asked.name is None or asked.topic_id != NO_UUID):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"topic ids begin with version 12, this is {version}"
+        )
+    if asked.topic_id != NO_UUID:
+        return find_topic_of_id(broker, asked.topic_id)
+    if asked.name is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic without name and id")
+    if may_create and asked.name not in broker.topics:
+        await _create(broker, asked.name)
+    return find_topic(broker, asked.name)
+
+
+async def _create(broker: Broker, name: str) -> None:
+    try:
+        await broker.create_topic(name)
+    except ApplianceError as error:
+        # another client was faster: its topic is as good
+        if error.kafka_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _describe(broker: Broker, topic: Topic) -> Answer:
+    return Answer(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(broker, i, log) for i, log in enumerate(topic.logs)],
+    )
+
+
+def _partition(broker: Broker, index: int, log: Log) -> MetadataResponse.MetadataResponsePartition:
+    return MetadataResponse.MetadataResponsePartition(
+        partition_index=index,
+        leader_id=broker.node_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[broker.node_id],
+        isr_nodes=[broker.node_id],
+    )

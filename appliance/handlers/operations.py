@@ -1,0 +1,22 @@
+"""Authorized operations, as Metadata and the Describe APIs report them: a bit per operation.
+
+There are no ACLs yet, so whoever asks may do all that exists for the resource, which is also what
+a Kafka without an authorizer says.
+"""
+
+from __future__ import annotations
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 3, 4, 5, 6, 7, 8, 9
+DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
+
+NOT_ASKED = -(1 << 31)  # not 0, which would mean: nothing is allowed
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << each for each in operations)
+
+
+ON_TOPIC = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+ON_CLUSTER = _bits(
+    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
+)

@@ -1,0 +1,161 @@
+"""Produce 0-13: the requests that the data plane leaves to Python, and what is true of all.
+
+The data plane answers Produce itself. It leaves to this file the requests with a compressed batch
+for a compacted topic, whose keys must be looked at: a record without a key could never be compacted
+away, so its whole batch is refused with INVALID_RECORD, and the record is named.
+
+acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
+answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
+
+Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
+compression off when version 0 is not listed.
+
+Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
+and before write; adding partitions to a transaction, which comes with the transaction coordinator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from appliance import _batch
+from appliance._engine import Log
+from appliance.broker import Broker
+from appliance.errors import ApplianceError, BatchInvalid
+from appliance.handlers.call import Call, ConnectionDropped, Refused
+from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
+from appliance.wire import ErrorCode
+from appliance.wire.produce import ProduceRequest, ProduceResponse
+
+KEY = 0
+VERSIONS = (0, 13)
+
+NO_ACK, LEADER_ACK, ALL_ACKS = 0, 1, -1
+FIRST_BY_ID = 13
+FIRST_WITH_ZSTD = 7
+ZSTD = 4  # in the low bits of a batch's attributes, whose last byte stands at position 22
+ATTRIBUTES_AT, CODEC_BITS = 22, 7
+
+# A batch may hold a record a byte: an answer names no more of them than a person would read.
+RECORD_ERRORS_MAX = 100
+
+TopicGiven = ProduceRequest.TopicProduceData
+Given = ProduceRequest.PartitionProduceData
+Answer = ProduceResponse.PartitionProduceResponse
+RecordError = ProduceResponse.BatchIndexAndErrorMessage
+
+
+@dataclass
+class Job:
+    """One partition: its batch, where it goes, or why not, and what became of it."""
+
+    given: Given
+    log: Log | ApplianceError
+    answer: Answer
+    last_offset: int = -1
+
+    def refuse(self, error: ApplianceError) -> None:
+        self.answer.error_code, self.answer.error_message = error.kafka_code, str(error)
+        self.answer.base_offset = self.answer.log_append_time_ms = -1
+        self.answer.log_start_offset = -1
+
+
+async def handle(broker: Broker, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    topics = [
+        (topic, [_job(broker, request.acks, topic, each, call) for each in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    jobs = [job for _, own in topics for job in own]
+    await call.on_thread(_append_all, jobs, request, call)
+    failed = [job.answer for job in jobs if job.answer.error_code]
+    if request.acks == NO_ACK and failed:
+        raise ConnectionDropped(
+            f"acks=0 and error {failed[0].error_code}: {failed[0].error_message}"
+        )
+    return None if request.acks == NO_ACK else _answer(topics)
+
+
+def _answer(topics: list[tuple[TopicGiven, list[Job]]]) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[job.answer for job in jobs],
+            )
+            for topic, jobs in topics
+        ]
+    )
+
+
+def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call) -> Job:
+    job = Job(given, BatchInvalid(), Answer(index=given.index, base_offset=-1))
+    try:
+        if acks not in (NO_ACK, LEADER_ACK, ALL_ACKS):
+            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"got acks {acks}, wanted -1, 0 or 1")
+        if call.version >= FIRST_BY_ID:
+            found = find_topic_of_id(broker, topic.topic_id)
+        else:
+            found = find_topic(broker, topic.name)
+        job.log = find_log(found, given.index)
+    except ApplianceError as error:
+        job.log = error
+    return job
+
+
+def _append_all(jobs: list[Job], request: ProduceRequest, call: Call) -> None:
+    """Everything is written before anything is waited for: one commit covers all."""
+    for job in jobs:
+        try:
+            _append(job, call.version)
+        except ApplianceError as error:
+            job.refuse(error)
+    written = [job for job in jobs if not job.answer.error_code]
+    for job in written if request.acks == ALL_ACKS else ():
+        try:
+            _await_durable(job, call.seconds_left(request.timeout_ms))
+        except ApplianceError as error:
+            job.refuse(error)
+
+
+def _append(job: Job, version: int) -> None:
+    if isinstance(job.log, ApplianceError):
+        raise job.log
+    batch = job.given.records or b""
+    if version < FIRST_WITH_ZSTD and _is_zstd(batch):
+        raise Refused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
+        )
+    try:
+        appended = job.log.append(batch)
+    except BatchInvalid:
+        job.answer.record_errors = _without_key(batch)
+        raise
+    job.last_offset = appended.last_offset
+    job.answer.base_offset = appended.base_offset
+    job.answer.log_append_time_ms = appended.append_time
+    job.answer.log_start_offset = job.log.log_start_offset
+
+
+def _await_durable(job: Job, seconds: float) -> None:
+    assert isinstance(job.log, Log)
+    job.log.await_durable(job.last_offset, seconds)
+
+
+def _is_zstd(batch: bytes) -> bool:
+    return len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & CODEC_BITS == ZSTD
+
+
+def _without_key(batch: bytes) -> list[RecordError]:
+    """The records that a compacted topic cannot take; none where the batch itself is wrong."""
+    try:
+        _batch.check(batch, deep=True)
+    except ApplianceError:
+        return []
+    lost = (i for i, record in enumerate(_batch.records(batch)) if record.key is None)
+    return [
+        RecordError(batch_index=i, batch_index_error_message="a compacted topic needs a key")
+        for i in islice(lost, RECORD_ERRORS_MAX)
+    ]

@@ -1,0 +1,133 @@
+"""The control plane without sockets: real dispatch, handlers, broker and files, and a data plane
+that is a list of requests and a list of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from appliance.broker import Broker
+from appliance.config import ControlConfig, LogConfig
+from appliance.dispatch import Dispatcher
+from appliance.wire import API, codec, headers
+from tests.support.broker import Recorder, broker_config
+from tests.support.wire_client import frame_of
+
+DEADLINE_S = 20
+
+KEYS = {api.request: key for key, api in API.items()}
+
+
+class Closed(Exception):
+    """The connection was closed instead of an answer."""
+
+
+class Punt(NamedTuple):
+    connection: int
+    slot: int
+    peer: str
+    frame: bytes
+
+
+@dataclass
+class PuntQueue(Recorder):
+    """What dispatch sees of a data plane."""
+
+    punt_fd: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+    waiting: list[Punt] = field(default_factory=list)
+    answers: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+    begun: int = 0
+    on_answer: Callable[[], None] = lambda: None
+
+    def put(self, frame: bytes, connection: int = 1) -> tuple[int, int]:
+        self.begun += 1
+        self.waiting.append(Punt(connection, self.begun, "127.0.0.1", frame))
+        os.eventfd_write(self.punt_fd, 1)
+        return connection, self.begun
+
+    def punts(self) -> list[Punt]:
+        os.eventfd_read(self.punt_fd)
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def reply(self, connection: int, slot: int, frame: bytes) -> None:
+        assert (connection, slot) not in self.answers, "answered twice"
+        self.answers[connection, slot] = frame
+        self.on_answer()
+
+    def reply_none(self, connection: int, slot: int) -> None:
+        self.answers[connection, slot] = None
+        self.on_answer()
+
+    def close(self, connection: int) -> None:
+        self.closed.add(connection)
+        self.on_answer()
+
+
+class Control:
+    """`ask` is a client's view; everything runs on a loop that turns only within its calls."""
+
+    def __init__(
+        self, path: Path, log: LogConfig | None = None, requests_max: int = 100, **topics: Any
+    ) -> None:
+        self.loop = asyncio.new_event_loop()
+        control = ControlConfig(requests_max=requests_max, threads=2)
+        config = replace(broker_config(path / "data", log, **topics), control=control)
+        self.broker = Broker.open(config)
+        self.queue = PuntQueue()
+        self.queue.on_answer = self._wake
+        self.broker.connect(self.queue)
+        self.dispatcher = Dispatcher(self.broker, self.queue)
+        self._answered: asyncio.Event | None = None
+        self.loop.call_soon(self.dispatcher.start)
+
+    def close(self) -> None:
+        self.run(self.dispatcher.close())
+        self.run(self.broker.close())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+        os.close(self.queue.punt_fd)
+
+    def run(self, job: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(asyncio.wait_for(job, DEADLINE_S))
+
+    def _wake(self) -> None:
+        if self._answered is not None:
+            self._answered.set()
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._answered = asyncio.Event()
+            await self._answered.wait()
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Turns the loop until an answer or a close makes it so."""
+        self.run(self._until(is_so))
+
+    def raw(self, frame: bytes, connection: int = 1) -> bytes | None:
+        """The answer to these bytes."""
+        place = self.queue.put(frame, connection)
+        self.until(lambda: place in self.queue.answers or connection in self.queue.closed)
+        if connection in self.queue.closed:
+            raise Closed(f"connection {connection}")
+        return self.queue.answers[place]
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer, decoded: None for a request that gets none."""
+        key = KEYS[type(request)]
+        frame = self.raw(frame_of(request, key, version, correlation_id=77))
+        if frame is None:
+            return None
+        correlation_id, body = headers.decode_response(frame, key, version)
+        assert correlation_id == 77
+        return codec.decode(API[key].response, body, version)
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
+        """A topic; configs are given with underscores for dots."""
+        dotted = {name.replace("_", "."): value for name, value in configs.items()}
+        return self.run(self.broker.create_topic(name, partitions, dotted))

@@ -1,0 +1,101 @@
+"""A client that says exactly what it is told to, one frame at a time, over a real socket."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import uuid
+from types import TracebackType
+from typing import Any
+
+from appliance.wire import codec, headers
+from appliance.wire.fetch import FetchRequest, FetchResponse
+from appliance.wire.produce import ProduceRequest, ProduceResponse
+
+TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
+
+
+def frame_of(request: Any, key: int, version: int, correlation_id: int = 1) -> bytes:
+    header = headers.RequestHeader(key, version, correlation_id, "test")
+    return headers.encode_request(header) + codec.encode(request, version)
+
+
+class WireClient:
+    def __init__(self, address: tuple[str, int], timeout: float = 20) -> None:
+        self.socket = socket.create_connection(address, timeout=timeout)
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(self, kind: type | None, value: object, trace: TracebackType | None) -> None:
+        self.socket.close()
+
+    def send(self, frame: bytes) -> None:
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self) -> bytes:
+        """The next answer; EOFError when the broker closed the connection."""
+        size = self._exactly(4)
+        return self._exactly(struct.unpack(">i", size)[0])
+
+    def _exactly(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = self.socket.recv(min(size, 1 << 20))
+            if not part:
+                raise EOFError("closed by the broker")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def answer(self, response: type, key: int, version: int) -> Any:
+        frame = self.receive()
+        _, body = headers.decode_response(frame, key, version)
+        return codec.decode(response, body, version)
+
+    # Produce
+
+    def send_produce(self, *batches: bytes, acks: int = 1, version: int = 9, topic: str = "t",
+                     timeout_ms: int = 5000, partition: int = 0) -> None:
+        asked = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+        for index, batch in enumerate(batches, partition):
+            part = ProduceRequest.PartitionProduceData(index=index, records=batch)
+            asked.topic_data.append(ProduceRequest.TopicProduceData(
+                name=topic, topic_id=TOPIC_ID, partition_data=[part]))
+        self.send(frame_of(asked, 0, version))
+
+    def produce(self, *batches: bytes, version: int = 9, **facts: Any) -> Any:
+        """The answer for each partition."""
+        self.send_produce(*batches, version=version, **facts)
+        answer = self.answer(ProduceResponse, 0, version)
+        return [part for topic in answer.responses for part in topic.partition_responses]
+
+    # Fetch
+
+    def send_fetch(self, offset: int = 0, *, version: int = 12, topic: str = "t",
+                   partitions: tuple[int, ...] = (0,), wait_ms: int = 0, min_bytes: int = 1,
+                   max_bytes: int = 50 << 20, partition_max_bytes: int = 1 << 20,
+                   isolation: int = 0, session: tuple[int, int] = (0, -1),
+                   leader_epoch: int = -1) -> None:
+        asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
+                             isolation_level=isolation, session_id=session[0],
+                             session_epoch=session[1])
+        parts = [
+            FetchRequest.FetchPartition(partition=each, fetch_offset=offset,
+                                        current_leader_epoch=leader_epoch,
+                                        partition_max_bytes=partition_max_bytes)
+            for each in partitions
+        ]
+        if parts:
+            asked.topics.append(
+                FetchRequest.FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=parts))
+        self.send(frame_of(asked, 1, version))
+
+    def fetch(self, offset: int = 0, *, version: int = 12, **facts: Any) -> Any:
+        self.send_fetch(offset, version=version, **facts)
+        return self.answer(FetchResponse, 1, version)
+
+    def fetch_one(self, offset: int = 0, **facts: Any) -> Any:
+        (topic,) = self.fetch(offset, **facts).responses
+        (part,) = topic.partitions
+        return part

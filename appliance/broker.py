@@ -47,7 +47,7 @@ NO_CONFIGS: Mapping[str, str] = {}
 class TopicTable(Protocol):
     """What the data plane is told, so that it answers for a topic by itself."""
 
-    def put_topic(self, name: str, topic_id: bytes, logs: list[Log]) -> None: ...
+    def put_topic(self, name: str, topic_id: bytes, logs: list[Log | None]) -> None: ...
 
     def remove_topic(self, name: str) -> None: ...
 
@@ -224,7 +224,6 @@ class Broker:
             self._topic(name)
         await asyncio.to_thread(self.catalog.begin_deletion, name)
         self._hide(name)
-        self.unavailable[name] = "it is being deleted"
         try:
             finish = topic_directories.finish_deletion
             await asyncio.to_thread(finish, self.catalog, self.log_dir, name)
@@ -233,7 +232,7 @@ class Broker:
             self.unavailable[name] = f"its deletion cannot be finished: {error}"
             events.error("a deleted topic's files stay for now", topic=name, error=error)
             return
-        del self.unavailable[name]
+        self.unavailable.pop(name, None)
         events.info("topic deleted", topic=name)
 
     # Configs
@@ -333,7 +332,7 @@ class Broker:
 
     def _show(self, topic: Topic) -> None:
         if self.data_plane:
-            self.data_plane.put_topic(topic.name, topic.id.bytes, topic.logs)
+            self.data_plane.put_topic(topic.name, topic.id.bytes, [*topic.logs])
 
     def _hide(self, name: str) -> None:
         topic = self.topics.pop(name, None)

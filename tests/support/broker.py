@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 class Recorder:
     """Stands where the data plane is."""
 
-    topics: dict[str, tuple[bytes, list[Log]]] = field(default_factory=dict)
+    topics: dict[str, tuple[bytes, list[Log | None]]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
 
-    def put_topic(self, name: str, topic_id: bytes, logs: list[Log]) -> None:
+    def put_topic(self, name: str, topic_id: bytes, logs: list[Log | None]) -> None:
         self.topics[name] = (topic_id, list(logs))
         self.told.append(f"put {name} {len(logs)}")
 

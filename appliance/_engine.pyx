@@ -34,7 +34,7 @@ from appliance._log cimport (
     LogRef, LogSettings, Slice, log_aborted, log_append, log_end_for_epoch,
     log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
-    log_seal_times,
+    log_seal_times, log_tell,
 )
 from appliance._native cimport (
     O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, monotonic_ns, mutant, wall_ms,
@@ -162,12 +162,6 @@ cdef int _flush(Committer* committer, const LogRef& log, int64_t deadline_ns) no
 
 cdef class Engine:
     """A data directory: its lock, its journal, its committer."""
-
-    cdef StorageRef storage
-    cdef CommitterRef committer
-    cdef readonly str path
-    cdef bint is_started
-    cdef bint is_closed
 
     def __cinit__(self, str path not None, *, int64_t checkpoint_interval_ms=1000,
                   int64_t reserve_bytes=0, int64_t low_water_bytes=0, str sync="auto",
@@ -372,12 +366,6 @@ cdef class FileSlice:
 cdef class Log:
     """One partition's log."""
 
-    cdef LogRef log
-    cdef Engine engine
-    cdef readonly str name
-    cdef readonly str topic
-    cdef readonly int partition
-
     # Writing
 
     def append(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
@@ -470,10 +458,12 @@ cdef class Log:
             self.log.get().shows_appended.store(c_settings.shows_appended)
             self.log.get().is_compacted.store(c_settings.cleanup_compact)
             self.log.get().guard.unlock()
+            log_tell(self.log.get())
 
     def close(self):
         with nogil:
             log_close(self.log.get())
+            log_tell(self.log.get())
             committer_notify(self.engine.committer.get())
 
     # Reading

@@ -8,6 +8,7 @@ Locks, in the order in which they may be taken:
     guard          the appender: end of the log, producers, epochs. Never held across a sync
     list_guard     the list of segments and of aborted transactions; held for a copy, no system call
     segment.guard  (`_segment.pxd`)
+    watches.guard  (`_watch.pxd`)
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -22,6 +23,7 @@ from appliance._native cimport atomic_bool, atomic_i64, mutex
 from appliance._producers cimport ProducerTable
 from appliance._segment cimport FileRef, Segment, SegmentRef
 from appliance._storage cimport StorageRef
+from appliance._watch cimport WatchList
 
 cdef enum Origin:
     ORIGIN_CLIENT = 0              # every rule applies
@@ -110,6 +112,7 @@ cdef cppclass PartitionLog:
     atomic_bool commit_is_wanted   # is in the committer's list
     atomic_bool is_changed         # rolled or committed since its last checkpoint
     bint is_listed                 # the committer thread's own; among its changed logs
+    WatchList watches              # who waits for this log to move
 
 ctypedef shared_ptr[PartitionLog] LogRef
 
@@ -206,6 +209,9 @@ cdef void log_write_behind(PartitionLog* log) noexcept nogil
 cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil
 
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil
+
+# Tells those who wait how far the log is now; no lock of the log's may be held.
+cdef void log_tell(PartitionLog* log) noexcept nogil
 
 # Lets go of files and indexes that nobody used since `before_ns`, where nothing is left to write.
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil

@@ -45,6 +45,7 @@ from appliance._segment cimport (
     segment_new, segment_rest, segment_seal_times, segment_store_index,
 )
 from appliance._storage cimport storage_commit, storage_mark_full
+from appliance._watch cimport Reached, watches_tell
 
 cdef enum:
     CHECKPOINT_WORTH = 16          # a checkpoint may cost 1/16 of what it saves recovery
@@ -60,6 +61,8 @@ cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
     log.guard.lock()
     code = _append_locked(log, data, header, options, appended)
     log.guard.unlock()
+    if log.shows_appended.load() or log.failed.load() != OK:
+        log_tell(log)
     return code
 
 
@@ -246,6 +249,9 @@ cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* heade
         if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
             appended.commit_by_ns = now + log.settings.flush_ms * 1000000
     if log.unflushed_records >= log.settings.flush_messages:
+        appended.commit_by_ns = 0
+    # Somebody waits for just this: it costs one flush, not the flush interval.
+    if log.watches.readers.load() > 0 and not log.shows_appended.load():
         appended.commit_by_ns = 0
 
 
@@ -462,31 +468,52 @@ cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* fou
 
 cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
                        Slice* slice) noexcept nogil:
-    cdef vector[SegmentRef] segments
+    cdef SegmentRef segment
     cdef Found found
-    cdef size_t i
+    cdef int64_t next_offset = from_offset
     cdef int code
     slice.position = slice.size = 0
     slice.limit_offset = log_limit(log, limit)
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
-    for i in range(segments.size()):
-        code = segment_load_largest(segments[i].get())
+    while _candidate(log, timestamp, &next_offset, &segment):
+        code = segment_load_largest(segment.get())
         if code != OK:
             return code
-        if (segments[i].get().largest_timestamp.load() < timestamp
-                or segments[i].get().end_offset.load() <= from_offset):
+        if (segment.get().largest_timestamp.load() < timestamp
+                or segment.get().end_offset.load() <= from_offset):
             continue
-        code = _find_time_in(segments[i].get(), timestamp, from_offset, &found)
+        code = _find_time_in(segment.get(), timestamp, from_offset, &found)
         if code == OFFSET_OUT_OF_RANGE:
             continue
         if code != OK or found.header.base_offset >= slice.limit_offset:
             return code
         slice.position = found.position
         slice.size = found.header.size
-        return segment_file(segments[i].get(), &slice.file)
+        return segment_file(segment.get(), &slice.file)
     return OK
+
+
+cdef bint _candidate(PartitionLog* log, int64_t timestamp, int64_t* next_offset,
+                     SegmentRef* segment) noexcept nogil:
+    """The first segment from `next_offset` on that may have such a record; moves `next_offset`."""
+    cdef Segment* it
+    cdef size_t slot
+    cdef bint is_found = False
+    if next_offset[0] == INT64_MAX:
+        return False  # there was no segment behind the last one
+    log.list_guard.lock()
+    slot = _segment_at(log, next_offset[0])
+    while slot < log.segments.size() and not is_found:
+        it = log.segments[slot].get()
+        if not it.largest_is_known.load() or it.largest_timestamp.load() >= timestamp:
+            segment[0] = log.segments[slot]
+            is_found = True
+        slot += 1
+    if is_found:
+        next_offset[0] = INT64_MAX
+        if slot < log.segments.size():
+            next_offset[0] = log.segments[slot].get().base_offset
+    log.list_guard.unlock()
+    return is_found
 
 
 cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset,
@@ -586,6 +613,7 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         return
     if plan.result != OK:
         log_fail(log, plan.result)
+        log_tell(log)
         return
     log.guard.lock()
     if plan.truncations != log.truncations.load():
@@ -597,6 +625,7 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         log.durable_offset.store(plan.end_offset)
     _forget_ended(log)
     log.guard.unlock()
+    log_tell(log)
     if not plan.with_checkpoint and (not plan.files.empty() or plan.sync_directory):
         log.is_changed.store(True)
 
@@ -617,6 +646,17 @@ cdef void log_fail(PartitionLog* log, int code) noexcept nogil:
     # The first reason is the true one; what follows is its echo.
     if log.failed.load() == OK:
         log.failed.store(code)
+
+
+cdef void log_tell(PartitionLog* log) noexcept nogil:
+    cdef Reached reached
+    if log.watches.count.load() == 0:
+        return
+    reached.durable = log.durable_offset.load()
+    reached.visible = log_high_watermark(log)
+    reached.stable = log_last_stable_offset(log)
+    reached.is_over = log.failed.load() != OK or log.is_closed.load()
+    watches_tell(&log.watches, &reached)
 
 
 # Recovery points

@@ -115,6 +115,7 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.storage = storage
     it.settings = settings[0]
     it.shows_appended.store(settings.shows_appended)
+    it.watches.first = NULL
     it.is_compacted.store(settings.cleanup_compact)
     it.directory = file_own(fd)
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0

@@ -77,6 +77,9 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--admin", metavar="HOST:PORT", help="Where health is served (admin.address)."
         ),
+        click.option(
+            "--listen", metavar="HOST:PORT", help="Where Kafka clients come in (listen.address)."
+        ),
         click.option("--data-dir", metavar="DIR", help="Where the logs are kept (data.dir)."),
         click.option("--config", "file", type=click.Path(path_type=Path), help="Settings as TOML."),
     ):
@@ -85,9 +88,13 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_config(
-    file: Path | None, data_dir: str | None, admin: str | None, pairs: Iterable[str]
+    file: Path | None,
+    data_dir: str | None,
+    listen: str | None,
+    admin: str | None,
+    pairs: Iterable[str],
 ) -> configuration.BrokerConfig:
-    flags = {"data.dir": data_dir, "admin.address": admin}
+    flags = {"data.dir": data_dir, "listen.address": listen, "admin.address": admin}
     return configuration.load(file, os.environ, pairs, flags)
 
 

@@ -392,6 +392,143 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class NetworkConfig:
+    """What the data plane allows its clients."""
+
+    network_threads: int = setting(
+        "num.network.threads",
+        2,
+        "Threads that serve connections. One keeps up with a SATA RAID or a 10 GbE line; the "
+        "second keeps a busy connection from delaying the others.",
+        minimum=1,
+        maximum=64,
+    )
+    request_max_bytes: int = setting(
+        "socket.request.max.bytes",
+        100 * MIB,
+        "Largest request; a larger claim closes the connection before anything is allocated.",
+        unit="bytes",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    control_max_bytes: int = setting(
+        "control.request.max.bytes",
+        4 * MIB,
+        "Largest request other than Produce and Fetch: one of this size takes the control plane "
+        "about a second to decode.",
+        unit="bytes",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    queued_max_bytes: int = setting(
+        "queued.max.request.bytes",
+        256 * MIB,
+        "Memory promised to large requests that are still arriving, of all connections together. "
+        "Beyond it sockets are not read, so that clients wait and nothing is lost.",
+        unit="bytes",
+        minimum=MIB,
+    )
+    max_connections: int = setting(
+        "max.connections.total",
+        10_000,
+        "Connections at a time: each costs a file descriptor and a few KiB.",
+        minimum=1,
+    )
+    max_connections_per_ip: int = setting(
+        "max.connections.per.ip",
+        10_000,
+        "Connections of one address, so that one broken client cannot take them all.",
+        minimum=1,
+    )
+    requests_per_connection: int = setting(
+        "connection.max.requests",
+        1024,
+        "Requests of one connection in flight; beyond it the connection is not read.",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    idle_timeout_ms: int = setting(
+        "connections.max.idle.ms",
+        600 * SECOND_MS,
+        "An idle connection is closed after this long.",
+        unit="ms",
+        minimum=100,
+    )
+    frame_timeout_ms: int = setting(
+        "connection.frame.timeout.ms",
+        30 * SECOND_MS,
+        "A request that began to arrive and then stands still for this long closes its connection: "
+        "it holds memory.",
+        unit="ms",
+        minimum=100,
+    )
+    send_timeout_ms: int = setting(
+        "connection.send.timeout.ms",
+        60 * SECOND_MS,
+        "A client that takes none of its answer for this long is closed.",
+        unit="ms",
+        minimum=100,
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        55 * MIB,
+        "Most that one fetch returns, whatever the client asks for (but always one batch).",
+        unit="bytes",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    fetch_max_partitions: int = setting(
+        "fetch.max.partitions",
+        20_000,
+        "Partitions in one fetch or fetch session: each is looked at whenever one of them moves.",
+        minimum=1,
+    )
+    sendfile_min_bytes: int = setting(
+        "fetch.sendfile.min.bytes",
+        64 * KIB,
+        "A range of this size or more goes from the page cache by sendfile; a smaller one is "
+        "copied into the answer, which saves calls.",
+        unit="bytes",
+        minimum=0,
+    )
+    drain_timeout_ms: int = setting(
+        "shutdown.drain.timeout.ms",
+        5 * SECOND_MS,
+        "How long a stop waits for answers that are due.",
+        unit="ms",
+        minimum=0,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class ControlConfig:
+    """How much the control plane, which answers all but Produce and Fetch, has in work at a time."""
+
+    requests_max: int = setting(
+        "control.max.requests",
+        1000,
+        "Requests in work at a time, such as topics being made; more wait in the order in which they "
+        "came. Each holds its request in memory.",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    threads: int = setting(
+        "control.threads",
+        8,
+        "Threads on which requests read the disk or wait for it: searches by time, deletions of "
+        "records. Kafka's number of I/O threads.",
+        minimum=1,
+        maximum=256,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
 class TopicsConfig:
     """How topics come and go, and how many there may be."""
 
@@ -485,6 +622,8 @@ class BrokerConfig:
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    control: ControlConfig = field(default_factory=ControlConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -513,6 +652,8 @@ PARTS: dict[str, type] = {
     "topics": TopicsConfig,
     "storage": StorageConfig,
     "log": LogConfig,
+    "network": NetworkConfig,
+    "control": ControlConfig,
 }
 
 

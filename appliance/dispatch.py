@@ -142,7 +142,9 @@ class Dispatcher:
                 f"only {first} to {last}"
             )
         whole_header, body = decode_request(punt.frame)
-        request = decode(API[header.api_key].request, body, header.api_version)
+        request = decode(
+            API[header.api_key].request, body, header.api_version, may_go_on=True
+        )
         return request, Call(
             header=whole_header,
             peer=punt.peer,

@@ -104,6 +104,10 @@ class StorageIoFailed(ApplianceError):
     kafka_code = 56
 
 
+class ListenFailed(ApplianceError):
+    """The address for clients is taken, or is none of this machine's."""
+
+
 class FilesExhausted(ApplianceError):
     kafka_code = 56
     retriable = True

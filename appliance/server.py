@@ -1,10 +1,13 @@
 """One broker process: opens the data directory, keeps its timers, serves the admin pages, stops.
 
     starting   admin listens, so that a supervisor sees life while the logs are recovered
-    serving    ready line on stdout, sd_notify READY; retention and compaction by timer
-    stopping   timers end, logs are closed with a clean mark, the admin pages last
+    serving    Kafka clients are let in; ready line on stdout, sd_notify READY; retention and
+               compaction by timer
+    stopping   clients get the answers that are due, timers end, logs are closed with a clean mark,
+               the admin pages last
 
-All of it runs on one asyncio thread; what touches the disk runs on threads beside it.
+The control plane runs on one asyncio thread; what touches the disk runs on threads beside it, and
+the data plane has threads of its own (`_data_plane.pyx`).
 """
 
 from __future__ import annotations
@@ -16,13 +19,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from appliance import admin_http, event_log
+from appliance._data_plane import DataPlane
 from appliance.admin_http import Health
+from appliance.broker import Broker
 from appliance.config import Address, BrokerConfig
-from appliance.errors import ApplianceError
+from appliance.dispatch import Dispatcher
+from appliance.errors import ApplianceError, ListenFailed
 from appliance.log_dir import LogDir, Progress
 
 log = event_log.named("server")
@@ -49,7 +56,10 @@ class Server:
         self.status = "recovering"
         self.recovered = (0, 0)
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
-        self.log_dir: LogDir | None = None
+        self.broker: Broker | None = None
+        self.data_plane: DataPlane | None = None
+        self.kafka_address: Address | None = None  # where clients come in, while they may
+        self.admin_address: Address | None = None
         self.started = time.monotonic()
         self.stopping = asyncio.Event()
 
@@ -60,47 +70,55 @@ class Server:
             "data_dir": str(self.config.data_dir),
             "uptime_s": round(time.monotonic() - self.started, 1),
         }
-        if self.log_dir is None or self.status != "ok":
+        if self.broker is None or self.status != "ok":
             done, found = self.recovered
             facts |= {"partitions_recovered": done, "partitions": found}
             return Health(self.status, [f"the broker is {self.status}"], facts)
-        logs = self.log_dir.logs()
-        report = self.log_dir.report
+        log_dir = self.broker.log_dir
+        logs, report = log_dir.logs(), log_dir.report
         reasons = [f"{each}: {text}" for each, text in sorted(self.faults.items())]
         reasons += [f"not opened: {failure}" for failure in report.failures]
         for (topic, partition), each in logs.items():
             if each.failed:
                 reasons.append(f"{topic}-{partition}: {each.failed}")
-        free, low_water = self.log_dir.free_bytes, self.config.storage.low_water_bytes
-        if self.log_dir.is_full:
+        reasons += [f"topic {name}: {why}" for name, why in self.broker.unavailable.items()]
+        if log_dir.journal_failed:
+            reasons.append("recovery points cannot be saved: a start after a crash would take long")
+        free, low_water = log_dir.free_bytes, self.config.storage.low_water_bytes
+        if log_dir.is_full:
             reasons.append(f"writes are refused: {free} bytes free, low water is {low_water}")
         facts |= {"partitions": len(logs), "free_bytes": free, "losses": len(report.losses)}
+        facts["topics"] = len(self.broker.topics)
         return Health("failing" if reasons else "ok", reasons, facts)
 
     def logs(self) -> list[dict[str, Any]]:
-        return snapshot(self.log_dir) if self.log_dir else []
+        return snapshot(self.broker.log_dir) if self.broker else []
 
     # life
 
     async def run(self, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, number)
-        runner, address = await admin_http.start(self, self.config.admin_address)
+            loop.add_signal_handler(number, self._on_signal, number)
+        await self.serve(progress)
+
+    async def serve(self, progress: Progress) -> None:
+        """From start to stop; `stop` ends it."""
+        runner, self.admin_address = await admin_http.start(self, self.config.admin_address)
         try:
-            await asyncio.to_thread(self._open, progress)
-            assert self.log_dir is not None
+            self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
                 if not self.stopping.is_set():
-                    self._announce(address)
-                await asyncio.gather(*self._timers(self.log_dir))
+                    async with self._clients(broker):
+                        self._announce()
+                        await asyncio.gather(*self._timers(broker.log_dir))
             finally:
-                await asyncio.to_thread(self.log_dir.close)
+                await broker.close()
         finally:
             await runner.cleanup()
         log.info("stopped")
 
-    def _open(self, progress: Progress) -> None:
+    def _open(self, progress: Progress) -> Broker:
         def on_progress(done: int, found: int) -> None:
             self.recovered = (done, found)
             progress(done, found)
@@ -108,23 +126,48 @@ class Server:
             notify(f"EXTEND_TIMEOUT_USEC=60000000\nSTATUS=recovered {done} of {found} partitions")
 
         begin = time.monotonic()
-        config = self.config
-        self.log_dir = LogDir.open(
-            config.data_dir, config.storage, on_progress, lambda topic, partition: config.log
-        )
+        broker = Broker.open(self.config, on_progress)
         took_ms = round((time.monotonic() - begin) * 1000)
-        log.info("recovered", partitions=len(self.log_dir.logs()), ms=took_ms)
-        print(self.log_dir.report.text(), file=sys.stderr)
+        log.info("recovered", partitions=len(broker.log_dir.logs()), ms=took_ms)
+        print(broker.log_dir.report.text(), file=sys.stderr)
+        return broker
 
-    def _announce(self, address: Address) -> None:
+    @asynccontextmanager
+    async def _clients(self, broker: Broker) -> AsyncIterator[None]:
+        """Kafka clients are served inside; on the way out they get the answers that are due."""
+        network = self.config.network
+        listener = listening(self.config.listen_address)
+        host, port = listener.getsockname()[:2]
+        self.kafka_address = Address(host, port)
+        broker.advertised = self.config.advertised(self.kafka_address)
+        self.data_plane = data_plane = DataPlane(broker.log_dir.engine, network)
+        broker.connect(data_plane)
+        dispatcher = Dispatcher(broker, data_plane)
+        dispatcher.start()
+        data_plane.listen(listener)
+        data_plane.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(data_plane.stop, network.drain_timeout_ms)
+            await dispatcher.close()
+
+    def _announce(self) -> None:
         self.status = "ok"
-        if not ipaddress.ip_address(address.host).is_loopback:
-            log.warning("admin pages have no login and are not on loopback", address=address)
-        print(f"ready admin={address} data={self.config.data_dir}", flush=True)
+        assert self.admin_address is not None
+        if not ipaddress.ip_address(self.admin_address.host).is_loopback:
+            log.warning("admin pages have no login and are not on loopback",
+                        address=self.admin_address)
+        print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
+              f"data={self.config.data_dir}", flush=True)
         notify("READY=1\nSTATUS=serving")
 
-    def _stop(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         log.info("stopping", signal=signal.Signals(number).name)
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends `serve`; on its event loop."""
         self.status = "stopping"
         self.stopping.set()
         notify("STOPPING=1")
@@ -160,6 +203,14 @@ class Server:
         except asyncio.TimeoutError:
             return False
         return True
+
+
+def listening(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family, backlog=1024)
+    except OSError as error:
+        raise ListenFailed(f"listen.address {address}: {error.strerror or error}") from error
 
 
 def snapshot(log_dir: LogDir) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class Broker:
     def __init__(self, data: Path, *options: str, **environment: str) -> None:
         command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(data)]
         self.process = subprocess.Popen(
-            [*command, "--admin", "127.0.0.1:0", *SMALL, *options],
+            [*command, "--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0", *SMALL, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -42,6 +42,7 @@ class Broker:
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().strip()
         facts = dict(word.split("=", 1) for word in self.ready.split()[1:])
+        self.kafka = facts.get("kafka", "")
         self.admin, self.data = facts.get("admin", ""), facts.get("data", "")
 
     def __enter__(self) -> Broker:
@@ -88,7 +89,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_an_empty_directory_serves_and_stops_cleanly(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker:
-        assert broker.ready == f"ready admin={broker.admin} data={tmp_path / 'data'}"
+        assert broker.ready == (
+            f"ready kafka={broker.kafka} admin={broker.admin} data={tmp_path / 'data'}"
+        )
         status, health = broker.get("/healthz")
         assert (status, health["status"], health["partitions"]) == (200, "ok", 0)
         assert broker.get("/livez") == (200, {"status": "alive"})

@@ -25,12 +25,16 @@ def encode(message: Any, version: int) -> bytes:
     return bytes(out)
 
 
-def decode(message: type[Message], data: bytes | memoryview, version: int) -> Message:
+def decode(
+    message: type[Message], data: bytes | memoryview, version: int, *, may_go_on: bool = False
+) -> Message:
+    """`may_go_on`: bytes after the end are no fault. librdkafka sends some behind an empty array of
+    its Metadata requests, and Kafka ignores them."""
     read = _decoder(message, version)
     octets = bytes(data)  # no copy of what is bytes already; indexing bytes is the fastest
     try:
         found, end = read(octets, 0, len(octets))
-        if end != len(octets):
+        if end != len(octets) and not may_go_on:
             raise MalformedMessage(f"{len(octets) - end} bytes after the end at {end}")
     except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError) as why:
         text = f"wanted more than {len(octets)} bytes" if isinstance(why, IndexError) else why

@@ -1,0 +1,128 @@
+"""One client's connection: bytes that came, requests in their order, answers on their way out.
+
+Owned by one processor thread; nothing here is locked.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libcpp.deque cimport deque
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from appliance._log cimport LogRef
+from appliance._plane cimport Plane
+from appliance._segment cimport FileRef
+from appliance._topics cimport TopicRef
+from appliance._watch cimport InboxRef, Watch
+
+# Bytes of a file that stand before byte `at` of an answer's own bytes.
+cdef cppclass Span:
+    size_t at
+    FileRef file
+    int64_t position
+    int64_t size
+
+cdef cppclass Answer:
+    vector[uint8_t] bytes
+    vector[Span] spans
+
+# A produce that waits for the disk. Its answer is written as if all went well; what does not is
+# patched in.
+cdef struct ErrorPlace:
+    size_t error_at
+    size_t offset_at
+
+cdef cppclass DurableWait:
+    vector[LogRef] logs
+    vector[Watch] watches
+    vector[ErrorPlace] places
+
+cdef cppclass FetchTarget:
+    TopicRef topic
+    LogRef log
+    int32_t partition
+    int32_t leader_epoch           # the client's belief; -1: none
+    int64_t offset
+    int64_t max_bytes
+    int64_t told_visible           # what a session's client was told last; -1: nothing
+    int64_t told_start
+    int16_t told_error
+
+# Partitions that a client fetches again and again, naming only what changed.
+cdef cppclass FetchSession:
+    int32_t id
+    int32_t epoch                  # of the next request
+    size_t first                   # where the next answer begins, so that none starves
+    vector[FetchTarget] targets
+
+cdef cppclass Fetch:
+    int16_t version
+    int32_t correlation_id
+    int32_t min_bytes
+    int64_t max_bytes
+    bint is_committed              # read_committed
+    bint is_incremental
+    int32_t session_id             # 0: none
+    size_t first                   # the target to begin with
+    vector[FetchTarget] own        # of a fetch without a session
+    vector[FetchTarget]* targets
+    vector[Watch] watches          # while it waits; one for each target with a log
+
+ctypedef shared_ptr[Fetch] FetchRef
+ctypedef shared_ptr[DurableWait] DurableWaitRef
+
+# Requests are answered in the order in which they came, whatever is ready first.
+cdef cppclass Slot:
+    bint is_ready
+    bint is_silent                 # acks=0: no answer is sent
+    bint closes                    # the connection ends here, after the answers before it
+    int64_t deadline_ns            # 0: none
+    int64_t held_bytes             # of the answer, as counted in the connection
+    Answer answer
+    DurableWaitRef durable
+    FetchRef fetch
+
+cdef cppclass Connection:
+    int64_t id
+    int fd
+    string peer
+    Plane* plane
+    InboxRef inbox                 # its processor's
+    deque[Slot] slots
+    int64_t first_slot             # number of slots.front()
+    int waiting                    # slots that hold watches
+
+    vector[uint8_t] partial        # the beginning of a frame
+    int64_t frame_size             # of that frame with its length, 0: not known yet
+    int64_t reserved               # counted in plane.queued_bytes
+    int64_t frame_ns               # when more of it came; 0: no frame has begun
+
+    size_t sent_bytes              # of the first slot's answer
+    size_t sent_spans
+    int64_t sent_of_span
+    int64_t held_bytes             # of all answers in memory
+    int64_t stalled_ns             # since when the peer takes nothing; 0: it does
+
+    uint32_t interest              # what epoll was told
+    bint is_full                   # the socket takes no more now
+    bint is_starved                # its frame waits for memory
+    bint is_listed                 # among the processor's connections with answers to send
+    int64_t active_ns
+    FetchSession session           # id 0: none
+
+cdef Slot* slot_at(Connection* connection, int64_t number) noexcept nogil
+cdef int64_t slot_new(Connection* connection) noexcept nogil
+cdef void slot_ready(Connection* connection, Slot* slot) noexcept nogil
+# Begins an answer: the place for its length, the response header.
+cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible) noexcept nogil
+
+cdef enum SendResult:
+    SEND_DONE = 0                  # nothing that is ready is left
+    SEND_MORE = 1                  # its turn is over, there is more
+    SEND_FULL = 2                  # the socket takes no more now
+    SEND_BROKEN = 3
+
+# Sends what is ready, at most about one turn's worth.
+cdef int connection_send(Connection* connection) noexcept nogil
+# Whether another request may be read now.
+cdef bint connection_has_room(Connection* connection) noexcept nogil

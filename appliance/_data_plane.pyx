@@ -1,0 +1,332 @@
+"""The data plane as Python sees it: the threads that take connections, and the control plane's
+side of what they cannot answer.
+
+    acceptor      takes connections, counts them per address, deals them out in turn
+    processors    `_processor.pyx`
+
+None of these threads takes the GIL, and no call here blocks on them but `stop`.
+"""
+
+from collections import namedtuple
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from appliance._engine cimport Engine, Log
+from appliance._log cimport LogRef
+from appliance._native cimport EMFILE, ENFILE, atomic_bool, close, errno
+from appliance._plane cimport Plane, Punt as CPunt, punts_take
+from appliance._processor cimport (
+    Peers, Processor, processor_give, processor_start, processor_stop,
+)
+from appliance._socket cimport (
+    AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN,
+    INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_NODELAY, accept4,
+    epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd, eventfd_write, inet_ntop,
+    setsockopt, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+)
+from appliance._topics cimport Topic, TopicRef, topics_put, topics_remove
+from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Inbox, Mail, inbox_put
+
+cdef extern from "pthread.h" nogil:
+    ctypedef unsigned long pthread_t
+    int pthread_create(pthread_t* thread, const void* attributes,
+                       void* (*run)(void*) noexcept nogil, void* argument)
+    int pthread_join(pthread_t thread, void** result)
+    int pthread_setname_np(pthread_t thread, const char* name)
+
+cdef extern from "unistd.h" nogil:
+    int usleep(unsigned int microseconds)
+
+Punt = namedtuple("Punt", "connection slot peer frame")
+
+cdef enum:
+    ACCEPT_PAUSE_US = 50000        # when no descriptor is free
+
+
+cdef cppclass Acceptor:
+    Plane* plane
+    Peers* peers
+    vector[Processor*]* processors
+    int epoll_fd
+    int stop_fd
+    atomic_bool must_stop
+    size_t turn
+    pthread_t thread
+
+
+# ---- without the GIL ----
+
+cdef void* _accept_all(void* argument) noexcept nogil:
+    cdef Acceptor* acceptor = <Acceptor*>argument
+    cdef epoll_event event
+    while not acceptor.must_stop.load():
+        if epoll_wait(acceptor.epoll_fd, &event, 1, -1) == 1 and not acceptor.must_stop.load():
+            _accept(acceptor, <int>event.data.u64)
+    return NULL
+
+
+cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
+    cdef sockaddr_storage address
+    cdef socklen_t size = sizeof(sockaddr_storage)
+    cdef string peer
+    cdef int on = 1
+    cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
+    if fd < 0:
+        if errno == EMFILE or errno == ENFILE:
+            usleep(ACCEPT_PAUSE_US)
+        return
+    _name_peer(&address, &peer)
+    if not _admit(acceptor, peer):
+        acceptor.plane.counters.refused.fetch_add(1)
+        close(fd)
+        return
+    # Answers are whole when they are sent; what must wait for more says so with MSG_MORE.
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(int))
+    acceptor.plane.counters.accepted.fetch_add(1)
+    acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
+    processor_give(acceptor.processors.at(acceptor.turn), fd, peer)
+
+
+cdef void _name_peer(const sockaddr_storage* address, string* peer) noexcept nogil:
+    cdef char[INET6_ADDRSTRLEN] text
+    cdef const char* got = NULL
+    if address.ss_family == AF_INET:
+        got = inet_ntop(AF_INET, &(<const sockaddr_in*>address).sin_addr, text, INET6_ADDRSTRLEN)
+    elif address.ss_family == AF_INET6:
+        got = inet_ntop(AF_INET6, &(<const sockaddr_in6*>address).sin6_addr, text,
+                        INET6_ADDRSTRLEN)
+    if got != NULL:
+        peer.assign(got)
+
+
+cdef bint _admit(Acceptor* acceptor, string peer) noexcept nogil:
+    cdef Plane* plane = acceptor.plane
+    cdef bint is_admitted = False
+    acceptor.peers.guard.lock()
+    if (plane.counters.open.load() < plane.limits.connections
+            and acceptor.peers.count[peer] < plane.limits.connections_per_ip):
+        acceptor.peers.count[peer] += 1
+        plane.counters.open.fetch_add(1)
+        is_admitted = True
+    acceptor.peers.guard.unlock()
+    return is_admitted
+
+
+cdef int _watch_fd(int epoll_fd, int fd) noexcept nogil:
+    cdef epoll_event event
+    event.events = EPOLLIN
+    event.data.u64 = fd
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event)
+
+
+# ---- with the GIL ----
+
+cdef class DataPlane:
+    """Listens, serves Produce and Fetch, and hands every other request out as a `Punt`."""
+
+    cdef Plane* plane
+    cdef Peers* peers
+    cdef Acceptor* acceptor
+    cdef vector[Processor*] processors
+    cdef Engine engine
+    cdef list listeners
+    cdef bint is_running
+
+    def __cinit__(self, Engine engine not None, config not None):
+        cdef int32_t i
+        cdef Processor* processor
+        self.engine = engine
+        self.listeners = []
+        self.plane = new Plane()
+        self.peers = new Peers()
+        self.acceptor = new Acceptor()
+        _fill_limits(self.plane, config)
+        self.plane.committer = engine.committer
+        self.plane.punt_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+        self.acceptor.plane = self.plane
+        self.acceptor.peers = self.peers
+        self.acceptor.processors = &self.processors
+        self.acceptor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
+        self.acceptor.stop_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+        _checked(_watch_fd(self.acceptor.epoll_fd, self.acceptor.stop_fd))
+        for i in range(self.plane.limits.processors):
+            processor = new Processor()
+            processor.plane = self.plane
+            processor.peers = self.peers
+            processor.index = i
+            processor.inbox = make_shared[Inbox]()
+            self.processors.push_back(processor)
+            processor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
+            processor.inbox.get().event_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+
+    def __dealloc__(self):
+        cdef size_t i
+        if self.is_running:
+            with nogil:
+                self._end(0)
+        for i in range(self.processors.size()):
+            close(self.processors[i].epoll_fd)
+            close(self.processors[i].inbox.get().event_fd)
+            del self.processors[i]
+        if self.acceptor != NULL:
+            close(self.acceptor.epoll_fd)
+            close(self.acceptor.stop_fd)
+            del self.acceptor
+        if self.plane != NULL:
+            close(self.plane.punt_fd)
+            del self.plane
+        del self.peers
+
+    def listen(self, listener not None):
+        """Takes connections of a socket that listens; it stays open until `stop`."""
+        listener.setblocking(False)
+        self.listeners.append(listener)
+        _checked(_watch_fd(self.acceptor.epoll_fd, listener.fileno()))
+
+    def start(self):
+        cdef size_t i
+        cdef int code = 0
+        with nogil:
+            for i in range(self.processors.size()):
+                code = min(code, processor_start(self.processors[i]))
+            if code == 0:
+                code = -pthread_create(&self.acceptor.thread, NULL, _accept_all, self.acceptor)
+        if code != 0:
+            raise OSError(errno, "the threads of the data plane cannot be started")
+        pthread_setname_np(self.acceptor.thread, b"acceptor")
+        self.is_running = True
+
+    def stop(self, int64_t drain_ms):
+        """Takes no more connections; requests that came are answered, for so long at most."""
+        if not self.is_running:
+            return
+        self.is_running = False
+        with nogil:
+            self._end(drain_ms * 1000000)
+        for listener in self.listeners:
+            listener.close()
+        self.listeners.clear()
+
+    cdef void _end(self, int64_t drain_ns) noexcept nogil:
+        cdef size_t i
+        self.plane.is_draining.store(True)
+        self.acceptor.must_stop.store(True)
+        eventfd_write(self.acceptor.stop_fd, 1)
+        pthread_join(self.acceptor.thread, NULL)
+        for i in range(self.processors.size()):
+            processor_stop(self.processors[i], drain_ns)
+
+    # The control plane's side
+
+    @property
+    def punt_fd(self):
+        """Readable when `punts` has something."""
+        return self.plane.punt_fd
+
+    def punts(self):
+        """The requests that came since the last call."""
+        cdef vector[CPunt] found
+        cdef size_t i
+        with nogil:
+            punts_take(self.plane, &found)
+        return [
+            Punt(found[i].connection, found[i].slot, found[i].peer.decode(),
+                 PyBytes_FromStringAndSize(<const char*>found[i].frame.data(),
+                                           found[i].frame.size()))
+            for i in range(found.size())
+        ]
+
+    def reply(self, int64_t connection, int64_t slot, const unsigned char[::1] frame not None):
+        """Answers a punt: response header and body. Nothing happens when the peer is gone."""
+        cdef Mail mail
+        cdef uint8_t[4] length = [0, 0, 0, 0]  # written when it is sent
+        mail.kind = MAIL_REPLY
+        mail.bytes.assign(<uint8_t*>length, <uint8_t*>length + 4)
+        if frame.shape[0] > 0:
+            mail.bytes.insert(mail.bytes.end(), &frame[0], &frame[0] + frame.shape[0])
+        self._put(connection, slot, &mail)
+
+    def reply_none(self, int64_t connection, int64_t slot):
+        """Ends a punt that has no answer, as acks=0 asks."""
+        cdef Mail mail
+        mail.kind = MAIL_REPLY
+        self._put(connection, slot, &mail)
+
+    def close(self, int64_t connection):
+        """Drops a connection, with whatever it still waits for."""
+        cdef Mail mail
+        mail.kind = MAIL_CLOSE
+        self._put(connection, -1, &mail)
+
+    cdef _put(self, int64_t connection, int64_t slot, Mail* mail):
+        cdef Processor* processor = self.processors[connection % self.processors.size()]
+        mail.connection = connection
+        mail.slot = slot
+        with nogil:
+            inbox_put(processor.inbox.get(), mail)
+
+    # Topics
+
+    def put_topic(self, str name not None, bytes topic_id not None, list logs not None):
+        """Serves a topic as it is now; `logs` by partition, None: not to be served."""
+        cdef TopicRef topic = make_shared[Topic]()
+        cdef LogRef none
+        topic.get().name = name.encode()
+        topic.get().id = topic_id
+        for log in logs:
+            topic.get().logs.push_back(none if log is None else (<Log?>log).log)
+        with nogil:
+            topics_put(&self.plane.topics, topic)
+
+    def remove_topic(self, str name not None):
+        cdef string c_name = name.encode()
+        with nogil:
+            topics_remove(&self.plane.topics, c_name)
+
+    def counters(self):
+        """What was counted since the start, by name; `open` is how many connections there are."""
+        cdef Plane* plane = self.plane
+        return {
+            "connections_accepted": plane.counters.accepted.load(),
+            "connections_refused": plane.counters.refused.load(),
+            "connections_open": plane.counters.open.load(),
+            "connections_closed_idle": plane.counters.closed_idle.load(),
+            "connections_closed_frame": plane.counters.closed_frame.load(),
+            "connections_closed_slow": plane.counters.closed_slow.load(),
+            "connections_closed_malformed": plane.counters.closed_malformed.load(),
+            "produce_requests": plane.counters.produce_requests.load(),
+            "fetch_requests": plane.counters.fetch_requests.load(),
+            "punted_requests": plane.counters.punted_requests.load(),
+            "bytes_in": plane.counters.bytes_in.load(),
+            "bytes_out": plane.counters.bytes_out.load(),
+            "produced_bytes": plane.counters.produced_bytes.load(),
+            "fetched_bytes": plane.counters.fetched_bytes.load(),
+            "queued_bytes": plane.queued_bytes.load(),
+        }
+
+
+cdef int _checked(int result) except -2:
+    if result < 0:
+        raise OSError(errno, "the data plane cannot be set up")
+    return result
+
+
+cdef int _fill_limits(Plane* plane, config) except -1:
+    plane.limits.processors = config.network_threads
+    plane.limits.request_bytes = config.request_max_bytes
+    plane.limits.control_bytes = config.control_max_bytes
+    plane.limits.queued_bytes = config.queued_max_bytes
+    plane.limits.connections = config.max_connections
+    plane.limits.connections_per_ip = config.max_connections_per_ip
+    plane.limits.requests_per_connection = config.requests_per_connection
+    plane.limits.idle_ns = config.idle_timeout_ms * 1000000
+    plane.limits.frame_ns = config.frame_timeout_ms * 1000000
+    plane.limits.send_ns = config.send_timeout_ms * 1000000
+    plane.limits.fetch_bytes = config.fetch_max_bytes
+    plane.limits.fetch_partitions = config.fetch_max_partitions
+    plane.limits.sendfile_bytes = config.sendfile_min_bytes
+    return 0

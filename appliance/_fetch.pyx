@@ -1,0 +1,461 @@
+"""Fetch v4-18: bytes of segments, as they are on disk, to whoever has read up to there.
+
+A fetch that finds less than min_bytes waits: it puts a watch on every partition, is told when one
+moves, and answers at the latest after max_wait_ms. Waiting on data that is written but not durable
+asks for a commit, so that it costs one flush and not the partition's flush interval.
+
+Small ranges are copied into the answer, so that it leaves in one call; large ones are sent from the
+page cache by sendfile. The first partition with data gives at least one batch whatever the limits;
+of the others, a batch that does not fit is left for the next fetch.
+
+A session's answer names only partitions with something new: data, an error, a moved watermark.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
+from libcpp.vector cimport vector
+
+from appliance._bytes cimport Cursor
+from appliance._codes cimport OK
+from appliance._committer cimport committer_ask
+from appliance._connection cimport (
+    Answer, Connection, Fetch, FetchRef, FetchTarget, Slot, Span, answer_begin, slot_at,
+    slot_ready,
+)
+from appliance._fetch_session cimport (
+    SESSION_FULL, SESSION_INCREMENTAL, SESSION_NONE, Forgotten, session_begin, session_change,
+    session_use,
+)
+from appliance._files cimport read_whole
+from appliance._frame cimport (
+    Piece, put_count, put_i16, put_i32, put_i64, put_raw, put_room, put_string, put_tags,
+    read_count, read_i8, read_i32, read_i64, read_piece, read_string, skip_tags,
+)
+from appliance._index cimport AbortedTxn
+from appliance._kafka_error cimport kafka_error
+from appliance._log cimport (
+    READ_STABLE, READ_VISIBLE, PartitionLog, Slice, log_aborted, log_high_watermark,
+    log_last_stable_offset, log_read,
+)
+from appliance._native cimport monotonic_ns
+from appliance._plane cimport Plane
+from appliance._produce cimport HANDLED, MALFORMED
+from appliance._topics cimport TOPIC_ID_SIZE, TopicRef, topic_log, topics_find
+from appliance._watch cimport (
+    WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_rearm, watch_remove,
+)
+
+cdef enum:
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_REQUEST = 42
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNKNOWN_TOPIC_ID = 100
+    FIRST_FLEXIBLE = 12
+    FIRST_BY_ID = 13
+
+# What was found for one target.
+cdef cppclass Result:
+    size_t target
+    int16_t error
+    int64_t visible
+    int64_t stable
+    int64_t start
+    Slice slice
+
+cdef cppclass Parsed:
+    FetchRef fetch
+    int32_t max_wait_ms
+    int32_t session_id
+    int32_t epoch
+    vector[FetchTarget] targets
+    vector[Forgotten] forgotten
+
+
+# ---- without the GIL ----
+
+# Parsing
+
+cdef int fetch(Connection* connection, int64_t slot_number, int version, int correlation_id,
+               Cursor* cursor) noexcept nogil:
+    cdef Parsed parsed
+    cdef Slot* slot = slot_at(connection, slot_number)
+    cdef int use
+    _parse(connection, &parsed, version, correlation_id, cursor)
+    if cursor.failed:
+        return MALFORMED
+    connection.plane.counters.fetch_requests.fetch_add(1)
+    _answer_waiting(connection)
+    use = session_use(connection, version, parsed.session_id, parsed.epoch)
+    if parsed.targets.size() + connection.session.targets.size() > <size_t>(
+            connection.plane.limits.fetch_partitions):
+        use = -INVALID_REQUEST
+    if use < 0:
+        _put_error(slot, parsed.fetch.get(), <int16_t>-use)
+        slot_ready(connection, slot)
+        return HANDLED
+    _use_session(connection, &parsed, use)
+    slot.fetch = parsed.fetch
+    if not fetch_check(connection, slot, parsed.max_wait_ms <= 0):
+        _wait(connection, slot, slot_number, parsed.max_wait_ms)
+    return HANDLED
+
+
+cdef void _parse(Connection* connection, Parsed* parsed, int version, int correlation_id,
+                 Cursor* cursor) noexcept nogil:
+    cdef bint is_flexible = version >= FIRST_FLEXIBLE
+    cdef int64_t topics
+    cdef Fetch* fetch
+    parsed.fetch = make_shared[Fetch]()
+    fetch = parsed.fetch.get()
+    fetch.version = <int16_t>version
+    fetch.correlation_id = correlation_id
+    if version < 15:
+        read_i32(cursor)  # replica id: there are no replicas
+    parsed.max_wait_ms = read_i32(cursor)
+    fetch.min_bytes = read_i32(cursor)
+    fetch.max_bytes = min(<int64_t>read_i32(cursor), connection.plane.limits.fetch_bytes)
+    fetch.is_committed = read_i8(cursor) == 1
+    parsed.session_id = 0
+    parsed.epoch = -1
+    if version >= 7:
+        parsed.session_id = read_i32(cursor)
+        parsed.epoch = read_i32(cursor)
+    topics = read_count(cursor, is_flexible)
+    while topics > 0 and not cursor.failed:
+        topics -= 1
+        _parse_topic(connection, parsed, version, cursor)
+    if version >= 7:
+        topics = read_count(cursor, is_flexible)
+        while topics > 0 and not cursor.failed:
+            topics -= 1
+            _parse_forgotten(parsed, version, cursor)
+    if version >= 11:
+        read_string(cursor, is_flexible)  # rack
+    skip_tags(cursor, is_flexible)
+
+
+cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
+                       Cursor* cursor) noexcept nogil:
+    cdef bint is_flexible = version >= FIRST_FLEXIBLE
+    cdef bint is_by_id = version >= FIRST_BY_ID
+    cdef Piece key = _read_key(cursor, version)
+    cdef int64_t partitions = read_count(cursor, is_flexible)
+    cdef TopicRef topic = topics_find(&connection.plane.topics, key, is_by_id)
+    cdef FetchTarget* target
+    while partitions > 0 and not cursor.failed:
+        partitions -= 1
+        parsed.targets.resize(parsed.targets.size() + 1)
+        target = &parsed.targets.back()
+        target.topic = topic
+        target.partition = read_i32(cursor)
+        target.log = topic_log(topic, target.partition)
+        target.leader_epoch = read_i32(cursor) if version >= 9 else -1
+        target.offset = read_i64(cursor)
+        if version >= 12:
+            read_i32(cursor)  # last fetched epoch: followers only
+        if version >= 5:
+            read_i64(cursor)  # log start offset: followers only
+        target.max_bytes = read_i32(cursor)
+        target.told_visible = target.told_start = -1
+        target.told_error = 0
+        skip_tags(cursor, is_flexible)
+    skip_tags(cursor, is_flexible)
+
+
+cdef void _parse_forgotten(Parsed* parsed, int version, Cursor* cursor) noexcept nogil:
+    cdef bint is_flexible = version >= FIRST_FLEXIBLE
+    cdef Forgotten forgotten
+    forgotten.key = _read_key(cursor, version)
+    cdef int64_t partitions = read_count(cursor, is_flexible)
+    while partitions > 0 and not cursor.failed:
+        partitions -= 1
+        forgotten.partition = read_i32(cursor)
+        parsed.forgotten.push_back(forgotten)
+    skip_tags(cursor, is_flexible)
+
+
+cdef Piece _read_key(Cursor* cursor, int version) noexcept nogil:
+    if version >= FIRST_BY_ID:
+        return read_piece(cursor, TOPIC_ID_SIZE)
+    return read_string(cursor, version >= FIRST_FLEXIBLE)
+
+
+cdef void _use_session(Connection* connection, Parsed* parsed, int use) noexcept nogil:
+    cdef Fetch* fetch = parsed.fetch.get()
+    fetch.is_incremental = use == SESSION_INCREMENTAL
+    if use == SESSION_NONE:
+        fetch.session_id = 0
+        fetch.own.swap(parsed.targets)
+        fetch.targets = &fetch.own
+        return
+    if use == SESSION_FULL:
+        session_begin(connection, &parsed.targets)
+    else:
+        session_change(connection, &parsed.targets, &parsed.forgotten,
+                       fetch.version >= FIRST_BY_ID)
+    fetch.session_id = connection.session.id
+    fetch.first = connection.session.first
+    fetch.targets = &connection.session.targets
+
+
+# Waiting
+
+cdef void _answer_waiting(Connection* connection) noexcept nogil:
+    """A session's partitions are about to change: what waits on them is answered first."""
+    cdef Slot* slot
+    cdef size_t i
+    if connection.session.id == 0 or connection.waiting == 0:
+        return
+    for i in range(connection.slots.size()):
+        slot = &connection.slots[i]
+        if slot.fetch.get() != NULL and slot.fetch.get().session_id != 0:
+            fetch_check(connection, slot, True)
+
+
+cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
+                int32_t max_wait_ms) noexcept nogil:
+    cdef Fetch* fetch = slot.fetch.get()
+    cdef FetchTarget* target
+    cdef Watch* watch
+    cdef size_t i
+    fetch.watches.resize(fetch.targets.size())
+    for i in range(fetch.targets.size()):
+        target = &fetch.targets.at(i)
+        watch = &fetch.watches[i]
+        watch.kind = WATCH_STABLE if fetch.is_committed else WATCH_VISIBLE
+        watch.offset = -1  # until it is re-armed, everything wakes it
+        watch.is_told = False
+        watch.inbox = connection.inbox.get()
+        watch.connection = connection.id
+        watch.slot = slot_number
+        if target.log.get() != NULL:
+            watch_add(&target.log.get().watches, watch)
+    connection.waiting += 1
+    slot.deadline_ns = monotonic_ns() + <int64_t>max_wait_ms * 1000000
+    # Only now: what became visible before the watches were there told nobody.
+    fetch_check(connection, slot, False)
+
+
+cdef void fetch_forget(Connection* connection, Slot* slot) noexcept nogil:
+    cdef Fetch* fetch = slot.fetch.get()
+    cdef size_t i
+    if not fetch.watches.empty():
+        for i in range(fetch.targets.size()):
+            if fetch.targets.at(i).log.get() != NULL:
+                watch_remove(&fetch.targets.at(i).log.get().watches, &fetch.watches[i])
+        connection.waiting -= 1
+    slot.fetch.reset()
+
+
+cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept nogil:
+    cdef Fetch* fetch = slot.fetch.get()
+    cdef vector[Result] results
+    cdef int64_t total = 0
+    cdef bint has_error = False
+    _look(connection.plane, fetch, &results, &total, &has_error)
+    if total < fetch.min_bytes and not has_error and not is_late:
+        if not connection.plane.is_draining.load():
+            return False
+    _put_answer(connection, slot, fetch, &results, total)
+    fetch_forget(connection, slot)
+    slot_ready(connection, slot)
+    return True
+
+
+# Looking
+
+cdef void _look(Plane* plane, Fetch* fetch, vector[Result]* results, int64_t* total,
+                bint* has_error) noexcept nogil:
+    cdef size_t count = fetch.targets.size(), i, first = 0
+    cdef Result* result
+    results.resize(count)
+    if fetch.session_id != 0 and count > 0:
+        # It moves on with every answer that had data, so that no partition starves.
+        first = fetch.first % count
+    for i in range(count):
+        result = &results.at(i)
+        result.target = (first + i) % count
+        _look_at(plane, fetch, result, fetch.max_bytes - total[0], total[0] == 0)
+        total[0] += result.slice.size
+        has_error[0] = has_error[0] or result.error != 0
+
+
+cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left,
+                   bint is_first) noexcept nogil:
+    cdef FetchTarget* target = &fetch.targets.at(result.target)
+    cdef PartitionLog* log = target.log.get()
+    cdef int64_t most = min(target.max_bytes, left)
+    cdef int code
+    result.slice.size = 0
+    result.visible = result.stable = result.start = -1
+    result.error = _refusal(fetch, target)
+    if result.error != 0:
+        return
+    if not fetch.watches.empty():
+        watch_rearm(&log.watches, &fetch.watches[result.target], _limit(fetch, log))
+    result.visible = log_high_watermark(log)
+    result.stable = log_last_stable_offset(log)
+    result.start = log.log_start_offset.load()
+    if most <= 0 and not is_first:
+        return
+    code = log_read(log, target.offset, max(most, <int64_t>1),
+                    READ_STABLE if fetch.is_committed else READ_VISIBLE, &result.slice)
+    if code != OK:
+        result.error = kafka_error(code)
+        result.slice.size = 0
+        result.visible = result.stable = result.start = -1
+    elif result.slice.size > most and not is_first:
+        result.slice.size = 0
+    elif result.slice.size == 0 and log.durable_offset.load() < log.log_end_offset.load():
+        # Somebody waits for what is written: that is a reason to make it durable now.
+        committer_ask(plane.committer.get(), target.log, 0)
+
+
+cdef int64_t _limit(Fetch* fetch, PartitionLog* log) noexcept nogil:
+    return log_last_stable_offset(log) if fetch.is_committed else log_high_watermark(log)
+
+
+cdef int16_t _refusal(Fetch* fetch, FetchTarget* target) noexcept nogil:
+    cdef PartitionLog* log = target.log.get()
+    cdef int64_t epoch
+    if log == NULL or log.is_closed.load():
+        return UNKNOWN_TOPIC_ID if fetch.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+    epoch = max(log.leader_epoch.load(), <int64_t>0)
+    if 0 <= target.leader_epoch < epoch:
+        return FENCED_LEADER_EPOCH
+    if target.leader_epoch > epoch:
+        return UNKNOWN_LEADER_EPOCH
+    return 0
+
+
+# Answering
+
+cdef void _put_head(Answer* answer, Fetch* fetch, int16_t error, int32_t session_id) noexcept nogil:
+    answer_begin(answer, fetch.correlation_id, fetch.version >= FIRST_FLEXIBLE)
+    put_i32(&answer.bytes, 0)  # throttle time
+    if fetch.version >= 7:
+        put_i16(&answer.bytes, error)
+        put_i32(&answer.bytes, session_id)
+
+
+cdef void _put_error(Slot* slot, Fetch* fetch, int16_t error) noexcept nogil:
+    cdef bint is_flexible = fetch.version >= FIRST_FLEXIBLE
+    _put_head(&slot.answer, fetch, error, 0)
+    put_count(&slot.answer.bytes, 0, is_flexible)
+    put_tags(&slot.answer.bytes, is_flexible)
+
+
+cdef void _put_answer(Connection* connection, Slot* slot, Fetch* fetch, vector[Result]* results,
+                      int64_t total) noexcept nogil:
+    cdef bint is_flexible = fetch.version >= FIRST_FLEXIBLE
+    cdef vector[size_t] told
+    cdef size_t i, end, runs = 0
+    for i in range(results.size()):
+        if _is_news(fetch, &results.at(i)):
+            told.push_back(i)
+    for i in range(told.size()):
+        runs += i == 0 or not _share_topic(fetch, results, told[i - 1], told[i])
+    _put_head(&slot.answer, fetch, 0, fetch.session_id)
+    put_count(&slot.answer.bytes, runs, is_flexible)
+    i = 0
+    while i < told.size():
+        end = i + 1
+        while end < told.size() and _share_topic(fetch, results, told[i], told[end]):
+            end += 1
+        _put_topic(&slot.answer, fetch, &fetch.targets.at(results.at(told[i]).target), end - i)
+        while i < end:
+            _put_partition(connection, slot, fetch, &results.at(told[i]))
+            i += 1
+        put_tags(&slot.answer.bytes, is_flexible)
+    put_tags(&slot.answer.bytes, is_flexible)
+    if total > 0:
+        connection.plane.counters.fetched_bytes.fetch_add(total)
+        connection.session.first += 1
+
+
+cdef bint _share_topic(Fetch* fetch, vector[Result]* results, size_t one,
+                       size_t other) noexcept nogil:
+    cdef FetchTarget* a = &fetch.targets.at(results.at(one).target)
+    cdef FetchTarget* b = &fetch.targets.at(results.at(other).target)
+    return (a.topic.get() == b.topic.get() or a.topic.get().id == b.topic.get().id
+            and a.topic.get().name == b.topic.get().name)
+
+
+cdef bint _is_news(Fetch* fetch, Result* result) noexcept nogil:
+    cdef FetchTarget* target = &fetch.targets.at(result.target)
+    cdef bint is_news = (result.slice.size > 0 or result.error != 0 or target.told_error != 0
+                         or result.visible != target.told_visible
+                         or result.start != target.told_start)
+    target.told_visible = result.visible
+    target.told_start = result.start
+    target.told_error = result.error
+    return is_news or not fetch.is_incremental
+
+
+cdef void _put_topic(Answer* answer, Fetch* fetch, FetchTarget* target,
+                     size_t partitions) noexcept nogil:
+    if fetch.version >= FIRST_BY_ID:
+        put_raw(&answer.bytes, target.topic.get().id.data(), TOPIC_ID_SIZE)
+    else:
+        put_string(&answer.bytes, target.topic.get().name.data(), target.topic.get().name.size(),
+                   fetch.version >= FIRST_FLEXIBLE)
+    put_count(&answer.bytes, partitions, fetch.version >= FIRST_FLEXIBLE)
+
+
+cdef void _put_partition(Connection* connection, Slot* slot, Fetch* fetch,
+                         Result* result) noexcept nogil:
+    cdef vector[uint8_t]* out = &slot.answer.bytes
+    cdef FetchTarget* target = &fetch.targets.at(result.target)
+    put_i32(out, target.partition)
+    put_i16(out, result.error)
+    put_i64(out, result.visible)
+    put_i64(out, result.stable)
+    if fetch.version >= 5:
+        put_i64(out, result.start)
+    _put_aborted(out, fetch, target, result)
+    if fetch.version >= 11:
+        put_i32(out, -1)  # preferred read replica
+    put_count(out, result.slice.size, fetch.version >= FIRST_FLEXIBLE)
+    if result.slice.size > 0:
+        _put_records(connection, &slot.answer, result)
+    put_tags(out, fetch.version >= FIRST_FLEXIBLE)
+
+
+cdef void _put_aborted(vector[uint8_t]* out, Fetch* fetch, FetchTarget* target,
+                       Result* result) noexcept nogil:
+    cdef bint is_flexible = fetch.version >= FIRST_FLEXIBLE
+    cdef vector[AbortedTxn] aborted
+    cdef size_t i
+    if not fetch.is_committed:
+        put_count(out, -1, is_flexible)
+        return
+    if result.slice.size > 0:
+        log_aborted(target.log.get(), target.offset, result.slice.limit_offset, &aborted)
+    put_count(out, aborted.size(), is_flexible)
+    for i in range(aborted.size()):
+        put_i64(out, aborted[i].producer_id)
+        put_i64(out, aborted[i].first_offset)
+        put_tags(out, is_flexible)
+
+
+cdef void _put_records(Connection* connection, Answer* answer, Result* result) noexcept nogil:
+    cdef Slice* slice = &result.slice
+    cdef size_t at = answer.bytes.size()
+    cdef Span span
+    if slice.size < connection.plane.limits.sendfile_bytes:
+        put_room(&answer.bytes, slice.size)
+        if read_whole(slice.file.get().fd, answer.bytes.data() + at, slice.size,
+                      slice.position) == slice.size:
+            return
+        # The disk refuses now what it indexed before: the answer's length stands already, so the
+        # range goes by sendfile, whose failure ends the connection.
+        answer.bytes.resize(at)
+    span.at = answer.bytes.size()
+    span.file = slice.file
+    span.position = slice.position
+    span.size = slice.size
+    answer.spans.push_back(span)
+
+
+# ---- with the GIL ----

@@ -1,0 +1,49 @@
+"""One thread with its own epoll and its share of the connections."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from appliance._connection cimport Connection
+from appliance._native cimport atomic_bool, mutex
+from appliance._plane cimport Plane
+from appliance._watch cimport InboxRef, Mail
+
+cdef extern from "pthread.h" nogil:
+    ctypedef unsigned long pthread_t
+
+# Connections of one address, shared by the acceptor and all processors.
+cdef cppclass Peers:
+    mutex guard
+    unordered_map[string, int64_t] count       # guard
+
+# When a fetch that waits must be looked at again.
+cdef struct Timer:
+    int64_t at_ns
+    int64_t connection
+    int64_t slot
+
+cdef cppclass Processor:
+    Plane* plane                   # constant, as are the next four
+    Peers* peers
+    int index
+    int epoll_fd
+    InboxRef inbox
+    pthread_t thread
+    atomic_bool must_stop          # when all is answered, or at stop_at_ns
+    int64_t stop_at_ns
+    # Below: the thread's own.
+    unordered_map[int64_t, Connection*] connections
+    vector[Timer] timers           # a heap, the next one first
+    vector[int64_t] to_send        # connections with answers that are ready
+    vector[int64_t] starved        # connections whose frame waits for memory, oldest first
+    vector[Mail] mails
+    vector[uint8_t] scratch
+    int64_t now_ns
+    int64_t sweep_ns               # the next one
+
+cdef int processor_start(Processor* processor) noexcept nogil
+cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil
+# Takes a connection over: for the acceptor.
+cdef void processor_give(Processor* processor, int fd, const string& peer) noexcept nogil

@@ -1,0 +1,562 @@
+"""The loop of a processor thread: read frames, answer or pass them on, send.
+
+A turn: wait for sockets and mail; take the mail (new connections, wake-ups, replies of the control
+plane); read from each readable connection once; run what is due; send what became ready. Answers
+of all requests that one read brought leave in one call.
+
+A connection is read only while its answers are taken: too many requests in flight or too many bytes
+of answers, and epoll is told to be silent about what it sends. A frame larger than one read is
+collected in memory of its own, which grows with what came, not with what the length field claims;
+the claim is reserved against queued.max.request.bytes before.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libcpp.algorithm cimport pop_heap, push_heap
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from appliance._bytes cimport Cursor, load_i32
+from appliance._connection cimport (
+    SEND_BROKEN, SEND_FULL, SEND_MORE, Connection, Slot, connection_has_room, connection_send,
+    slot_at, slot_new, slot_ready,
+)
+from appliance._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch, fetch_check, fetch_forget
+from appliance._frame cimport read_i16, read_i32, read_piece, skip_tags
+from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
+from appliance._plane cimport Plane, punt_put
+from appliance._produce cimport (
+    MALFORMED, PRODUCE_KEY, PRODUCE_MAX, PRODUCE_MIN, PUNTED, produce, produce_check,
+    produce_forget,
+)
+from appliance._socket cimport (
+    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT,
+    epoll_ctl, epoll_event, epoll_wait, eventfd_write, iovec, readv,
+)
+from appliance._watch cimport (
+    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_WAKE, Mail, inbox_put, inbox_take,
+)
+
+cdef extern from "pthread.h" nogil:
+    int pthread_create(pthread_t* thread, const void* attributes,
+                       void* (*run)(void*) noexcept nogil, void* argument)
+    int pthread_join(pthread_t thread, void** result)
+    int pthread_setname_np(pthread_t thread, const char* name)
+
+cdef enum:
+    EVENTS_MAX = 256
+    SCRATCH_BYTES = 262144
+    PARTIAL_FIRST = 65536          # memory for a frame that has begun, at first
+    SWEEP_NS = 200000000           # how late a timeout of seconds may come
+    FEED_NS = 5000000              # how long memory that another processor freed may lie idle
+    HEADER_MIN = 8                 # key, version, correlation id
+    INBOX_EVENT = 0                # no connection has the id 0
+
+
+# ---- without the GIL ----
+
+cdef void* _run(void* argument) noexcept nogil:
+    cdef Processor* processor = <Processor*>argument
+    cdef epoll_event[EVENTS_MAX] events
+    cdef int count, i
+    processor.scratch.resize(SCRATCH_BYTES)
+    while not _is_finished(processor):
+        count = epoll_wait(processor.epoll_fd, events, EVENTS_MAX, _timeout_ms(processor))
+        processor.now_ns = monotonic_ns()
+        _take_mail(processor)
+        for i in range(count):
+            if events[i].data.u64 != INBOX_EVENT:
+                _on_event(processor, <int64_t>events[i].data.u64, events[i].events)
+        _run_timers(processor)
+        if not processor.starved.empty():
+            _feed(processor)
+        if processor.now_ns >= processor.sweep_ns:
+            _sweep(processor)
+        _send_all(processor)
+    _close_all(processor)
+    return NULL
+
+
+cdef bint _is_finished(Processor* processor) noexcept nogil:
+    if not processor.must_stop.load():
+        return False
+    return _is_idle(processor) or monotonic_ns() >= processor.stop_at_ns
+
+
+cdef bint _is_idle(Processor* processor) noexcept nogil:
+    for entry in processor.connections:
+        if not entry.second.slots.empty():
+            return False
+    return True
+
+
+cdef int _timeout_ms(Processor* processor) noexcept nogil:
+    cdef int64_t until = processor.sweep_ns
+    if not processor.to_send.empty():
+        return 0
+    if not processor.starved.empty():
+        until = min(until, processor.now_ns + FEED_NS)
+    if not processor.timers.empty():
+        until = min(until, processor.timers.front().at_ns)
+    return <int>max(<int64_t>0, (until - monotonic_ns() + 999999) // 1000000)
+
+
+# Mail
+
+cdef void _take_mail(Processor* processor) noexcept nogil:
+    cdef Connection* connection
+    cdef size_t i
+    inbox_take(processor.inbox.get(), &processor.mails)
+    for i in range(processor.mails.size()):
+        if processor.mails[i].kind == MAIL_CONNECTION:
+            _adopt(processor, &processor.mails[i])
+            continue
+        connection = _find(processor, processor.mails[i].connection)
+        if connection != NULL:
+            _on_mail(processor, connection, &processor.mails[i])
+
+
+cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noexcept nogil:
+    cdef Slot* slot = slot_at(connection, mail.slot)
+    if mail.kind == MAIL_CLOSE:
+        _close(processor, connection)
+        return
+    # A wake-up may come late, for a request that was answered meanwhile.
+    if slot == NULL or slot.is_ready:
+        return
+    if mail.kind == MAIL_WAKE:
+        _check(connection, slot, False)
+    elif mail.kind == MAIL_REPLY:
+        slot.is_silent = mail.bytes.empty()
+        slot.answer.bytes.swap(mail.bytes)
+        slot_ready(connection, slot)
+    if slot.is_ready:
+        _list(processor, connection)
+
+
+cdef void _check(Connection* connection, Slot* slot, bint is_late) noexcept nogil:
+    if slot.durable.get() != NULL:
+        produce_check(connection, slot, is_late)
+    elif slot.fetch.get() != NULL:
+        fetch_check(connection, slot, is_late)
+
+
+cdef Connection* _find(Processor* processor, int64_t id) noexcept nogil:
+    found = processor.connections.find(id)
+    if found == processor.connections.end():
+        return NULL
+    return (&processor.connections[id])[0]
+
+
+cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
+    cdef Connection* connection = new Connection()
+    cdef epoll_event event
+    connection.id = mail.connection
+    connection.fd = mail.fd
+    connection.peer.assign(<const char*>mail.bytes.data(), mail.bytes.size())
+    connection.plane = processor.plane
+    connection.inbox = processor.inbox
+    connection.first_slot = 0
+    connection.waiting = 0
+    connection.frame_size = connection.reserved = connection.frame_ns = 0
+    connection.sent_bytes = connection.sent_spans = 0
+    connection.sent_of_span = connection.held_bytes = connection.stalled_ns = 0
+    connection.interest = EPOLLIN
+    connection.is_full = connection.is_starved = connection.is_listed = False
+    connection.active_ns = processor.now_ns
+    connection.session.id = 0
+    connection.session.first = 0
+    processor.connections[connection.id] = connection
+    event.events = EPOLLIN
+    event.data.u64 = <uint64_t>connection.id
+    if epoll_ctl(processor.epoll_fd, EPOLL_CTL_ADD, connection.fd, &event) != 0:
+        _close(processor, connection)
+
+
+cdef void processor_give(Processor* processor, int fd, const string& peer) noexcept nogil:
+    cdef Mail mail
+    cdef int64_t serial = processor.plane.serial.fetch_add(1) + 1
+    mail.kind = MAIL_CONNECTION
+    mail.fd = fd
+    mail.slot = -1
+    mail.connection = serial * processor.plane.limits.processors + processor.index
+    mail.bytes.assign(<const uint8_t*>peer.data(), <const uint8_t*>peer.data() + peer.size())
+    inbox_put(processor.inbox.get(), &mail)
+
+
+# Reading
+
+cdef void _on_event(Processor* processor, int64_t id, uint32_t events) noexcept nogil:
+    cdef Connection* connection = _find(processor, id)
+    if connection == NULL:
+        return
+    if events & (EPOLLERR | EPOLLHUP):
+        _close(processor, connection)
+        return
+    if events & EPOLLOUT:
+        _list(processor, connection)
+    if events & EPOLLIN:
+        _read(processor, connection)
+
+
+cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
+    cdef iovec[2] parts
+    cdef size_t used = connection.partial.size(), room = 0
+    cdef int64_t got
+    cdef int count = 0
+    if not connection_has_room(connection):
+        _set_interest(processor, connection)
+        return
+    if used > 0:
+        room = _grow(connection) - used
+        parts[count].iov_base = connection.partial.data() + used
+        parts[count].iov_len = room
+        count += 1
+    # After a large frame the next one's beginning is enough: the rest of it goes where it belongs.
+    if <int64_t>(used + room) >= connection.frame_size:
+        parts[count].iov_base = processor.scratch.data()
+        parts[count].iov_len = processor.scratch.size()
+        count += 1
+    got = readv(connection.fd, parts, count)
+    if got <= 0:
+        connection.partial.resize(used)
+        if got == 0 or errno not in (EAGAIN, EINTR):
+            _close(processor, connection)
+        return
+    connection.active_ns = processor.now_ns
+    processor.plane.counters.bytes_in.fetch_add(got)
+    if used > 0:
+        connection.frame_ns = processor.now_ns
+        connection.partial.resize(used + min(got, <int64_t>room))
+        got -= min(got, <int64_t>room)
+        if not _run_partial(processor, connection):
+            return
+    _run_frames(processor, connection, processor.scratch.data(), got)
+
+
+cdef size_t _grow(Connection* connection) noexcept nogil:
+    """Room for more of the frame: all of it when little is missing, else twice what came so far."""
+    cdef size_t used = connection.partial.size()
+    cdef size_t size = 4
+    if connection.frame_size > 0:
+        size = min(<size_t>connection.frame_size, max(<size_t>PARTIAL_FIRST, used * 2))
+    connection.partial.resize(size)
+    return size
+
+
+cdef bint _run_partial(Processor* processor, Connection* connection) noexcept nogil:
+    """Runs the collected frame once it is whole; False when the connection is gone."""
+    cdef vector[uint8_t] frame
+    if connection.frame_size == 0:
+        if connection.partial.size() < 4:
+            return True
+        if not _admit(processor, connection, connection.partial.data()):
+            return False
+    if <int64_t>connection.partial.size() < connection.frame_size:
+        return True
+    frame.swap(connection.partial)
+    _frame_ends(connection)
+    return _run_frame(processor, connection, frame.data() + 4, frame.size() - 4)
+
+
+cdef bint _admit(Processor* processor, Connection* connection, const uint8_t* data) noexcept nogil:
+    """Believes a frame's length, within limits; else closes."""
+    cdef int64_t size = load_i32(data)
+    if size < HEADER_MIN or size > processor.plane.limits.request_bytes:
+        processor.plane.counters.closed_frame.fetch_add(1)
+        _close(processor, connection)
+        return False
+    connection.frame_size = size + 4
+    if size + 4 > SCRATCH_BYTES and not _reserve(connection):
+        # It is read when others are done: nothing of it is lost, the socket holds it back.
+        connection.is_starved = True
+        processor.starved.push_back(connection.id)
+    return True
+
+
+cdef bint _reserve(Connection* connection) noexcept nogil:
+    """Memory for the frame that has begun. One is always let in, however large."""
+    cdef Plane* plane = connection.plane
+    cdef int64_t before = plane.queued_bytes.fetch_add(connection.frame_size)
+    if before > 0 and before + connection.frame_size > plane.limits.queued_bytes:
+        plane.queued_bytes.fetch_add(-connection.frame_size)
+        return False
+    connection.reserved = connection.frame_size
+    return True
+
+
+cdef void _feed(Processor* processor) noexcept nogil:
+    """Lets in those that wait for memory, oldest first, while there is some."""
+    cdef Connection* connection
+    cdef vector[int64_t] left
+    cdef size_t i
+    cdef bint is_over = False
+    left.swap(processor.starved)
+    for i in range(left.size()):
+        connection = _find(processor, left[i])
+        if connection == NULL or not connection.is_starved:
+            continue
+        if is_over or not _reserve(connection):
+            is_over = True
+            processor.starved.push_back(left[i])
+            continue
+        connection.is_starved = False
+        connection.frame_ns = processor.now_ns
+        _set_interest(processor, connection)
+
+
+cdef void _frame_ends(Connection* connection) noexcept nogil:
+    connection.plane.queued_bytes.fetch_add(-connection.reserved)
+    connection.reserved = connection.frame_size = connection.frame_ns = 0
+    connection.is_starved = False
+
+
+cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* data,
+                      int64_t size) noexcept nogil:
+    """Whole frames are run where they stand; what is left is kept for the next read."""
+    cdef int64_t frame
+    while size >= 4 and connection_has_room(connection):
+        frame = load_i32(data) + <int64_t>4
+        if frame - 4 < HEADER_MIN or frame > size:
+            break
+        if not _run_frame(processor, connection, data + 4, frame - 4):
+            return
+        data += frame
+        size -= frame
+    if size > 0:
+        connection.partial.assign(data, data + size)
+        connection.frame_ns = processor.now_ns
+        connection.frame_size = 0
+        if size >= 4 and not _admit(processor, connection, data):
+            return
+    _set_interest(processor, connection)
+
+
+cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data,
+                     int64_t size) noexcept nogil:
+    """One request; False when the connection is gone."""
+    cdef Cursor cursor
+    cdef int key, version, correlation_id, handled = PUNTED
+    cdef int64_t number = slot_new(connection)
+    cursor.at = data
+    cursor.end = data + size
+    cursor.failed = False
+    key = read_i16(&cursor)
+    version = read_i16(&cursor)
+    correlation_id = read_i32(&cursor)
+    read_piece(&cursor, read_i16(&cursor))  # client id
+    if key == PRODUCE_KEY and PRODUCE_MIN <= version <= PRODUCE_MAX:
+        skip_tags(&cursor, version >= 9)
+        handled = produce(connection, number, version, correlation_id, &cursor)
+    elif key == FETCH_KEY and FETCH_MIN <= version <= FETCH_MAX:
+        skip_tags(&cursor, version >= 12)
+        handled = fetch(connection, number, version, correlation_id, &cursor)
+    if handled == MALFORMED or cursor.failed and handled == PUNTED:
+        processor.plane.counters.closed_malformed.fetch_add(1)
+        _close(processor, connection)
+        return False
+    if handled == PUNTED and key != PRODUCE_KEY and size > processor.plane.limits.control_bytes:
+        processor.plane.counters.closed_frame.fetch_add(1)
+        _close(processor, connection)
+        return False
+    if handled == PUNTED:
+        punt_put(processor.plane, connection.id, number, connection.peer, data, size)
+    elif not slot_at(connection, number).is_ready and key == FETCH_KEY:
+        _set_timer(processor, connection, number)
+    _list(processor, connection)
+    return True
+
+
+# Timers
+
+cdef bint _is_later(const Timer& one, const Timer& other) noexcept nogil:
+    return one.at_ns > other.at_ns
+
+
+cdef void _set_timer(Processor* processor, Connection* connection, int64_t number) noexcept nogil:
+    cdef Timer timer
+    timer.at_ns = slot_at(connection, number).deadline_ns
+    timer.connection = connection.id
+    timer.slot = number
+    processor.timers.push_back(timer)
+    push_heap(processor.timers.begin(), processor.timers.end(), _is_later)
+
+
+cdef void _run_timers(Processor* processor) noexcept nogil:
+    """A fetch that was answered meanwhile leaves its timer behind: it finds nothing."""
+    cdef Connection* connection
+    cdef Slot* slot
+    cdef Timer timer
+    while not processor.timers.empty() and processor.timers.front().at_ns <= processor.now_ns:
+        timer = processor.timers.front()
+        pop_heap(processor.timers.begin(), processor.timers.end(), _is_later)
+        processor.timers.pop_back()
+        connection = _find(processor, timer.connection)
+        if connection == NULL:
+            continue
+        slot = slot_at(connection, timer.slot)
+        if slot != NULL and not slot.is_ready and slot.fetch.get() != NULL:
+            fetch_check(connection, slot, True)
+            _list(processor, connection)
+
+
+cdef void _sweep(Processor* processor) noexcept nogil:
+    """Timeouts of seconds: acks that come too late, idle peers, half frames, peers that take
+    nothing."""
+    cdef vector[Connection*] late
+    cdef Connection* connection
+    cdef size_t i
+    processor.sweep_ns = processor.now_ns + SWEEP_NS
+    for entry in processor.connections:
+        connection = entry.second
+        if connection.waiting > 0:
+            _end_late(processor, connection)
+        if _is_hopeless(processor, connection):
+            late.push_back(connection)
+    for i in range(late.size()):
+        _close(processor, late[i])
+
+
+cdef void _end_late(Processor* processor, Connection* connection) noexcept nogil:
+    cdef bint drains = processor.plane.is_draining.load()
+    cdef Slot* slot
+    cdef size_t i
+    for i in range(connection.slots.size()):
+        slot = &connection.slots[i]
+        if slot.is_ready:
+            continue
+        if slot.durable.get() != NULL and slot.deadline_ns <= processor.now_ns:
+            produce_check(connection, slot, True)
+        elif slot.fetch.get() != NULL and drains:
+            fetch_check(connection, slot, True)
+        if slot.is_ready:
+            _list(processor, connection)
+
+
+cdef bint _is_hopeless(Processor* processor, Connection* connection) noexcept nogil:
+    cdef int64_t now = processor.now_ns
+    if connection.stalled_ns > 0 and now - connection.stalled_ns > processor.plane.limits.send_ns:
+        processor.plane.counters.closed_slow.fetch_add(1)
+        return True
+    if (connection.frame_ns > 0 and not connection.is_starved and connection_has_room(connection)
+            and now - connection.frame_ns > processor.plane.limits.frame_ns):
+        processor.plane.counters.closed_frame.fetch_add(1)
+        return True
+    if connection.slots.empty() and now - connection.active_ns > processor.plane.limits.idle_ns:
+        processor.plane.counters.closed_idle.fetch_add(1)
+        return True
+    return False
+
+
+# Sending
+
+cdef void _list(Processor* processor, Connection* connection) noexcept nogil:
+    if not connection.is_listed:
+        connection.is_listed = True
+        processor.to_send.push_back(connection.id)
+
+
+cdef void _send_all(Processor* processor) noexcept nogil:
+    cdef vector[int64_t] turn
+    cdef Connection* connection
+    cdef size_t i
+    cdef int result
+    turn.swap(processor.to_send)
+    for i in range(turn.size()):
+        connection = _find(processor, turn[i])
+        if connection == NULL:
+            continue
+        connection.is_listed = False
+        result = connection_send(connection)
+        if result == SEND_BROKEN:
+            _close(processor, connection)
+            continue
+        if result == SEND_MORE:
+            _list(processor, connection)
+        connection.is_full = result == SEND_FULL
+        if not _resume(processor, connection):
+            continue
+        _set_interest(processor, connection)
+
+
+cdef bint _resume(Processor* processor, Connection* connection) noexcept nogil:
+    """Frames that stood back while too many requests were in flight; False: connection is gone."""
+    cdef vector[uint8_t] held
+    if connection.partial.size() < 4 or not connection_has_room(connection):
+        return True
+    if <int64_t>connection.partial.size() < connection.frame_size:
+        return True
+    cdef int64_t id = connection.id
+    held.swap(connection.partial)
+    _frame_ends(connection)
+    _run_frames(processor, connection, held.data(), held.size())
+    return _find(processor, id) != NULL
+
+
+cdef void _set_interest(Processor* processor, Connection* connection) noexcept nogil:
+    cdef epoll_event event
+    cdef uint32_t wanted = 0
+    if connection_has_room(connection) and not connection.is_starved:
+        wanted |= EPOLLIN
+    if connection.is_full:
+        wanted |= EPOLLOUT
+    if wanted == connection.interest:
+        return
+    connection.interest = wanted
+    event.events = wanted
+    event.data.u64 = <uint64_t>connection.id
+    epoll_ctl(processor.epoll_fd, EPOLL_CTL_MOD, connection.fd, &event)
+
+
+# Ending
+
+cdef void _close(Processor* processor, Connection* connection) noexcept nogil:
+    cdef Slot* slot
+    cdef size_t i
+    for i in range(connection.slots.size()):
+        slot = &connection.slots[i]
+        if slot.durable.get() != NULL:
+            produce_forget(connection, slot)
+        if slot.fetch.get() != NULL:
+            fetch_forget(connection, slot)
+    processor.plane.queued_bytes.fetch_add(-connection.reserved)
+    processor.plane.counters.open.fetch_add(-1)
+    processor.peers.guard.lock()
+    processor.peers.count[connection.peer] -= 1
+    if processor.peers.count[connection.peer] <= 0:
+        processor.peers.count.erase(connection.peer)
+    processor.peers.guard.unlock()
+    processor.connections.erase(connection.id)
+    close(connection.fd)
+    del connection
+
+
+cdef void _close_all(Processor* processor) noexcept nogil:
+    cdef vector[Connection*] left
+    cdef size_t i
+    _take_mail(processor)
+    for entry in processor.connections:
+        left.push_back(entry.second)
+    for i in range(left.size()):
+        _close(processor, left[i])
+
+
+cdef int processor_start(Processor* processor) noexcept nogil:
+    cdef epoll_event event
+    event.events = EPOLLIN
+    event.data.u64 = INBOX_EVENT
+    if epoll_ctl(processor.epoll_fd, EPOLL_CTL_ADD, processor.inbox.get().event_fd, &event) != 0:
+        return -1
+    if pthread_create(&processor.thread, NULL, _run, processor) != 0:
+        return -1
+    pthread_setname_np(processor.thread, b"processor")
+    return 0
+
+
+cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil:
+    processor.stop_at_ns = monotonic_ns() + drain_ns
+    processor.must_stop.store(True)
+    eventfd_write(processor.inbox.get().event_fd, 1)
+    pthread_join(processor.thread, NULL)
+
+
+# ---- with the GIL ----

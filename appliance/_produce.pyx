@@ -1,0 +1,287 @@
+"""Produce v3-13: check, stamp and append every batch, then answer, at once or when it is on disk.
+
+    acks=0   nothing is answered; after an error the connection is closed, as Kafka does
+    acks=1   answered after the write
+    acks=-1  answered when the committer has made it durable, or with REQUEST_TIMED_OUT
+
+Two passes: the first finds every batch and decides who answers, so that nothing is appended of a
+request that is malformed or belongs to the control plane. Left to the control plane: compressed
+batches for compacted topics, whose keys must be looked at.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport strlen
+from libcpp.memory cimport make_shared
+from libcpp.vector cimport vector
+
+from appliance._batch cimport (
+    ATTRIBUTE_CODEC, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_load_header,
+)
+from appliance._bytes cimport Cursor, store_i16, store_i64
+from appliance._codes cimport BATCH_INVALID, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
+from appliance._committer cimport committer_ask, committer_write_behind
+from appliance._connection cimport (
+    Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, slot_at, slot_ready,
+)
+from appliance._frame cimport (
+    Piece, put_count, put_i16, put_i32, put_i64, put_raw, put_string, put_tags, read_bytes,
+    read_count, read_i16, read_i32, read_piece, read_string, skip_tags,
+)
+from appliance._kafka_error cimport kafka_error, kafka_message
+from appliance._log cimport (
+    ORIGIN_CLIENT, AppendOptions, Appended, LogRef, PartitionLog, log_append,
+)
+from appliance._native cimport monotonic_ns, wall_ms
+from appliance._topics cimport TOPIC_ID_SIZE, TopicRef, topic_log, topics_find
+from appliance._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
+
+cdef enum:
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_REQUIRED_ACKS = 21
+    UNKNOWN_TOPIC_ID = 100
+    FIRST_FLEXIBLE = 9
+    FIRST_BY_ID = 13
+
+cdef cppclass Target:
+    int32_t partition
+    LogRef log
+    Piece batch
+
+cdef cppclass TopicTargets:
+    TopicRef topic
+    vector[Target] targets
+
+cdef cppclass Request:
+    int version
+    bint is_flexible
+    int16_t acks
+    int32_t timeout_ms
+    bint is_for_control
+    vector[TopicTargets] topics
+
+
+# ---- without the GIL ----
+
+cdef int produce(Connection* connection, int64_t slot_number, int version, int correlation_id,
+                 Cursor* cursor) noexcept nogil:
+    cdef Request request
+    cdef Slot* slot
+    request.version = version
+    _parse(connection, &request, cursor)
+    if cursor.failed:
+        return MALFORMED
+    if request.is_for_control:
+        return PUNTED
+    connection.plane.counters.produce_requests.fetch_add(1)
+    slot = slot_at(connection, slot_number)
+    slot.is_silent = request.acks == 0
+    if request.acks == -1:
+        slot.durable = make_shared[DurableWait]()
+    _append_all(connection, slot, &request, correlation_id)
+    if request.acks == -1:
+        _wait(connection, slot, slot_number, request.timeout_ms)
+    else:
+        slot_ready(connection, slot)
+    return HANDLED
+
+
+cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexcept nogil:
+    cdef bint is_flexible = request.version >= FIRST_FLEXIBLE
+    cdef bint is_by_id = request.version >= FIRST_BY_ID
+    cdef int64_t topics, partitions
+    cdef TopicTargets* topic
+    request.is_flexible = is_flexible
+    request.is_for_control = False
+    read_string(cursor, is_flexible)  # the transactional id: the batch says what it belongs to
+    request.acks = read_i16(cursor)
+    request.timeout_ms = read_i32(cursor)
+    topics = read_count(cursor, is_flexible)
+    while topics > 0 and not cursor.failed:
+        topics -= 1
+        request.topics.resize(request.topics.size() + 1)
+        topic = &request.topics.back()
+        topic.topic = topics_find(
+            &connection.plane.topics,
+            read_piece(cursor, TOPIC_ID_SIZE) if is_by_id else read_string(cursor, is_flexible),
+            is_by_id)
+        partitions = read_count(cursor, is_flexible)
+        while partitions > 0 and not cursor.failed:
+            partitions -= 1
+            _parse_partition(request, topic, cursor)
+        skip_tags(cursor, is_flexible)
+    skip_tags(cursor, is_flexible)
+
+
+cdef void _parse_partition(Request* request, TopicTargets* topic, Cursor* cursor) noexcept nogil:
+    cdef Target target
+    cdef BatchHeader header
+    target.partition = read_i32(cursor)
+    target.batch = read_bytes(cursor, request.is_flexible)
+    skip_tags(cursor, request.is_flexible)
+    target.log = topic_log(topic.topic, target.partition)
+    if target.log.get() != NULL and target.log.get().is_compacted.load():
+        if target.batch.size >= BATCH_HEADER_SIZE:
+            batch_load_header(target.batch.data, &header)
+            if header.attributes & ATTRIBUTE_CODEC:
+                request.is_for_control = True
+    topic.targets.push_back(target)
+
+
+cdef void _append_all(Connection* connection, Slot* slot, Request* request,
+                      int correlation_id) noexcept nogil:
+    cdef Answer* answer = &slot.answer
+    cdef TopicTargets* topic
+    cdef size_t i, j
+    answer_begin(answer, correlation_id, request.is_flexible)
+    put_count(&answer.bytes, request.topics.size(), request.is_flexible)
+    for i in range(request.topics.size()):
+        topic = &request.topics[i]
+        if request.version >= FIRST_BY_ID:
+            put_raw(&answer.bytes, topic.topic.get().id.data(), TOPIC_ID_SIZE)
+        else:
+            put_string(&answer.bytes, topic.topic.get().name.data(), topic.topic.get().name.size(),
+                       request.is_flexible)
+        put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
+        for j in range(topic.targets.size()):
+            _append_one(connection, slot, request, &topic.targets[j])
+        put_tags(&answer.bytes, request.is_flexible)
+    put_i32(&answer.bytes, 0)  # throttle time
+    put_tags(&answer.bytes, request.is_flexible)
+
+
+cdef void _append_one(Connection* connection, Slot* slot, Request* request,
+                      Target* target) noexcept nogil:
+    cdef Appended appended
+    cdef PartitionLog* log = target.log.get()
+    cdef const char* text = b""
+    cdef int16_t error = 0
+    cdef int code
+    if request.acks < -1 or request.acks > 1:
+        error = INVALID_REQUIRED_ACKS
+        text = b"acks must be -1, 0 or 1"
+    elif log == NULL:
+        error = UNKNOWN_TOPIC_ID if request.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        code = _append(connection, request, target, &appended)
+        error = kafka_error(code)
+        text = kafka_message(code)
+    if error != 0:
+        appended.base_offset = appended.append_time = -1
+        slot.closes = request.acks == 0
+    elif slot.durable.get() != NULL:
+        _note_wait(connection, slot, target, appended.last_offset + 1)
+    _put_result(&slot.answer, request, target, error, text, &appended)
+
+
+cdef int _append(Connection* connection, Request* request, Target* target,
+                 Appended* appended) noexcept nogil:
+    cdef PartitionLog* log = target.log.get()
+    cdef BatchHeader header
+    cdef AppendOptions options
+    cdef int code
+    if target.batch.size < BATCH_HEADER_SIZE:
+        return BATCH_INVALID
+    code = batch_check(target.batch.data, target.batch.size, &header)
+    if code != OK:
+        return code
+    options.origin = ORIGIN_CLIENT
+    options.leader_epoch = -1
+    options.now_ms = wall_ms()
+    code = log_append(log, <uint8_t*>target.batch.data, &header, &options, appended)
+    if code != OK:
+        return code
+    connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
+    if request.acks == -1:
+        if appended.last_offset >= log.durable_offset.load():
+            committer_ask(connection.plane.committer.get(), target.log, 0)
+    else:
+        committer_ask(connection.plane.committer.get(), target.log, appended.commit_by_ns)
+    if appended.write_behind:
+        committer_write_behind(connection.plane.committer.get(), target.log)
+    return OK
+
+
+cdef void _note_wait(Connection* connection, Slot* slot, Target* target,
+                     int64_t end_offset) noexcept nogil:
+    """The two fields that a failure would change stand 2 and 4 bytes behind what is there now."""
+    cdef ErrorPlace place
+    cdef Watch watch
+    place.error_at = slot.answer.bytes.size() + 4
+    place.offset_at = place.error_at + 2
+    watch.kind = WATCH_DURABLE
+    watch.offset = end_offset
+    watch.is_told = False
+    watch.inbox = connection.inbox.get()
+    watch.connection = connection.id
+    watch.slot = -1
+    slot.durable.get().places.push_back(place)
+    slot.durable.get().logs.push_back(target.log)
+    slot.durable.get().watches.push_back(watch)
+
+
+cdef void _put_result(Answer* answer, Request* request, Target* target, int16_t error,
+                      const char* text, const Appended* appended) noexcept nogil:
+    cdef int64_t start = target.log.get().log_start_offset.load() if error == 0 else -1
+    put_i32(&answer.bytes, target.partition)
+    put_i16(&answer.bytes, error)
+    put_i64(&answer.bytes, appended.base_offset)
+    put_i64(&answer.bytes, appended.append_time)
+    if request.version >= 5:
+        put_i64(&answer.bytes, start)
+    if request.version >= 8:
+        put_count(&answer.bytes, 0, request.is_flexible)  # errors of single records
+        put_string(&answer.bytes, text, strlen(text) if text[0] else -1, request.is_flexible)
+    put_tags(&answer.bytes, request.is_flexible)
+
+
+# Waiting
+
+cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
+                int32_t timeout_ms) noexcept nogil:
+    cdef DurableWait* wait = slot.durable.get()
+    cdef size_t i
+    for i in range(wait.watches.size()):
+        wait.watches[i].slot = slot_number
+        watch_add(&wait.logs[i].get().watches, &wait.watches[i])
+    connection.waiting += 1
+    slot.deadline_ns = monotonic_ns() + max(<int64_t>timeout_ms, <int64_t>0) * 1000000
+    # Only now: what became durable before the watches were there told nobody.
+    produce_check(connection, slot, False)
+
+
+cdef bint produce_check(Connection* connection, Slot* slot, bint is_late) noexcept nogil:
+    cdef DurableWait* wait = slot.durable.get()
+    cdef PartitionLog* log
+    cdef size_t i
+    cdef int code
+    for i in range(wait.watches.size()):
+        log = wait.logs[i].get()
+        if log.durable_offset.load() < wait.watches[i].offset and not is_late:
+            if log.failed.load() == OK and not log.is_closed.load():
+                return False
+    for i in range(wait.watches.size()):
+        log = wait.logs[i].get()
+        if log.durable_offset.load() >= wait.watches[i].offset:
+            continue
+        code = TIMED_OUT
+        if log.failed.load() != OK:
+            code = LOG_FAILED
+        elif log.is_closed.load():
+            code = LOG_CLOSED
+        store_i16(slot.answer.bytes.data() + wait.places[i].error_at, kafka_error(code))
+        store_i64(slot.answer.bytes.data() + wait.places[i].offset_at, -1)
+    produce_forget(connection, slot)
+    slot_ready(connection, slot)
+    return True
+
+
+cdef void produce_forget(Connection* connection, Slot* slot) noexcept nogil:
+    cdef DurableWait* wait = slot.durable.get()
+    cdef size_t i
+    for i in range(wait.watches.size()):
+        watch_remove(&wait.logs[i].get().watches, &wait.watches[i])
+    slot.durable.reset()
+    connection.waiting -= 1
+
+
+# ---- with the GIL ----

@@ -1,0 +1,57 @@
+"""The table in which the data plane finds a topic by name or by id."""
+
+from libc.stdint cimport int32_t
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+
+# ---- without the GIL ----
+
+cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil:
+    table.guard.lock()
+    _remove_locked(table, topic.get().name)
+    table.by_name[topic.get().name] = topic
+    table.by_id[topic.get().id] = topic
+    table.guard.unlock()
+
+
+cdef void topics_remove(TopicTable* table, const string& name) noexcept nogil:
+    table.guard.lock()
+    _remove_locked(table, name)
+    table.guard.unlock()
+
+
+cdef void _remove_locked(TopicTable* table, const string& name) noexcept nogil:
+    if table.by_name.count(name):
+        table.by_id.erase(table.by_name[name].get().id)
+        table.by_name.erase(name)
+
+
+cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nogil:
+    cdef string text
+    cdef TopicRef found
+    if key.size > 0:
+        text.assign(<const char*>key.data, key.size)
+    table.guard.lock()
+    if is_id and table.by_id.count(text):
+        found = table.by_id[text]
+    elif not is_id and table.by_name.count(text):
+        found = table.by_name[text]
+    table.guard.unlock()
+    if found.get() == NULL:
+        found = make_shared[Topic]()
+        if is_id:
+            found.get().id = text
+        else:
+            found.get().name = text
+            found.get().id.assign(TOPIC_ID_SIZE, <char>0)
+    return found
+
+
+cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil:
+    cdef LogRef none
+    if partition < 0 or <size_t>partition >= topic.get().logs.size():
+        return none
+    return topic.get().logs[partition]
+
+
+# ---- with the GIL ----

@@ -1,0 +1,74 @@
+"""Who waits at a partition, and the mailbox in which it hears of it. Knows no log, no request.
+
+A `Watch` is one wait at one partition: a fetch for more to read, a produce for the disk. It stays
+in the partition's list until its owner takes it out, and is told at most once between two re-arms.
+The owner is a processor thread (`_processor.pyx`); whoever moves the partition's offsets tells.
+
+Lock order: a partition's watch guard, then an inbox's guard. Nothing else is taken under either.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+from libcpp.memory cimport shared_ptr
+from libcpp.vector cimport vector
+
+from appliance._native cimport atomic_bool, atomic_i64, mutex
+
+cdef enum WatchKind:
+    WATCH_DURABLE = 0              # durable offset >= offset
+    WATCH_VISIBLE = 1              # high watermark > offset
+    WATCH_STABLE = 2               # last stable offset > offset
+
+cdef enum MailKind:
+    MAIL_WAKE = 0                  # look again at the request in this slot
+    MAIL_CONNECTION = 1            # a new connection: `fd`
+    MAIL_REPLY = 2                 # the control plane's answer: `bytes` (empty: none is sent)
+    MAIL_CLOSE = 3
+
+cdef cppclass Mail:
+    int kind
+    int fd
+    int64_t connection
+    int64_t slot
+    vector[uint8_t] bytes
+
+# One processor's mailbox. `event_fd` becomes readable with the first mail after it was emptied.
+cdef cppclass Inbox:
+    int event_fd
+    mutex guard
+    vector[Mail] mails             # guard
+    bint is_signalled              # guard
+
+ctypedef shared_ptr[Inbox] InboxRef
+
+# Offsets that waits are compared with. `is_over`: the log failed or was closed, all are told.
+cdef struct Reached:
+    int64_t durable
+    int64_t visible
+    int64_t stable
+    bint is_over
+
+cdef cppclass Watch:
+    Watch* previous                # the list's guard, as are the next four
+    Watch* next
+    int kind
+    int64_t offset
+    bint is_told
+    Inbox* inbox                   # constant
+    int64_t connection             # constant
+    int64_t slot                   # constant
+
+cdef cppclass WatchList:
+    mutex guard
+    Watch* first                   # guard
+    atomic_i64 count
+    atomic_i64 readers             # those that wait for more to read
+
+cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil
+cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil
+# The owner is about to look again and will wait for more than `offset` if that is not enough.
+cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept nogil
+cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogil
+
+cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil
+# Moves all mails out; the event is reset.
+cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil

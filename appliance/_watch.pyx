@@ -1,0 +1,96 @@
+"""Waits at a partition and the mailbox of the thread that waits."""
+
+from libc.stdint cimport int64_t, uint64_t
+from libcpp.vector cimport vector
+
+from appliance._socket cimport eventfd_read, eventfd_write
+
+# ---- without the GIL ----
+
+cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil:
+    watches.guard.lock()
+    watch.previous = NULL
+    watch.next = watches.first
+    if watches.first != NULL:
+        watches.first.previous = watch
+    watches.first = watch
+    watches.count.fetch_add(1)
+    if watch.kind != WATCH_DURABLE:
+        watches.readers.fetch_add(1)
+    watches.guard.unlock()
+
+
+cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil:
+    watches.guard.lock()
+    if watch.previous != NULL:
+        watch.previous.next = watch.next
+    else:
+        watches.first = watch.next
+    if watch.next != NULL:
+        watch.next.previous = watch.previous
+    watches.count.fetch_add(-1)
+    if watch.kind != WATCH_DURABLE:
+        watches.readers.fetch_add(-1)
+    watches.guard.unlock()
+
+
+cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept nogil:
+    watches.guard.lock()
+    watch.is_told = False
+    watch.offset = offset
+    watches.guard.unlock()
+
+
+cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogil:
+    cdef Watch* watch
+    cdef Mail mail
+    watches.guard.lock()
+    watch = watches.first
+    while watch != NULL:
+        if not watch.is_told and _is_reached(watch, reached):
+            watch.is_told = True
+            mail.kind = MAIL_WAKE
+            mail.connection = watch.connection
+            mail.slot = watch.slot
+            inbox_put(watch.inbox, &mail)
+        watch = watch.next
+    watches.guard.unlock()
+
+
+cdef bint _is_reached(const Watch* watch, const Reached* reached) noexcept nogil:
+    if reached.is_over:
+        return True
+    if watch.kind == WATCH_DURABLE:
+        return reached.durable >= watch.offset
+    return (reached.visible if watch.kind == WATCH_VISIBLE else reached.stable) > watch.offset
+
+
+cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil:
+    cdef bint must_signal
+    inbox.guard.lock()
+    inbox.mails.resize(inbox.mails.size() + 1)
+    inbox.mails.back().kind = mail.kind
+    inbox.mails.back().fd = mail.fd
+    inbox.mails.back().connection = mail.connection
+    inbox.mails.back().slot = mail.slot
+    inbox.mails.back().bytes.swap(mail.bytes)
+    must_signal = not inbox.is_signalled
+    inbox.is_signalled = True
+    inbox.guard.unlock()
+    if must_signal:
+        eventfd_write(inbox.event_fd, 1)
+
+
+cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil:
+    cdef uint64_t count
+    into.clear()
+    inbox.guard.lock()
+    into.swap(inbox.mails)
+    if inbox.is_signalled:
+        # Nothing to handle: it only says that there is nothing to reset.
+        eventfd_read(inbox.event_fd, &count)
+        inbox.is_signalled = False
+    inbox.guard.unlock()
+
+
+# ---- with the GIL ----

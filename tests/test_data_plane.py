@@ -1,0 +1,493 @@
+"""The data plane over real sockets, with a real log: no control plane behind it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance._batch import Record, build, records
+from appliance._data_plane import DataPlane
+from appliance._engine import Log
+from appliance.config import LogConfig, NetworkConfig
+from appliance.log_dir import LogDir
+from appliance.wire.fetch import FetchRequest, FetchResponse
+from tests.support.wire_client import TOPIC_ID, WireClient, frame_of
+
+PARTITIONS = 3
+NETWORK = NetworkConfig(drain_timeout_ms=1000)
+
+
+def batch(text: bytes = b"value", count: int = 1, **facts: Any) -> bytes:
+    now = int(time.time() * 1000)
+    return bytes(build([Record(now, b"key", text) for _ in range(count)], **facts))
+
+
+class Plane:
+    """A data directory with topic `t` behind a data plane."""
+
+    def __init__(self, path: Path, network: NetworkConfig, log: LogConfig) -> None:
+        self.log_dir = LogDir.open(path)
+        self.logs = [self.log_dir.create("t", each, log) for each in range(PARTITIONS)]
+        self.data_plane = DataPlane(self.log_dir.engine, network)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = listener.getsockname()
+        self.data_plane.listen(listener)
+        self.data_plane.put_topic("t", TOPIC_ID.bytes, list[Log | None](self.logs))
+        self.data_plane.start()
+
+    def client(self, timeout: float = 20) -> WireClient:
+        return WireClient(self.address, timeout)
+
+    def stop(self) -> None:
+        self.data_plane.stop(1000)
+        self.log_dir.close()
+
+    def wait_for(self, counter: str, value: int) -> None:
+        deadline = time.monotonic() + 10
+        while self.data_plane.counters()[counter] < value:
+            assert time.monotonic() < deadline, self.data_plane.counters()
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Any]:
+    made: list[Plane] = []
+
+    def make_one(visibility: str = "durable", **limits: Any) -> Plane:
+        log = LogConfig(visibility=visibility)
+        made.append(Plane(tmp_path / str(len(made)), replace(NETWORK, **limits), log))
+        return made[-1]
+
+    yield make_one
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture
+def plane(make: Any) -> Plane:
+    return make()  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def client(plane: Plane) -> Iterator[WireClient]:
+    with plane.client() as made:
+        yield made
+
+
+def values(part: Any) -> list[bytes | None]:
+    return [record.value for record in records(part.records, partial_tail=True)]
+
+
+# Produce
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_every_produce_version(client: WireClient, plane: Plane, version: int) -> None:
+    for acks, offset in ((1, 0), (-1, 2)):
+        (part,) = client.produce(batch(count=2), acks=acks, version=version)
+        assert (part.error_code, part.base_offset, part.index) == (0, offset, 0)
+    assert plane.logs[0].durable_offset == 4
+
+
+def test_acks_all_is_durable_when_it_is_answered(client: WireClient, plane: Plane) -> None:
+    for _ in range(20):
+        (part,) = client.produce(batch(), acks=-1)
+        assert plane.logs[0].durable_offset > part.base_offset
+
+
+def test_acks_0_has_no_answer_and_an_error_ends_it(client: WireClient, plane: Plane) -> None:
+    client.send_produce(batch(), acks=0)
+    assert client.produce(batch(), acks=1)[0].base_offset == 1
+    client.send_produce(batch(), acks=0, topic="unknown")
+    with pytest.raises(EOFError):
+        client.receive()
+
+
+def test_each_partition_gets_its_own_result(client: WireClient) -> None:
+    found = client.produce(batch(), batch(b"x") + b"more", b"", batch(), acks=-1)
+    assert [part.error_code for part in found] == [0, 87, 87, 3]
+    assert [part.base_offset for part in found] == [0, -1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("facts", "version", "error"),
+    [({"topic": "nope"}, 9, 3), ({"acks": 5}, 9, 21), ({"partition": 9}, 9, 3),
+     ({"partition": 9}, 13, 100), ({"partition": -1}, 9, 3)],
+)
+def test_what_is_refused(client: WireClient, facts: Any, version: int, error: int) -> None:
+    (part,) = client.produce(batch(), version=version, **facts)
+    assert (part.error_code, part.base_offset) == (error, -1)
+    assert client.produce(batch())[0].error_code == 0
+
+
+def test_a_damaged_batch_is_refused_with_a_reason(client: WireClient, plane: Plane) -> None:
+    damaged = bytearray(batch())
+    damaged[-1] ^= 1
+    (part,) = client.produce(bytes(damaged), version=8)
+    assert (part.error_code, part.error_message) == (
+        2, "the record batch does not match its checksum or structure")
+    assert plane.logs[0].log_end_offset == 0
+
+
+def test_a_repeated_batch_has_its_first_offset(client: WireClient) -> None:
+    sent = batch(producer_id=7, producer_epoch=0, base_sequence=0)
+    assert [client.produce(sent, acks=-1)[0].base_offset for _ in range(2)] == [0, 0]
+    gap = batch(producer_id=7, producer_epoch=0, base_sequence=5)
+    assert client.produce(gap)[0].error_code == 45
+
+
+def test_a_closed_log_answers_who_waits(client: WireClient, plane: Plane) -> None:
+    client.send_fetch(0, wait_ms=10_000)
+    time.sleep(0.1)
+    plane.log_dir.delete("t", 0)
+    (topic,) = client.answer(FetchResponse,
+                             1, 12).responses
+    assert topic.partitions[0].error_code == 3
+
+
+# Fetch
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_fetch_version(client: WireClient, version: int) -> None:
+    client.produce(batch(b"one"), acks=-1)
+    part = client.fetch_one(0, version=version)
+    assert (part.error_code, part.high_watermark, values(part)) == (0, 1, [b"one"])
+    assert client.fetch_one(1, version=version).records == b""
+    assert client.fetch_one(2, version=version).error_code == 1
+
+
+def test_a_fetch_waits_for_data_and_for_no_longer_than_it_said(client: WireClient) -> None:
+    begin = time.monotonic()
+    assert client.fetch_one(0, wait_ms=200).records == b""
+    assert 0.19 < time.monotonic() - begin < 1.5
+
+
+@pytest.mark.parametrize("visibility", ["durable", "appended"])
+def test_an_append_wakes_a_fetch(make: Any, visibility: str) -> None:
+    plane = make(visibility)
+    with plane.client() as reader, plane.client() as writer:
+        reader.send_fetch(0, wait_ms=15_000)
+        time.sleep(0.1)
+        writer.produce(batch(b"news"), acks=1)
+        begin = time.monotonic()
+        answer = reader.receive()
+        assert b"news" in answer
+        assert time.monotonic() - begin < 2
+
+
+def test_what_is_not_durable_is_not_seen(client: WireClient, plane: Plane) -> None:
+    """And a reader that waits makes it durable: no flush interval is waited for."""
+    client.produce(batch(), acks=1)
+    part = client.fetch_one(0, wait_ms=10_000)
+    assert values(part) == [b"value"]
+    assert plane.logs[0].durable_offset == 1
+
+
+def test_min_bytes_are_waited_for(client: WireClient, plane: Plane) -> None:
+    with plane.client() as reader:
+        reader.send_fetch(0, wait_ms=15_000, min_bytes=1000)
+        for _ in range(3):
+            client.produce(batch(b"v" * 400), acks=-1)
+        assert len(reader.receive()) > 1000
+
+
+def test_limits_let_one_batch_through(client: WireClient) -> None:
+    client.produce(*[batch(b"v" * 5000) for _ in range(3)], acks=-1)
+    answer = client.fetch(0, partitions=(0, 1, 2), max_bytes=100, partition_max_bytes=100)
+    sizes = [len(part.records) for part in answer.responses[0].partitions]
+    assert sizes[0] > 5000
+    assert sizes[1:] == [0, 0]
+
+
+@pytest.mark.parametrize("sendfile_min_bytes", [0, 1 << 30])
+def test_large_answers_are_whole(make: Any, sendfile_min_bytes: int) -> None:
+    plane = make(sendfile_min_bytes=sendfile_min_bytes)
+    sent = [bytes([i]) * 300_000 for i in range(20)]
+    with plane.client() as client:
+        for each in sent:
+            client.produce(batch(each), acks=-1)
+        answer = client.fetch_one(0, partition_max_bytes=20 << 20)
+        assert values(answer) == sent
+
+
+def test_leader_epochs_are_checked(client: WireClient) -> None:
+    client.produce(batch(), acks=-1)
+    assert client.fetch_one(0, leader_epoch=0).error_code == 0
+    assert client.fetch_one(0, leader_epoch=9).error_code == 75
+
+
+def test_an_unknown_topic_is_told_by_name_and_by_id(client: WireClient) -> None:
+    assert client.fetch_one(0, topic="nope").error_code == 3
+    assert client.fetch_one(0, partitions=(7,), version=13).error_code == 100
+
+
+# Sessions
+
+def test_a_session_tells_only_what_is_new(client: WireClient) -> None:
+    client.produce(batch(b"a"), batch(b"b"), acks=-1)
+    first = client.fetch(1, partitions=(0, 1, 2), session=(0, 0))
+    assert first.session_id > 0
+    assert [part.partition_index for part in first.responses[0].partitions] == [0, 1, 2]
+    quiet = client.fetch(partitions=(), session=(first.session_id, 1))
+    assert [part.error_code for topic in quiet.responses for part in topic.partitions] == [1]
+    client.fetch(0, partitions=(2,), session=(first.session_id, 2))
+    client.produce(batch(b"c"), acks=-1, partition=1)
+    news = client.fetch(partitions=(), session=(first.session_id, 3))
+    assert [part.partition_index for part in news.responses[0].partitions] == [1]
+
+
+def test_a_session_waits_for_news(client: WireClient, plane: Plane) -> None:
+    session = client.fetch(0, partitions=(0, 1), session=(0, 0)).session_id
+    client.send_fetch(partitions=(), session=(session, 1), wait_ms=15_000)
+    with plane.client() as writer:
+        writer.produce(batch(b"news"), acks=1, partition=1)
+    assert b"news" in client.receive()
+
+
+def test_wrong_sessions_are_refused(client: WireClient) -> None:
+    assert client.fetch(partitions=(), session=(12345, 1)).error_code == 70
+    session = client.fetch(0, session=(0, 0)).session_id
+    assert client.fetch(partitions=(), session=(session, 7)).error_code == 71
+    assert client.fetch(partitions=(), session=(session, 1)).error_code == 0
+    client.fetch(partitions=(), session=(session, -1))
+    assert client.fetch(partitions=(), session=(session, 2)).error_code == 70
+
+
+# Order
+
+def test_answers_keep_the_order_of_requests(client: WireClient) -> None:
+    """A fetch that waits does not stop the produce behind it, but its answer goes first."""
+    client.send_fetch(0, wait_ms=400)
+    client.send_produce(batch(b"after"), acks=1)
+    client.send(frame_of(FetchRequest(), 1, 12,
+                         correlation_id=77))
+    assert b"after" in client.receive()
+    client.receive()
+    assert client.receive()[:4] == struct.pack(">i", 77)
+
+
+def test_a_thousand_requests_in_one_write(client: WireClient, plane: Plane) -> None:
+    for _ in range(1000):
+        client.send_produce(batch(), acks=-1)
+    for i in range(1000):
+        frame = client.receive()
+        assert struct.pack(">q", i) in frame
+    assert plane.logs[0].durable_offset == 1000
+
+
+def test_more_requests_than_may_be_in_flight(make: Any) -> None:
+    plane = make(requests_per_connection=4)
+    with plane.client() as client:
+        for _ in range(50):
+            client.send_produce(batch(), acks=-1)
+        assert [struct.pack(">q", i) in client.receive() for i in range(50)] == [True] * 50
+
+
+# The control plane's side
+
+def test_other_requests_are_passed_on(client: WireClient, plane: Plane) -> None:
+    client.send(struct.pack(">hhih", 18, 0, 42, -1))
+    client.send_fetch(0)
+    plane.wait_for("punted_requests", 1)
+    (punt,) = plane.data_plane.punts()
+    assert punt.peer == "127.0.0.1"
+    assert punt.frame[:2] == b"\0\x12"
+    plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+    assert client.receive() == b"answer"
+    client.receive()
+    plane.data_plane.reply(punt.connection, punt.slot, b"twice is once")
+    plane.data_plane.close(punt.connection)
+    with pytest.raises(EOFError):
+        client.receive()
+
+
+# Hostile peers
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 2**31 - 1, (100 << 20) + 1])
+def test_a_length_that_cannot_be_closes(client: WireClient, plane: Plane, size: int) -> None:
+    client.socket.sendall(struct.pack(">i", size) + b"x" * 100)
+    with pytest.raises((EOFError, ConnectionError)):
+        client.receive()
+    plane.wait_for("connections_closed_frame", 1)
+    assert plane.data_plane.counters()["queued_bytes"] == 0
+
+
+@pytest.mark.parametrize("key", [0, 1])
+def test_no_truncated_request_is_answered_or_appended(plane: Plane, key: int) -> None:
+    with plane.client() as probe:
+        sent: list[bytes] = []
+        probe.send = sent.append  # type: ignore[method-assign]
+        probe.send_produce(batch(), acks=1) if key == 0 else probe.send_fetch(0)
+        whole = sent[0]
+    for size in range(10, len(whole)):
+        with plane.client() as client:
+            client.send(whole[:size])
+            with pytest.raises((EOFError, ConnectionError)):
+                client.receive()
+    assert plane.logs[0].log_end_offset == 0
+    with plane.client() as client:
+        client.send(whole)
+        assert client.receive()
+
+
+def test_array_bombs_cost_nothing(plane: Plane) -> None:
+    head = struct.pack(">hhih", 1, 11, 1, -1) + struct.pack(">iiiibii", -1, 0, 0, 1, 0, 0, -1)
+    for count in (2**31 - 1, -2, -(2**31), 1_000_000):
+        with plane.client() as client:
+            client.send(head + struct.pack(">i", count))
+            with pytest.raises((EOFError, ConnectionError)):
+                client.receive()
+    plane.wait_for("connections_closed_malformed", 4)
+
+
+def test_a_large_request_for_the_control_plane_closes(make: Any) -> None:
+    """Its decoding would keep the one thread of the control plane from everything else."""
+    plane = make(control_max_bytes=1024)
+    with plane.client() as client:
+        client.send(struct.pack(">hhih", 3, 9, 1, -1) + b"x" * 1100)
+        with pytest.raises((EOFError, ConnectionError)):
+            client.receive()
+    assert plane.data_plane.punts() == []
+
+
+def test_half_a_frame_ends_in_time(make: Any) -> None:
+    plane = make(frame_timeout_ms=300)
+    with plane.client() as client:
+        client.socket.sendall(struct.pack(">i", 50_000_000) + b"x" * 1000)
+        with pytest.raises((EOFError, ConnectionError)):
+            client.receive()
+    assert plane.data_plane.counters()["queued_bytes"] == 0
+    assert plane.data_plane.counters()["connections_closed_frame"] == 1
+
+
+def test_an_idle_connection_ends(make: Any) -> None:
+    plane = make(idle_timeout_ms=300)
+    with plane.client() as client, pytest.raises(EOFError):
+        client.receive()
+    assert plane.data_plane.counters()["connections_closed_idle"] == 1
+
+
+def test_a_reader_that_does_not_read_ends_and_delays_nobody(make: Any) -> None:
+    plane = make(send_timeout_ms=500)
+    with plane.client() as slow, plane.client() as busy:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(8):
+            busy.produce(batch(b"v" * 1_000_000), acks=-1)
+        for _ in range(20):
+            slow.send_fetch(0, partition_max_bytes=50 << 20)
+        for _ in range(100):
+            assert busy.produce(batch(), acks=1)[0].error_code == 0
+        plane.wait_for("connections_closed_slow", 1)
+
+
+def test_connections_have_limits(make: Any) -> None:
+    plane = make(max_connections=3)
+    clients = [plane.client() for _ in range(3)]
+    for each in clients:
+        each.produce(batch())
+    with plane.client() as refused, pytest.raises((EOFError, ConnectionError)):
+        refused.receive()
+    clients.pop().socket.close()
+    deadline = time.monotonic() + 5
+    while plane.data_plane.counters()["connections_open"] > 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with plane.client() as welcome:
+        assert welcome.produce(batch())[0].error_code == 0
+    for each in clients:
+        each.socket.close()
+
+
+def test_large_requests_wait_for_memory(make: Any) -> None:
+    """More is claimed than may be queued: all are served, one after the other."""
+    plane = make(queued_max_bytes=1 << 20)
+    sent = batch(b"v" * 900_000)
+    results: list[int] = []
+
+    def work() -> None:
+        with plane.client() as client:
+            for _ in range(5):
+                results.append(client.produce(sent, acks=1)[0].error_code)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert results == [0] * 30
+    assert plane.data_plane.counters()["queued_bytes"] == 0
+
+
+def test_a_frame_byte_by_byte(client: WireClient) -> None:
+    sent: list[bytes] = []
+    send, client.send = client.send, sent.append  # type: ignore[method-assign]
+    client.send_produce(batch(), acks=1)
+    client.send = send  # type: ignore[method-assign]
+    whole = struct.pack(">i", len(sent[0])) + sent[0]
+    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for i in range(len(whole)):
+        client.socket.sendall(whole[i : i + 1])
+    assert client.receive()
+
+
+# Life
+
+def test_a_stop_answers_what_waits(make: Any) -> None:
+    plane = make()
+    with plane.client() as client:
+        client.send_fetch(0, wait_ms=60_000)
+        time.sleep(0.1)
+        begin = time.monotonic()
+        plane.data_plane.stop(5000)
+        assert client.receive()
+        assert time.monotonic() - begin < 2
+        with pytest.raises(EOFError):
+            client.receive()
+
+
+CHILD = """
+import sys, time
+from tests.support.wire_client import WireClient
+from tests.test_data_plane import batch
+with WireClient(("127.0.0.1", int(sys.argv[1]))) as client:
+    sent, end = batch(), time.monotonic() + 2
+    slowest, count = 0.0, 0
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        offset = client.produce(sent, acks=-1)[0].base_offset
+        assert client.fetch_one(offset).records
+        slowest, count = max(slowest, time.monotonic() - begin), count + 1
+    print(count, slowest)
+"""
+
+
+def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane) -> None:
+    """This process's GIL is never let go while another process produces, waits for the disk, and
+    fetches: a single acquisition would stop all of it."""
+    old = sys.getswitchinterval()
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(plane.address[1])], stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1], env={"PYTHONPATH": ":".join(p for p in sys.path if p)})
+    plane.wait_for("produce_requests", 1)
+    before = plane.data_plane.counters()["produce_requests"]
+    sys.setswitchinterval(1000)  # whoever asks for the GIL waits for the end of the loop
+    try:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            pass
+        during = plane.data_plane.counters()["produce_requests"] - before
+    finally:
+        sys.setswitchinterval(old)
+    output, _ = child.communicate(timeout=30)
+    assert child.returncode == 0
+    count, _ = output.split()
+    assert during > 20, f"{during} produce requests while the GIL was held, {count!r} in all"

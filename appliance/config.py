@@ -505,13 +505,13 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class ControlConfig:
-    """How much the control plane, which answers all but Produce and Fetch, has in work at a time."""
+    """How much the control plane, which answers all but Produce and Fetch, does at a time."""
 
     requests_max: int = setting(
         "control.max.requests",
         1000,
-        "Requests in work at a time, such as topics being made; more wait in the order in which they "
-        "came. Each holds its request in memory.",
+        "Requests in work at a time, such as topics being made; more wait in the order in which "
+        "they came. Each holds its request in memory.",
         minimum=1,
         maximum=1_000_000,
     )

@@ -1,6 +1,8 @@
 import socket
 from typing import NamedTuple
 
+from typing_extensions import disjoint_base
+
 from appliance._engine import Engine, Log
 from appliance.config import NetworkConfig
 
@@ -10,8 +12,9 @@ class Punt(NamedTuple):
     peer: str
     frame: bytes
 
+@disjoint_base
 class DataPlane:
-    def __init__(self, engine: Engine, config: NetworkConfig) -> None: ...
+    def __new__(cls, engine: Engine, config: NetworkConfig) -> DataPlane: ...
     def listen(self, listener: socket.socket) -> None: ...
     def start(self) -> None: ...
     def stop(self, drain_ms: int) -> None: ...

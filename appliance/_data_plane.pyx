@@ -123,6 +123,16 @@ cdef int _watch_fd(int epoll_fd, int fd) noexcept nogil:
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event)
 
 
+cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
+    cdef size_t i
+    acceptor.plane.is_draining.store(True)
+    acceptor.must_stop.store(True)
+    eventfd_write(acceptor.stop_fd, 1)
+    pthread_join(acceptor.thread, NULL)
+    for i in range(acceptor.processors.size()):
+        processor_stop(acceptor.processors.at(i), drain_ns)
+
+
 # ---- with the GIL ----
 
 cdef class DataPlane:
@@ -167,7 +177,7 @@ cdef class DataPlane:
         cdef size_t i
         if self.is_running:
             with nogil:
-                self._end(0)
+                _end(self.acceptor, 0)
         for i in range(self.processors.size()):
             close(self.processors[i].epoll_fd)
             close(self.processors[i].inbox.get().event_fd)
@@ -206,19 +216,10 @@ cdef class DataPlane:
             return
         self.is_running = False
         with nogil:
-            self._end(drain_ms * 1000000)
+            _end(self.acceptor, drain_ms * 1000000)
         for listener in self.listeners:
             listener.close()
         self.listeners.clear()
-
-    cdef void _end(self, int64_t drain_ns) noexcept nogil:
-        cdef size_t i
-        self.plane.is_draining.store(True)
-        self.acceptor.must_stop.store(True)
-        eventfd_write(self.acceptor.stop_fd, 1)
-        pthread_join(self.acceptor.thread, NULL)
-        for i in range(self.processors.size()):
-            processor_stop(self.processors[i], drain_ns)
 
     # The control plane's side
 

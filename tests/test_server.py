@@ -22,6 +22,8 @@ from appliance import _batch, config
 from appliance.errors import ApplianceError, StorageFull
 from appliance.log_dir import LogDir
 from appliance.server import Server
+from appliance.wire.metadata import MetadataRequest
+from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 20.0
 SMALL = ["--set", "storage.low.water.bytes=0", "--set", "storage.reserve.bytes=1048576"]
@@ -210,11 +212,15 @@ def test_a_failing_timer_shows_until_it_succeeds(error: Exception, tmp_path: Pat
 
 
 def test_retention_runs_by_itself(tmp_path: Path) -> None:
-    storage = config.StorageConfig(low_water_bytes=0, reserve_bytes=1 << 20)
-    logs = LogDir.open(tmp_path, storage)
-    log = logs.create("orders", 0, config.LogConfig())
-    log.append_durable(batch(3))
-    log.roll()
-    logs.close()
+    """The records are years old: they go as soon as they are there."""
+    asked = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name="orders")], allow_auto_topic_creation=True
+    )
     with Broker(tmp_path, "--set", "log.retention.check.interval.ms=10") as broker:
+        host, port = broker.kafka.split(":")
+        with WireClient((host, int(port))) as client:
+            client.send(frame_of(asked, 3, 12))
+            client.receive()
+            (part,) = client.produce(batch(3), topic="orders", acks=-1)
+        assert part.error_code == 0
         until(lambda: broker.get("/api/v1/logs")[1]["logs"][0]["log_start_offset"] == 3)

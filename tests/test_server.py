@@ -19,10 +19,12 @@ from typing import Any
 import pytest
 
 from appliance import _batch, config
+from appliance.broker import Broker as Control
 from appliance.errors import ApplianceError, StorageFull
 from appliance.log_dir import LogDir
 from appliance.server import Server
 from appliance.wire.metadata import MetadataRequest
+from tests.support.broker import with_broker
 from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 20.0
@@ -224,3 +226,17 @@ def test_retention_runs_by_itself(tmp_path: Path) -> None:
             (part,) = client.produce(batch(3), topic="orders", acks=-1)
         assert part.error_code == 0
         until(lambda: broker.get("/api/v1/logs")[1]["logs"][0]["log_start_offset"] == 3)
+
+
+def test_what_the_start_found_shows_in_health(tmp_path: Path) -> None:
+    async def make(broker: Control) -> None:
+        await broker.create_topic("orders", 2)
+
+    with_broker(tmp_path, make)
+    segment = tmp_path / "orders-1" / f"{0:020d}.log"
+    segment.unlink()
+    segment.mkdir()
+    with Broker(tmp_path) as broker:
+        status, health = broker.get("/healthz")
+        assert (status, health["topics"]) == (503, 0)
+        assert any(each.startswith("topic orders: orders-1") for each in health["reasons"])

@@ -40,7 +40,7 @@ LAYERS = [
     ("reconciliation",),
     ("broker",),
     ("handlers",),
-    ("dispatch",),
+    ("dispatch", "protocol_page"),
     ("admin_http",),
     ("server",),
     ("cli",),

@@ -95,7 +95,6 @@ MALFORMED = {
     "half a body": header(3, 1) + b"\0\0",
     "an array of two thousand million": header(3, 1) + struct.pack(">i", 2**31 - 1),
     "a negative count": header(3, 0) + struct.pack(">i", -1),
-    "bytes after the end": header(3, 1) + struct.pack(">i", 0) + b"x",
     "tags that never end": header(3, 9) + b"\xff" * 9,
 }
 
@@ -108,6 +107,11 @@ def test_what_cannot_be_read_closes_the_connection(
         control.raw(frame)
     assert [each.message for each in caplog.records] == ["connection closed"]
     assert control.raw(header(3, 0) + struct.pack(">i", 0), connection=2) is not None
+
+
+def test_bytes_after_the_end_are_ignored(control: Control) -> None:
+    """librdkafka sends some behind an empty array, and Kafka does not mind."""
+    assert control.raw(header(3, 1) + struct.pack(">i", 0) + b"xyz") is not None
 
 
 def test_every_handler_survives_every_cut_of_its_request(control: Control) -> None:

@@ -211,8 +211,8 @@ cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
         parts[count].iov_base = connection.partial.data() + used
         parts[count].iov_len = room
         count += 1
-    # After a large frame the next one's beginning is enough: the rest of it goes where it belongs.
-    if <int64_t>(used + room) >= connection.frame_size:
+    # What follows a collected frame may come along, but only once it is known where that one ends.
+    if used == 0 or 0 < connection.frame_size <= <int64_t>(used + room):
         parts[count].iov_base = processor.scratch.data()
         parts[count].iov_len = processor.scratch.size()
         count += 1

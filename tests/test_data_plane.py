@@ -439,6 +439,20 @@ def test_a_frame_byte_by_byte(client: WireClient) -> None:
     assert client.receive()
 
 
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 5, 11])
+def test_a_length_field_in_two_reads(client: WireClient, first: int) -> None:
+    """The rest of the frame, and the next one, come with the second."""
+    sent: list[bytes] = []
+    send, client.send = client.send, sent.append  # type: ignore[method-assign]
+    client.send_produce(batch(), acks=1)
+    client.send = send  # type: ignore[method-assign]
+    whole = (struct.pack(">i", len(sent[0])) + sent[0]) * 2
+    client.socket.sendall(whole[:first])
+    time.sleep(0.05)
+    client.socket.sendall(whole[first:])
+    assert [client.receive()[:4] for _ in range(2)] == [struct.pack(">i", 1)] * 2
+
+
 # Life
 
 def test_a_stop_answers_what_waits(make: Any) -> None:

@@ -49,10 +49,12 @@ def notify(state: str) -> None:
 
 
 class Server:
-    """The process as the admin pages see it, and the order in which it starts and stops."""
+    """The process as the admin pages see it, and the order in which it starts and stops. One that
+    is embedded in somebody else's process says nothing on its output, nor to systemd."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, *, is_embedded: bool = False) -> None:
         self.config = config
+        self.is_embedded = is_embedded
         self.status = "recovering"
         self.recovered = (0, 0)
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
@@ -61,6 +63,7 @@ class Server:
         self.kafka_address: Address | None = None  # where clients come in, while they may
         self.admin_address: Address | None = None
         self.started = time.monotonic()
+        self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
 
     # what the admin pages ask
@@ -123,13 +126,15 @@ class Server:
             self.recovered = (done, found)
             progress(done, found)
             # a long recovery is life: systemd's start timeout is pushed on as long as it moves
-            notify(f"EXTEND_TIMEOUT_USEC=60000000\nSTATUS=recovered {done} of {found} partitions")
+            status = f"STATUS=recovered {done} of {found} partitions"
+            self._notify(f"EXTEND_TIMEOUT_USEC=60000000\n{status}")
 
         begin = time.monotonic()
         broker = Broker.open(self.config, on_progress)
         took_ms = round((time.monotonic() - begin) * 1000)
         log.info("recovered", partitions=len(broker.log_dir.logs()), ms=took_ms)
-        print(broker.log_dir.report.text(), file=sys.stderr)
+        if not self.is_embedded:
+            print(broker.log_dir.report.text(), file=sys.stderr)
         return broker
 
     @asynccontextmanager
@@ -158,9 +163,11 @@ class Server:
         if not ipaddress.ip_address(self.admin_address.host).is_loopback:
             log.warning("admin pages have no login and are not on loopback",
                         address=self.admin_address)
-        print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
-              f"data={self.config.data_dir}", flush=True)
-        notify("READY=1\nSTATUS=serving")
+        if not self.is_embedded:
+            print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
+                  f"data={self.config.data_dir}", flush=True)
+        self._notify("READY=1\nSTATUS=serving")
+        self.ready.set()
 
     def _on_signal(self, number: int) -> None:
         log.info("stopping", signal=signal.Signals(number).name)
@@ -170,7 +177,11 @@ class Server:
         """Ends `serve`; on its event loop."""
         self.status = "stopping"
         self.stopping.set()
-        notify("STOPPING=1")
+        self._notify("STOPPING=1")
+
+    def _notify(self, state: str) -> None:
+        if not self.is_embedded:
+            notify(state)
 
     def _timers(self, log_dir: LogDir) -> list[Coroutine[Any, Any, None]]:
         config = self.config

@@ -43,6 +43,7 @@ LAYERS = [
     ("dispatch", "protocol_page"),
     ("admin_http",),
     ("server",),
+    ("testing",),
     ("cli",),
     ("__main__",),
 ]

@@ -1,0 +1,161 @@
+"""The plugin that gives other people's tests a broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from appliance.config import SettingInvalid
+from appliance.errors import ApplianceError
+from appliance.testing import RunningBroker, running_broker
+from appliance.wire import ErrorCode
+from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from tests.support.logs import batch
+from tests.support.wire_client import WireClient, frame_of
+
+ROOT = Path(__file__).parents[1]
+
+
+def client(broker: RunningBroker) -> WireClient:
+    host, port = broker.bootstrap.split(":")
+    return WireClient((host, int(port)))
+
+
+def metadata(connection: WireClient, *names: str) -> MetadataResponse:
+    topics = [MetadataRequest.MetadataRequestTopic(name=each) for each in names]
+    connection.send(frame_of(MetadataRequest(topics=topics or None), 3, 9))
+    answer: MetadataResponse = connection.answer(MetadataResponse, 3, 9)
+    return answer
+
+
+def test_a_test_gets_a_broker_that_keeps_records(appliance_broker: RunningBroker) -> None:
+    with client(appliance_broker) as connection:
+        (row,) = metadata(connection, "t").topics
+        assert (row.error_code, len(row.partitions)) == (0, 1)
+        (part,) = connection.produce(batch("a", "b"), acks=-1)
+        assert (part.error_code, part.base_offset) == (0, 0)
+        assert connection.fetch_one(0).high_watermark == 2
+
+
+def test_the_next_test_gets_a_new_one(appliance_broker: RunningBroker) -> None:
+    with client(appliance_broker) as connection:
+        answer = metadata(connection)
+    assert answer.topics == []
+    (broker,) = answer.brokers
+    assert f"{broker.host}:{broker.port}" == appliance_broker.bootstrap
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_the_session_has_one_of_its_own(
+    appliance_session_broker: RunningBroker, turn: int
+) -> None:
+    with client(appliance_session_broker) as connection:
+        assert len(metadata(connection).topics) == turn - 1
+        metadata(connection, f"t{turn}")
+
+
+def test_health_is_asked_at_the_admin_address(appliance_broker: RunningBroker) -> None:
+    with urllib.request.urlopen(f"http://{appliance_broker.admin}/healthz") as answer:
+        assert json.load(answer)["status"] == "ok"
+
+
+def test_it_is_there_before_a_person_notices(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "warm"):
+        pass  # the first one pays for the imports
+    spans = []
+    for each in range(5):
+        begin = time.monotonic()
+        with running_broker(tmp_path / str(each)):
+            spans.append(time.monotonic() - begin)
+    assert min(spans) < 0.2, spans
+
+
+def test_records_survive_a_stop(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, client(broker) as connection:
+        metadata(connection, "t")
+        connection.produce(batch("a"), acks=-1)
+    with running_broker(tmp_path) as broker, client(broker) as connection:
+        assert [each.name for each in metadata(connection).topics] == ["t"]
+        assert connection.fetch_one(0).high_watermark == 1
+
+
+def test_settings_are_taken(tmp_path: Path) -> None:
+    settings = {"num.partitions": "4", "auto.create.topics.enable": "false"}
+    with running_broker(tmp_path, settings) as broker, client(broker) as connection:
+        (row,) = metadata(connection, "t").topics
+        assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_two_can_run_side_by_side(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "a") as one, running_broker(tmp_path / "b") as two:
+        assert one.bootstrap != two.bootstrap
+        with client(one) as first, client(two) as second:
+            metadata(first, "t")
+            assert metadata(second).topics == []
+
+
+def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(SettingInvalid, match=r"no\.such"):
+        running_broker(tmp_path, {"no.such": "1"}).__enter__()
+    with running_broker(tmp_path / "a"), pytest.raises(ApplianceError, match="another"):
+        running_broker(tmp_path / "a").__enter__()
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    before = threading.active_count()
+    for each in range(3):
+        with running_broker(tmp_path / str(each)) as broker, client(broker) as connection:
+            metadata(connection, "t")
+    assert threading.active_count() <= before
+
+
+def test_nothing_is_written_on_the_tests_output(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with running_broker(tmp_path) as broker, client(broker) as connection:
+        metadata(connection, "t")
+    assert capfd.readouterr() == ("", "")
+
+
+OTHERS = """
+import urllib.request
+import pytest
+
+@pytest.fixture(scope="session")
+def appliance_settings():
+    return {"num.partitions": "3"}
+
+def test_one(appliance_broker):
+    assert appliance_broker.bootstrap.startswith("127.0.0.1:")
+
+def test_two(appliance_session_broker):
+    with urllib.request.urlopen(f"http://{appliance_session_broker.admin}/livez") as answer:
+        assert answer.status == 200
+"""
+
+
+def test_somebody_elses_tests_can_use_it(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(OTHERS)
+    options = ["-q", "-W", "error", "-p", "appliance.testing", "--basetemp", tmp_path / "base"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, tmp_path / "test_theirs.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def test_no_broker_is_loaded_by_who_wants_none() -> None:
+    script = "import sys, appliance.testing; print('appliance.server' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "False\n", done.stderr

@@ -413,9 +413,9 @@ class NetworkConfig:
     )
     control_max_bytes: int = setting(
         "control.request.max.bytes",
-        4 * MIB,
-        "Largest request other than Produce and Fetch: one of this size takes the control plane "
-        "about a second to decode.",
+        2 * MIB,
+        "Largest request other than Produce and Fetch. As objects a request takes up to 35 times "
+        "its bytes, and 300 ms a MiB to decode.",
         unit="bytes",
         minimum=KIB,
         maximum=2**31 - 16,

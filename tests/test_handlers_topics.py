@@ -434,3 +434,19 @@ def test_a_negative_cursor_is_refused(control: Control) -> None:
     control.create("a")
     (row,) = describe(control, "a", cursor=("a", -1)).topics
     assert row.error_code == 42
+
+
+# Topics that cannot be served
+
+
+def test_a_topic_that_cannot_be_served_is_neither_unknown_nor_made_anew(control: Control) -> None:
+    control.broker.unavailable["t"] = "t-0: segment unreadable"
+    (row,) = metadata(control, "t").topics
+    assert (row.error_code, row.partitions) == (56, [])
+    (row,) = metadata(control, "t", allow_auto_topic_creation=False).topics
+    assert row.error_code == 56
+    assert create(control, Creatable("t", 1, 1))[0].error_code == 56
+    assert describe(control, "t").topics[0].error_code == 56
+    asked = CreatePartitionsRequest(topics=[More("t", 3, None)])
+    assert control.ask(asked, 3).results[0].error_code == 56
+    assert control.broker.topics == {}

@@ -91,6 +91,7 @@ cdef cppclass Connection:
     deque[Slot] slots
     int64_t first_slot             # number of slots.front()
     int waiting                    # slots that hold watches
+    int64_t handed_produce         # slot of the last Produce that the control plane got; -1: none
 
     vector[uint8_t] partial        # the beginning of a frame
     int64_t frame_size             # of that frame with its length, 0: not known yet

@@ -156,6 +156,7 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     connection.plane = processor.plane
     connection.inbox = processor.inbox
     connection.first_slot = 0
+    connection.handed_produce = -1
     connection.waiting = 0
     connection.frame_size = connection.reserved = connection.frame_ns = 0
     connection.sent_bytes = connection.sent_spans = 0

@@ -5,8 +5,10 @@
     acks=-1  answered when the committer has made it durable, or with REQUEST_TIMED_OUT
 
 Two passes: the first finds every batch and decides who answers, so that nothing is appended of a
-request that is malformed or belongs to the control plane. Left to the control plane: compressed
-batches for compacted topics, whose keys must be looked at.
+request that is malformed or belongs to the control plane. Left to the control plane: batches for
+compacted topics that are compressed, so that their keys are not seen here, or hold a record without
+a key, which the answer has to name; and whatever comes behind such a request on its connection
+before that is answered, so that records keep their order.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -15,7 +17,8 @@ from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    ATTRIBUTE_CODEC, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_load_header,
+    ATTRIBUTE_CODEC, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_keys,
+    batch_load_header,
 )
 from appliance._bytes cimport Cursor, store_i16, store_i64
 from appliance._codes cimport BATCH_INVALID, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
@@ -70,7 +73,8 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
     _parse(connection, &request, cursor)
     if cursor.failed:
         return MALFORMED
-    if request.is_for_control:
+    if request.is_for_control or _is_behind_handed(connection):
+        connection.handed_produce = slot_number
         return PUNTED
     connection.plane.counters.produce_requests.fetch_add(1)
     slot = slot_at(connection, slot_number)
@@ -83,6 +87,11 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
     else:
         slot_ready(connection, slot)
     return HANDLED
+
+
+cdef bint _is_behind_handed(Connection* connection) noexcept nogil:
+    cdef Slot* slot = slot_at(connection, connection.handed_produce)
+    return slot != NULL and not slot.is_ready
 
 
 cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexcept nogil:
@@ -114,17 +123,24 @@ cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexc
 
 cdef void _parse_partition(Request* request, TopicTargets* topic, Cursor* cursor) noexcept nogil:
     cdef Target target
-    cdef BatchHeader header
     target.partition = read_i32(cursor)
     target.batch = read_bytes(cursor, request.is_flexible)
     skip_tags(cursor, request.is_flexible)
     target.log = topic_log(topic.topic, target.partition)
     if target.log.get() != NULL and target.log.get().is_compacted.load():
-        if target.batch.size >= BATCH_HEADER_SIZE:
-            batch_load_header(target.batch.data, &header)
-            if header.attributes & ATTRIBUTE_CODEC:
-                request.is_for_control = True
+        request.is_for_control = request.is_for_control or not _has_keys(&target.batch)
     topic.targets.push_back(target)
+
+
+cdef bint _has_keys(const Piece* batch) noexcept nogil:
+    """False also where it cannot be seen. What is no batch at all is refused when appended."""
+    cdef BatchHeader header
+    if batch.size < BATCH_HEADER_SIZE:
+        return True
+    batch_load_header(batch.data, &header)
+    if header.attributes & ATTRIBUTE_CODEC:
+        return False
+    return header.size != batch.size or batch_check_keys(batch.data, &header) == OK
 
 
 cdef void _append_all(Connection* connection, Slot* slot, Request* request,

@@ -8,9 +8,10 @@
 ApiVersions is the exception: asked for in an unknown version it is answered in version 0, since
 that is how clients find out what a broker speaks.
 
-Requests of one connection run side by side; the data plane sends the answers in order. A turn of
-the event loop begins a bounded number of requests, and a bounded number is in work: what comes on
-top waits in the order in which it came. How many a connection may have is the data plane's bound.
+Requests of one connection run side by side, but for what a handler does in turn; the data plane
+sends the answers in order. A turn of the event loop begins a bounded number of requests, and a
+bounded number is in work: what comes on top waits in the order in which it came. How many a
+connection may have is the data plane's bound.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from appliance import event_log
 from appliance.broker import Broker
@@ -80,6 +82,8 @@ class Dispatcher:
         self._running: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(control.threads, "handlers")
         self._turn: asyncio.Handle | None = None
+        # Of connections with a request that holds or awaits one
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def start(self) -> None:
         """On the event loop that every handler is to run on."""
@@ -153,6 +157,7 @@ class Dispatcher:
             now_ms=time.time_ns() // 1_000_000,
             served=SERVED,
             threads=self._threads,
+            turns=self._turns,
         )
 
     async def _finish(self, punt: Punt, header: RequestHeader, result: Awaitable[Any]) -> None:

@@ -63,8 +63,9 @@ class Plane:
 def make(tmp_path: Path) -> Iterator[Any]:
     made: list[Plane] = []
 
-    def make_one(visibility: str = "durable", **limits: Any) -> Plane:
-        log = LogConfig(visibility=visibility)
+    def make_one(visibility: str = "durable", cleanup_policy: str = "delete",
+                 **limits: Any) -> Plane:
+        log = LogConfig(visibility=visibility, cleanup_policy=cleanup_policy)
         made.append(Plane(tmp_path / str(len(made)), replace(NETWORK, **limits), log))
         return made[-1]
 
@@ -308,6 +309,36 @@ def test_other_requests_are_passed_on(client: WireClient, plane: Plane) -> None:
     plane.data_plane.close(punt.connection)
     with pytest.raises(EOFError):
         client.receive()
+
+
+def test_a_compacted_topic_gets_keys_itself_and_passes_on_what_lacks_them(make: Any) -> None:
+    plane = make(cleanup_policy="compact")
+    keyless = bytes(build([Record(0, b"k", b"v"), Record(1, None, b"v")]))
+    with plane.client() as client:
+        assert client.produce(batch())[0].error_code == 0
+        assert client.produce(batch()[:-1])[0].error_code == 2
+        assert plane.data_plane.counters()["punted_requests"] == 0
+        for number, data in enumerate([keyless, batch(codec="gzip")], 1):
+            client.send_produce(data)
+            plane.wait_for("punted_requests", number)
+            (punt,) = plane.data_plane.punts()
+            plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+            assert client.receive() == b"answer"
+    assert plane.logs[0].log_end_offset == 1
+
+
+def test_no_produce_overtakes_one_that_was_passed_on(make: Any) -> None:
+    plane = make(cleanup_policy="compact")
+    with plane.client() as client:
+        client.send_produce(batch(codec="gzip"))
+        client.send_produce(batch(), partition=1)
+        client.send_produce(batch())
+        plane.wait_for("punted_requests", 3)
+        for punt in plane.data_plane.punts():
+            assert [log.log_end_offset for log in plane.logs] == [0, 0, 0]
+            plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+            assert client.receive() == b"answer"
+        assert client.produce(batch())[0].base_offset == 0
 
 
 # Hostile peers

@@ -20,6 +20,7 @@ from appliance.wire.fetch import FetchRequest
 from appliance.wire.produce import ProduceRequest
 from tests.support.control import Closed, Control
 from tests.support.logs import NOW, batch, end_txn, produced
+from tests.support.wire_client import frame_of
 
 
 @pytest.fixture
@@ -53,6 +54,15 @@ def produce(
     (part,) = found.partition_responses
     assert part.index == partition
     return part
+
+
+def produce_frame(data: bytes, acks: int) -> bytes:
+    row = ProduceRequest.PartitionProduceData(0, data)
+    return frame_of(
+        ProduceRequest(None, acks, 5000, [ProduceRequest.TopicProduceData("t", NO_UUID, [row])]),
+        0,
+        9,
+    )
 
 
 # Produce
@@ -89,6 +99,16 @@ def test_records_without_a_key_are_refused_with_their_whole_batch(
     assert "needs a key" in part.record_errors[0].batch_index_error_message
     assert part.error_message
     assert log.log_end_offset == 0
+
+
+def test_batches_of_one_connection_are_appended_in_turn(control: Control) -> None:
+    """Though the first takes longer to look at than all others."""
+    (log,) = control.create("t", cleanup_policy="compact").logs
+    batches = [batch(bytes(size), codec="gzip") for size in (20_000_000, 1, 2, 3)]
+    places = [control.queue.put(produce_frame(data, acks=-1)) for data in batches]
+    control.until(lambda: control.queue.answers.keys() >= set(places))
+    sizes = [len(each.value or b"") for each in records(log.read(0, 1_000_000))]
+    assert sizes == [20_000_000, 1, 2, 3]
 
 
 def test_no_more_records_are_named_than_a_person_would_read(control: Control) -> None:

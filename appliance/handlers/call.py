@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -40,6 +40,7 @@ class Call:
     now_ms: int  # wall clock
     served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers
     threads: Executor
+    turns: MutableMapping[int, asyncio.Lock]  # by connection
 
     @property
     def version(self) -> int:
@@ -48,6 +49,10 @@ class Call:
     async def on_thread(self, job: Callable[..., Result], *given: object) -> Result:
         """Runs what reads or writes the disk, or waits for it, beside the loop."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, job, *given)
+
+    def turn(self) -> asyncio.Lock:
+        """Held over what requests of one connection do in the order in which they came."""
+        return self.turns.setdefault(self.connection, asyncio.Lock())
 
     def seconds_left(self, timeout_ms: int) -> float:
         """Of the time that the client said it will wait."""

@@ -1,8 +1,9 @@
 """Produce 0-13: the requests that the data plane leaves to Python, and what is true of all.
 
-The data plane answers Produce itself. It leaves to this file the requests with a compressed batch
-for a compacted topic, whose keys must be looked at: a record without a key could never be compacted
-away, so its whole batch is refused with INVALID_RECORD, and the record is named.
+The data plane answers Produce itself. It leaves to this file the batches for compacted topics that
+are compressed, so that it does not see their keys, or hold a record without one: that could never
+be compacted away, so its whole batch is refused with INVALID_RECORD, and the record is named. What
+a connection sends behind such a request comes here too, and is appended in turn.
 
 acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
 answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
@@ -67,7 +68,10 @@ async def handle(broker: Broker, request: ProduceRequest, call: Call) -> Produce
         for topic in request.topic_data
     ]
     jobs = [job for _, own in topics for job in own]
-    await call.on_thread(_append_all, jobs, request, call)
+    async with call.turn():
+        await call.on_thread(_append_all, jobs, call.version)
+    if request.acks == ALL_ACKS:
+        await call.on_thread(_await_all, jobs, request.timeout_ms, call)
     failed = [job.answer for job in jobs if job.answer.error_code]
     if request.acks == NO_ACK and failed:
         raise ConnectionDropped(
@@ -104,17 +108,20 @@ def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call)
     return job
 
 
-def _append_all(jobs: list[Job], request: ProduceRequest, call: Call) -> None:
-    """Everything is written before anything is waited for: one commit covers all."""
+def _append_all(jobs: list[Job], version: int) -> None:
     for job in jobs:
         try:
-            _append(job, call.version)
+            _append(job, version)
         except ApplianceError as error:
             job.refuse(error)
-    written = [job for job in jobs if not job.answer.error_code]
-    for job in written if request.acks == ALL_ACKS else ():
+
+
+def _await_all(jobs: list[Job], timeout_ms: int, call: Call) -> None:
+    """After everything is written: one commit covers all."""
+    for job in jobs:
         try:
-            _await_durable(job, call.seconds_left(request.timeout_ms))
+            if not job.answer.error_code:
+                _await_durable(job, call.seconds_left(timeout_ms))
         except ApplianceError as error:
             job.refuse(error)
 

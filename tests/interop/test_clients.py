@@ -66,6 +66,26 @@ def consumed(bootstrap: str, topic: str, count: int) -> list[confluent_kafka.Mes
     return found
 
 
+def compacted(bootstrap: str, name: str) -> None:
+    new = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([new])[name].result(DEADLINE_S)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compacted_topic_names_the_records_without_a_key(bootstrap: str, codec: str) -> None:
+    topic = f"keyless-{codec}"
+    compacted(bootstrap, topic)
+    found: list[object] = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 200,
+                                         "compression.type": codec})
+    for i in range(20):
+        producer.produce(topic, b"v" * 100, None if i % 10 == 0 else b"k",
+                         on_delivery=lambda error, _: found.append(error.name()))
+    assert producer.flush(DEADLINE_S) == 0
+    assert sorted(found) == ["INVALID_RECORD"] * 2 + ["_INVALID_DIFFERENT_RECORD"] * 18
+
+
 def test_confluent_kafka_admin(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic("made", 3, 1, config={"retention.ms": "60000"})

@@ -154,6 +154,10 @@ class Broker:
     def broker_config_entries(self) -> list[ConfigEntry]:
         return self._configs.broker_entries()
 
+    def default_config_entries(self) -> list[ConfigEntry]:
+        """What was set for all brokers, whatever this broker has set for itself."""
+        return self._configs.default_entries()
+
     def validate_topic(
         self, name: str, partitions: int = DEFAULT, configs: Mapping[str, str] = NO_CONFIGS
     ) -> int:

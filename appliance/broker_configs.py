@@ -168,15 +168,23 @@ class BrokerConfigs:
 
     def broker_entries(self) -> list[ConfigEntry]:
         names = sorted({*_SETTINGS, *DYNAMIC, *FACTS})
-        return [self._broker_entry(name) for name in names]
+        return [self._broker_entry(name, self.synonyms(name)) for name in names]
 
-    def _broker_entry(self, name: str) -> ConfigEntry:
-        row, key, synonyms = _SETTINGS.get(name), DYNAMIC.get(name), self.synonyms(name)
+    def default_entries(self) -> list[ConfigEntry]:
+        """Only what was set for all brokers, even where this broker's own value is in force."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        return [
+            self._broker_entry(name, [ConfigSynonym(name, text, source)])
+            for name, text in sorted(self.default.items())
+        ]
+
+    def _broker_entry(self, name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+        row, key = _SETTINGS.get(name), DYNAMIC.get(name)
         doc = key.doc if key else row.reason if row else FACTS[name]
         return ConfigEntry(
             name,
             synonyms[0].value,
-            synonyms[-1].value,
+            self._default(name),
             synonyms[0].source,
             key.type if key else _type_of(row),
             sensitive=False,

@@ -1,27 +1,34 @@
 #!/bin/sh
 # Brings what the tests need beyond PyPI, and does nothing (no network either) when it is all there:
 #   a C++ compiler, Python's headers and venv   the compiled core and its environment
-#   Java 17+ and Maven                          Apache Kafka's own tools judge the files we write
+#   a JDK of Java 17+ and Maven                 Apache Kafka's own client and tools, for our files
+#                                               and for the running broker
+#   kcat                                        a client of librdkafka, in an old release of it
 #   mkfs.ext4                                   crash and full-disk tests spoil a file system
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
 python3_has() { python3 -c "$1" 2>/dev/null; }
 headers='import os, sysconfig; os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))'
-java_is_new() {
-    [ "$(java -version 2>&1 | sed -n '1s/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null
+jdk_is_new() {
+    [ "$(java -version 2>&1 | sed -n '1s/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null &&
+        [ -x "$(dirname "$(readlink -f "$(command -v java)")")/javac" ]
 }
 
-missing() { # in the names of the package manager: compiler, headers, venv, java, maven, e2fsprogs
+# In the package manager's names: compiler, headers, venv, jdk, maven, e2fsprogs, kcat
+missing() {
     command -v "${CXX:-c++}" >/dev/null || echo "$1"
     python3_has "$headers" || echo "$2"
     python3_has 'import venv, ensurepip' || echo "$3"
-    java_is_new || echo "$4"
+    jdk_is_new || echo "$4"
     command -v mvn >/dev/null || echo "$5"
     command -v mkfs.ext4 >/dev/null || echo "$6"
+    command -v kcat >/dev/null || echo "$7"
 }
-missing_debian() { missing g++ python3-dev python3-venv "$1" maven e2fsprogs; }
-missing_fedora() { missing gcc-c++ python3-devel python3 java-21-openjdk-devel maven e2fsprogs; }
+missing_debian() { missing g++ python3-dev python3-venv "$1" maven e2fsprogs kcat; }
+missing_fedora() {
+    missing gcc-c++ python3-devel python3 java-21-openjdk-devel maven e2fsprogs kcat
+}
 
 if [ "$(id -u)" = 0 ]; then
     root=
@@ -47,6 +54,7 @@ fi
 if [ -n "$(missing_debian java)" ]; then
     echo "make test: please install:" \
         "$(missing 'a C++ compiler,' "Python's headers (python3-dev)," 'python3-venv,' \
-            'Java 17 or newer,' 'Maven,' 'e2fsprogs,' | tr '\n' ' ' | sed 's/, $//')" >&2
+            'a JDK of Java 17 or newer,' 'Maven,' 'e2fsprogs,' 'kcat,' |
+            tr '\n' ' ' | sed 's/, $//')" >&2
     exit 1
 fi

@@ -175,6 +175,15 @@ def test_the_brokers_configs_are_the_topics_defaults(
     assert value(control, TOPIC, "t", "retention.ms")[1] > 3
 
 
+def test_what_is_set_for_all_brokers_is_shown_beside_what_one_has(control: Control) -> None:
+    assert alter(control, BROKER, "", log_retention_ms="80000") == (0, None)
+    assert alter(control, BROKER, "1", log_retention_ms="70000") == (0, None)
+    assert value(control, BROKER, "1", "log.retention.ms") == ("70000", 2)
+    (row,) = describe(control, BROKER, "", include_synonyms=True).configs
+    assert (row.name, row.value, row.config_source) == ("log.retention.ms", "80000", 3)
+    assert [(each.value, each.source) for each in row.synonyms] == [("80000", 3)]
+
+
 def test_what_is_read_at_the_start_cannot_be_altered(control: Control) -> None:
     assert alter(control, BROKER, "1", node_id="2")[0] == 42
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from appliance.handlers import list_offsets as list_offsets_handler
 from appliance.wire.delete_records import DeleteRecordsRequest
 from appliance.wire.list_offsets import ListOffsetsRequest
 from appliance.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -70,7 +71,24 @@ def test_the_first_and_the_next_offset(control: Control, version: int) -> None:
     assert row.leader_epoch == (0 if version >= 4 else -1)
 
 
-def test_only_what_consumers_may_read_counts(control: Control) -> None:
+def test_what_was_written_is_made_durable_and_counts(control: Control) -> None:
+    first, second = control.create("t", 2).logs
+    for log in (first, second):
+        log.append(batch("a", timestamp=NOW + 5))  # as acks=1 leaves it
+        assert found(control, -2) == (0, 0, -1)
+        assert (log.log_end_offset, log.high_watermark) == (1, 0)
+    assert [each.offset for each in list_offsets(control, -1, -1)] == [1, 1]
+    assert [log.durable_offset for log in (first, second)] == [1, 1]
+    first.append(batch("b", timestamp=NOW + 9))
+    assert found(control, NOW + 6) == (0, 1, NOW + 9)
+    first.append(batch("c", timestamp=NOW + 10))
+    assert found(control, -3) == (0, 2, NOW + 10)
+
+
+def test_only_what_consumers_may_read_counts(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_offsets_handler, "_commit", lambda jobs, call: None)
     (log,) = control.create("t").logs
     log.append_durable(batch("a"))
     log.append(batch("b", timestamp=NOW + 5))  # no commit yet

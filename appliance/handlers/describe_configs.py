@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from appliance.broker import Broker
-from appliance.broker_configs import ConfigEntry, ConfigSource
+from appliance.broker_configs import ConfigEntry
 from appliance.errors import ApplianceError
 from appliance.handlers import config_resource
 from appliance.handlers.call import Call
@@ -49,10 +49,9 @@ def _entries(broker: Broker, asked: Asked) -> Iterable[ConfigEntry]:
     config_resource.check(broker, asked)
     if asked.resource_type == config_resource.TOPIC:
         return broker.topic_config_entries(find_topic(broker, asked.resource_name))
-    entries = broker.broker_config_entries()
-    if asked.resource_name != config_resource.ALL_BROKERS:
-        return entries
-    return [each for each in entries if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
+    if asked.resource_name == config_resource.ALL_BROKERS:
+        return broker.default_config_entries()
+    return broker.broker_config_entries()
 
 
 def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> Row:

@@ -6,6 +6,9 @@
     -5  latest in tiered storage, and -6 earliest to be uploaded: none, offset -1 and no error
     else the first record with that timestamp or a later one; none is offset -1 and no error
 
+A question for the newest records, or by time, is a reason to make what is written durable now, as a
+waiting Fetch is: who was told of a write with acks=1 finds it here, after one flush.
+
 Only a search by time tells a timestamp. The special ones came one by one (-3 with version 7, -4 8,
 -5 9, -6 11): below its version each is refused with UNSUPPORTED_VERSION.
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from appliance._engine import Log, SegmentInfo
@@ -39,6 +43,9 @@ SINCE = {
     EARLIEST_PENDING: 11,
 }
 READ_COMMITTED = 1
+AT_THE_START = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
+# A disk that takes longer for one flush is in trouble: then what is visible by now is told.
+COMMIT_WAIT_MS = 1000
 NONE = -1  # no such offset, no timestamp to tell
 LONG_MAX = (1 << 63) - 1
 
@@ -62,7 +69,7 @@ async def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> Lis
         (topic.name, [_job(broker, topic.name, each, call, twice) for each in topic.partitions])
         for topic in request.topics
     ]
-    return await call.on_thread(_answer, topics, up_to)
+    return await call.on_thread(_answer, topics, up_to, call)
 
 
 def _job(broker: Broker, topic: str, asked: Asked, call: Call, twice: set[tuple[str, int]]) -> Job:
@@ -82,7 +89,27 @@ def _job(broker: Broker, topic: str, asked: Asked, call: Call, twice: set[tuple[
         return asked, error
 
 
-def _answer(topics: list[tuple[str, list[Job]]], up_to: str) -> ListOffsetsResponse:
+def _commit(jobs: list[Job], call: Call) -> None:
+    """All are asked before one is waited for: one commit covers them."""
+    behind = [
+        log
+        for asked, log in jobs
+        if isinstance(log, Log)
+        and asked.timestamp not in AT_THE_START
+        and log.high_watermark < log.log_end_offset
+    ]
+    for log in behind:
+        log.ask_commit()
+    for log in behind:
+        # what stays behind is not visible, which is the answer; health tells why
+        with suppress(ApplianceError):
+            log.await_durable(log.log_end_offset - 1, call.seconds_left(COMMIT_WAIT_MS))
+
+
+def _answer(
+    topics: list[tuple[str, list[Job]]], up_to: str, call: Call
+) -> ListOffsetsResponse:
+    _commit([job for _, jobs in topics for job in jobs], call)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(

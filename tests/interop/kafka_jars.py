@@ -59,6 +59,15 @@ def java() -> str:
     return found
 
 
+@functools.cache
+def javac() -> str:
+    """The compiler of the same JDK, for the programs in `kafka/`."""
+    found = Path(java()).resolve().with_name("javac")
+    if not found.exists():
+        raise KafkaUnavailable(f"a JDK is needed, {java()} comes from a JRE: there is no {found}")
+    return str(found)
+
+
 def _bring(wanted: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
@@ -77,10 +86,12 @@ def _bring(wanted: Path) -> None:
             os.rename(lib, wanted)
 
 
-def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS) -> list[str]:
-    """One plain Java command line for a main class of Kafka's."""
+def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS,
+            classes: Path | None = None) -> list[str]:
+    """One plain Java command line for a main class of Kafka's, or of ours in `classes`."""
+    path = f"{jars()}/*" if classes is None else f"{classes}:{jars()}/*"
     return [java(), *flags, f"-Dlog4j2.configurationFile=file:{LOGGING}",
-            "-cp", f"{jars()}/*", main, *arguments]
+            "-cp", path, main, *arguments]
 
 
 def run(main: str, *arguments: str, stdin: str | None = None,

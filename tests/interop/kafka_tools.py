@@ -1,0 +1,124 @@
+"""Apache Kafka's command line tools, those of its `bin/kafka-*.sh`, all in one JVM."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.interop import kafka_jars
+
+HERE = Path(__file__).resolve().parent / "kafka"
+
+# What each script of Kafka's starts
+TOOLS = {
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+DEADLINE_S = 60.0
+SUBCOMMAND_FIRST = {"kafka-cluster"}
+
+
+def compile_java(folder: Path, *names: str) -> Path:
+    """Compiles programs of ours beside the jars; the folder to put on the class path."""
+    sources = [str(HERE / f"{name}.java") for name in names]
+    command = [kafka_jars.javac(), "-Xlint:all,-serial", "-Werror", "-cp", f"{kafka_jars.jars()}/*",
+               "-d", str(folder), *sources]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Ended(NamedTuple):
+    """How a tool ended, and what it printed."""
+
+    code: int
+    said: str
+    complained: str
+
+
+class KafkaTools:
+    """`tools.run("kafka-topics", "--list")` against one broker."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self.address = address
+        self._errors = folder / "errors"
+        command = kafka_jars.command("Tools", [], classes=compile_java(folder, "Tools"))
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(DEADLINE_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+
+    def run(self, tool: str, *words: str, stdin: str = "") -> Ended:
+        """Runs a tool to its end, however it ends."""
+        broker = ("--bootstrap-server", self.address)
+        given = (*words, *broker) if tool in SUBCOMMAND_FIRST else (*broker, *words)
+        return self._run((TOOLS[tool], *given), stdin)
+
+    def _run(self, words: Sequence[str], stdin: str) -> Ended:
+        assert self._process.stdin is not None
+        watch = threading.Timer(DEADLINE_S, self._process.kill)
+        watch.start()
+        try:
+            self._process.stdin.write(request(words, stdin))
+            self._process.stdin.flush()
+            return Ended(self._number(), self._text(), self._text())
+        finally:
+            watch.cancel()
+
+    def must(self, tool: str, *words: str, stdin: str = "") -> str:
+        """Runs a tool that has to succeed; what it said."""
+        ended = self.run(tool, *words, stdin=stdin)
+        assert ended.code == 0, f"{tool} {words}: {ended}"
+        return ended.said
+
+    def refused(self, tool: str, *words: str) -> str:
+        """Runs a tool that has to fail; all that it said."""
+        ended = self.run(tool, *words)
+        assert ended.code != 0, f"{tool} {words}: {ended}"
+        return ended.said + ended.complained
+
+    def _number(self) -> int:
+        number: int = struct.unpack(">i", self._exactly(4))[0]
+        return number
+
+    def _text(self) -> str:
+        return self._exactly(self._number()).decode()
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        octets = self._process.stdout.read(size)
+        if len(octets) < size:
+            raise AssertionError(f"the tools' JVM ended: {self._errors.read_text()}")
+        return octets
+
+
+def request(words: Sequence[str], stdin: str) -> bytes:
+    texts = [text.encode() for text in (*words, stdin)]
+    return struct.pack(">i", len(words)) + b"".join(
+        struct.pack(">i", len(text)) + text for text in texts)

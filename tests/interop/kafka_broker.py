@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop import kafka_jars
@@ -59,12 +59,14 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
 class KafkaBroker:
     """`with KafkaBroker(directory) as kafka:` formats a new directory, starts, stops cleanly."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None,
+                 flags: Sequence[str] = FLAGS) -> None:
         self.directory = directory
         self.log_dir = directory / "logs"
         self.output = directory / "broker.out"
         self.address = ""
-        self._settings = {**SETTINGS, **(settings or {})}
+        self._settings = SETTINGS if settings is None else settings
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> KafkaBroker:
@@ -81,12 +83,17 @@ class KafkaBroker:
                                 "-c", str(properties))
         with open(self.output, "wb") as output:
             self._process = kafka_jars.start("kafka.Kafka", str(properties), output=output,
-                                             flags=FLAGS)
+                                             flags=self._flags)
         try:
             wait_until(self._is_ready, f"Kafka's start, see {self.output}")
         except BaseException:
             self.kill()
             raise
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self, timeout_s: float = 60) -> None:
         """The clean stop. A broker that ignores it is killed, and that is an error."""

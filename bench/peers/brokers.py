@@ -1,0 +1,140 @@
+"""The brokers that are compared: each a process of its own on loopback, on the same file system."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.interop import kafka_broker
+
+TICKS = os.sysconf("SC_CLK_TCK")
+# What Kafka's own start script gives a broker, with the heap that it gives on a server.
+KAFKA_FLAGS = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+               "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
+# One node for three, and no wait for group members that do not come; the rest is its default.
+KAFKA_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
+           KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT)
+
+
+class Broker:
+    """What a comparison asks of any of them."""
+
+    name = ""
+    address = ""
+    pid = 0
+    words: tuple[str, ...] = ()  # that rdkafka_performance needs for it
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})
+        wanted = NewTopic(topic, partitions, 1, config=dict(configs))
+        admin.create_topics([wanted])[topic].result(30)
+        # Kafka answers before the partitions have leaders
+        each = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+        kafka_broker.wait_until(lambda: are_led(admin, each), f"the leaders of {topic}")
+
+    def delete_topic(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.delete_topics([topic])[topic].result(30)
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) * 1024
+        raise ValueError(f"/proc/{self.pid}/status has no VmRSS")
+
+    def stop(self) -> None:
+        raise AssertionError("each broker stops in its own way")
+
+
+def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec]) -> bool:
+    try:
+        for asked in admin.list_offsets(dict(partitions), request_timeout=30).values():
+            asked.result(30)
+    except KafkaException as error:
+        if error.args[0].code() in NOT_YET:
+            return False
+        raise
+    return True
+
+
+class Appliance(Broker):
+    name = "appliance"
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(directory),
+                   "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+        for setting in settings:
+            command += ["--set", setting]
+        log = directory.with_suffix(".log")
+        with open(log, "wb") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
+                                             text=True)
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline().split()
+        if not ready or ready[0] != "ready":
+            raise SystemExit(f"the appliance did not start:\n{log.read_text()}")
+        self.address = ready[1].partition("=")[2]
+        self.pid = self._process.pid
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+
+class Kafka(Broker):
+    name = "kafka"
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self._node = kafka_broker.KafkaBroker(directory, KAFKA_SETTINGS | settings, KAFKA_FLAGS)
+        self._node.start()
+        self.address, self.pid = self._node.address, self._node.pid
+
+    def stop(self) -> None:
+        self._node.stop()
+
+
+class Mock(Broker):
+    """librdkafka's own broker, which lives in the client's process and keeps nothing."""
+
+    name = "mock"
+    address = "127.0.0.1:0"  # what the client is given in its place
+    words = ("-X", "test.mock.num.brokers=1")
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """It has every topic that is asked for."""
+
+    def delete_topic(self, topic: str) -> None:
+        """It went with the client."""
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def stop(self) -> None:
+        """It went with the client."""

@@ -1,0 +1,147 @@
+"""The clients that load the brokers: the same program, with the same words, for each of them."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from appliance import _batch
+from appliance.wire import codec, headers
+from appliance.wire.fetch import FetchRequest
+from appliance.wire.produce import ProduceRequest
+from tests.interop import kafka_jars
+
+HERE = Path(__file__).resolve().parent
+PERFORMANCE = "RDKAFKA_PERFORMANCE"
+RATE = re.compile(r"([\d.]+) (?:records/sec|msgs/s)")
+# The client of the throughput figures: large batches, as one who wants throughput would ask for.
+JAVA_PRODUCER = ("batch.size=65536", "linger.ms=5", "buffer.memory=67108864")
+PRODUCE, FETCH = (0, 7), (1, 11)  # the newest versions whose fields stand at fixed places
+
+
+def rdkafka_performance() -> str:
+    found = os.environ.get(PERFORMANCE) or shutil.which("rdkafka_performance")
+    if found is None:
+        raise SystemExit(
+            f"librdkafka's rdkafka_performance is needed: name the program in {PERFORMANCE}. Its "
+            "source is examples/rdkafka_performance.c of librdkafka, and of Debian's librdkafka-dev"
+        )
+    return found
+
+
+def rates(text: str) -> list[float]:
+    """Every rate in what a client told; the last is that of the whole run. Java's consumer tells a
+    row of figures; the last is its rate without the time that its group took to form."""
+    return [float(each) for each in RATE.findall(text) or text.strip().rpartition(",")[2:]]
+
+
+def run(command: Sequence[str], timeout_s: float = 300) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def rdkafka_produce(address: str, topic: str, size: int, count: int, acks: int,
+                    *words: str) -> list[str]:
+    return [rdkafka_performance(), "-P", "-b", address, "-t", topic, "-s", str(size), "-c",
+            str(count), "-a", str(acks), "-q", *words]
+
+
+def rdkafka_consume(address: str, topic: str, count: int, *words: str) -> list[str]:
+    return [rdkafka_performance(), "-C", "-b", address, "-t", topic, "-p", "0", "-o", "beginning",
+            "-c", str(count), "-q", *words]
+
+
+def java_produce(address: str, topic: str, size: int, count: int, acks: int) -> list[str]:
+    return kafka_jars.command("org.apache.kafka.tools.ProducerPerformance", [
+        "--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput",
+        "-1", "--producer-props", f"bootstrap.servers={address}", f"acks={acks}", *JAVA_PRODUCER,
+    ], flags=("-Xmx512m",))
+
+
+def java_consume(address: str, topic: str, count: int) -> list[str]:
+    return kafka_jars.command("org.apache.kafka.tools.ConsumerPerformance", [
+        "--bootstrap-server", address, "--topic", topic, "--num-records", str(count),
+        "--timeout", "60000", "--hide-header",
+    ], flags=("-Xmx512m",))
+
+
+# Our own probe
+
+
+@functools.cache
+def scratch() -> Path:
+    """Gone when the run ends."""
+    directory = Path(tempfile.mkdtemp(prefix="probe-"))
+    atexit.register(shutil.rmtree, directory)
+    return directory
+
+
+@functools.cache
+def probe() -> str:
+    """Compiled once a run; there is nothing to install."""
+    program = scratch() / "probe"
+    run([os.environ.get("CC", "cc"), "-O2", "-o", str(program), str(HERE / "probe.c")])
+    return str(program)
+
+
+def _frame(key_version: tuple[int, int], request: Any) -> tuple[str, bytes]:
+    key, version = key_version
+    header = headers.RequestHeader(key, version, 1, "probe")
+    frame = headers.encode_request(header) + codec.encode(request, version)
+    path = Path(tempfile.mkdtemp(dir=scratch())) / "frame"
+    path.write_bytes(struct.pack(">i", len(frame)) + frame)
+    return str(path), path.read_bytes()
+
+
+def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, str]:
+    """The file, and where the error code stands in the answer."""
+    row = ProduceRequest.TopicProduceData(name=topic)
+    row.partition_data = [ProduceRequest.PartitionProduceData(index=0, records=batch)]
+    asked = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[row])
+    return _frame(PRODUCE, asked)[0], str(4 + 4 + 4 + 2 + len(topic) + 4 + 4)
+
+
+def probe_requests(address: str, topic: str, size: int, acks: int,
+                   connections: int, depth: int, seconds: float) -> dict[str, float]:
+    frame, zero_at = _produce_frame(topic, one_record(size), acks)
+    host, _, port = address.partition(":")
+    told = run([probe(), "requests", host, port, frame, zero_at, str(connections), str(depth),
+                str(seconds)])
+    result: dict[str, float] = json.loads(told)
+    return result
+
+
+def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
+                  count: int) -> dict[str, float]:
+    """Of a topic that is still empty."""
+    batch = one_record(size)
+    produce, zero_at = _produce_frame(topic, batch, acks)
+    row = FetchRequest.FetchTopic(topic=topic)
+    row.partitions = [FetchRequest.FetchPartition(partition=0, fetch_offset=0x0102030405060708,
+                                         partition_max_bytes=1 << 19, current_leader_epoch=-1)]
+    asked = FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1 << 19,
+                         session_epoch=-1, topics=[row])
+    fetch, content = _frame(FETCH, asked)
+    offset_at = content.index(struct.pack(">q", 0x0102030405060708))
+    records_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
+    host, _, port = address.partition(":")
+    told = run([probe(), "latency", host, port, produce, zero_at, fetch, str(offset_at),
+                "0", str(records_at), str(len(batch)), str(rate), str(count)])
+    result: dict[str, float] = json.loads(told)
+    return result
+
+
+def one_record(size: int) -> bytes:
+    return _batch.build([(1_700_000_000_000, None, b"x" * size)])

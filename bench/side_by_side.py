@@ -1,0 +1,224 @@
+"""Our broker beside Apache Kafka: the same clients, the same file system, A B A B, medians.
+
+    RDKAFKA_PERFORMANCE=... python -m bench.side_by_side [SUITE ...] [--rounds 5] [--json FILE]
+
+`page cache` means acks=1 and, on ours, topics with visibility=appended: neither broker waits for
+the disk. `durable` means acks=all; on Kafka with flush.messages=1, which is what it takes there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.peers import clients
+from bench.peers.brokers import Appliance, Broker, Kafka, Mock
+
+Figures = dict[str, float]
+Job = Callable[[Broker, str], Figures]
+Configs = Mapping[str, Mapping[str, str]]
+
+PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
+DURABLE: Configs = {"kafka": {"flush.messages": "1"}}
+LOADS = {100: 5_000_000, 1000: 1_000_000}  # bytes of a record, and how many of them
+CONNECTIONS, REQUESTS_S = 64, 3.0
+RATE, LATENCY_S = 1000, 6
+PRODUCERS = 16
+
+
+@dataclass
+class Case:
+    name: str
+    job: Job
+    configs: Configs
+    partitions: int = 1
+    fill: Job | None = None
+    peer: str = "kafka"
+
+
+def nothing(broker: Broker, topic: str) -> Figures:
+    return {}
+
+
+def loaded(broker: Broker, command: Sequence[str], bytes_moved: int) -> Figures:
+    cpu = broker.cpu_seconds()
+    rate = clients.rates(clients.run(command))[-1]
+    return {"records/s": rate, "cpu s/GB": (broker.cpu_seconds() - cpu) / bytes_moved * 1e9}
+
+
+def produce_rdkafka(broker: Broker, topic: str, size: int) -> Figures:
+    words = clients.rdkafka_produce(broker.address, topic, size, LOADS[size], 1, *broker.words)
+    return loaded(broker, words, size * LOADS[size])
+
+
+def produce_java(broker: Broker, topic: str, size: int) -> Figures:
+    words = clients.java_produce(broker.address, topic, size, LOADS[size], 1)
+    return loaded(broker, words, size * LOADS[size])
+
+
+def consume_rdkafka(broker: Broker, topic: str, size: int) -> Figures:
+    words = clients.rdkafka_consume(broker.address, topic, LOADS[size])
+    return loaded(broker, words, size * LOADS[size])
+
+
+def consume_java(broker: Broker, topic: str, size: int) -> Figures:
+    words = clients.java_consume(broker.address, topic, LOADS[size])
+    return loaded(broker, words, size * LOADS[size])
+
+
+def requests_of_one(broker: Broker, topic: str, depth: int) -> Figures:
+    cpu = broker.cpu_seconds()
+    told = clients.probe_requests(broker.address, topic, 100, 1, CONNECTIONS, depth, REQUESTS_S)
+    cpu = broker.cpu_seconds() - cpu
+    return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
+            "cpu us/request": cpu / told["answers"] * 1e6}
+
+
+def latency(broker: Broker, topic: str, acks: int) -> Figures:
+    told = clients.probe_latency(broker.address, topic, 100, acks, RATE, RATE * LATENCY_S)
+    return {name.replace("_", " "): value for name, value in told.items() if name != "records"}
+
+
+def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) -> Figures:
+    """Sixteen at once, 1 KB records, from the first start to the last answer."""
+    count = counts[broker.name]
+    words = clients.rdkafka_produce(broker.address, topic, 1000, count // PRODUCERS, acks)
+    begin, cpu = time.monotonic(), broker.cpu_seconds()
+    each = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(PRODUCERS)]
+    if any(one.wait(600) for one in each):
+        raise SystemExit(f"{broker.name}: a producer failed: {' '.join(words)}")
+    took = time.monotonic() - begin
+    return {"records/s": count / took,
+            "cpu s/GB": (broker.cpu_seconds() - cpu) / (count * 1000) * 1e9}
+
+
+# Suites
+
+
+def produce() -> Iterator[Case]:
+    for size in LOADS:
+        yield Case(f"produce {size} B, librdkafka", partial(produce_rdkafka, size=size), PAGE_CACHE)
+        yield Case(f"produce {size} B, Java", partial(produce_java, size=size), PAGE_CACHE)
+
+
+def consume() -> Iterator[Case]:
+    for size in LOADS:
+        fill = partial(produce_rdkafka, size=size)
+        yield Case(f"consume {size} B, librdkafka", partial(consume_rdkafka, size=size), PAGE_CACHE,
+                   fill=fill)
+        yield Case(f"consume {size} B, Java", partial(consume_java, size=size), PAGE_CACHE,
+                   fill=fill)
+
+
+def requests() -> Iterator[Case]:
+    for depth in (1, 5):
+        yield Case(f"1 record, {CONNECTIONS} connections x {depth}",
+                   partial(requests_of_one, depth=depth), PAGE_CACHE)
+
+
+def latencies() -> Iterator[Case]:
+    yield Case(f"{RATE} records/s, page cache", partial(latency, acks=1), PAGE_CACHE)
+    yield Case(f"{RATE} records/s, durable", partial(latency, acks=-1), DURABLE)
+
+
+def durable() -> Iterator[Case]:
+    slow, fast = {"appliance": 800_000, "kafka": 32_000}, {"appliance": 800_000, "kafka": 800_000}
+    for partitions in (16, 64):
+        yield Case(f"durable, {partitions} partitions", partial(producers, acks=-1, counts=slow),
+                   DURABLE, partitions)
+        yield Case(f"page cache, {partitions} partitions", partial(producers, acks=1, counts=fast),
+                   PAGE_CACHE, partitions)
+
+
+def ceiling() -> Iterator[Case]:
+    """The same client against a broker of librdkafka's own, in the client's process."""
+    for size in LOADS:
+        yield Case(f"produce {size} B, ceiling", partial(produce_rdkafka, size=size), PAGE_CACHE,
+                   peer="mock")
+
+
+SUITES: dict[str, Callable[[], Iterator[Case]]] = {
+    each.__name__: each for each in (produce, consume, requests, latencies, durable, ceiling)
+}
+
+
+# Taking turns
+
+
+class Turns:
+    """Topics of their own for every turn; the figures of every turn but the first."""
+
+    def __init__(self, brokers: Mapping[str, Broker], rounds: int) -> None:
+        self.brokers = brokers
+        self.rounds = rounds
+        self.results: dict[str, dict[str, dict[str, list[float]]]] = {}
+        self._topics = 0
+
+    def take(self, case: Case) -> None:
+        found = self.results.setdefault(case.name, {})
+        for turn in range(self.rounds + 1):
+            for name in ("appliance", case.peer):
+                for figure, value in self._one(case, self.brokers[name]).items():
+                    if turn:  # the first one warms up
+                        found.setdefault(figure, {}).setdefault(name, []).append(value)
+        for figure, each in found.items():
+            print(f"{case.name:34} {figure:18} {told(each)}", flush=True)
+
+    def _one(self, case: Case, broker: Broker) -> Figures:
+        self._topics += 1
+        topic = f"bench-{self._topics}"
+        broker.create_topic(topic, case.partitions, case.configs.get(broker.name, {}))
+        try:
+            (case.fill or nothing)(broker, topic)
+            return case.job(broker, topic)
+        finally:
+            broker.delete_topic(topic)
+
+
+def told(each: Mapping[str, Sequence[float]]) -> str:
+    middles = {name: statistics.median(values) for name, values in each.items()}
+    words = [f"{name} {middles[name]:,.5g} ({min(values):,.5g}-{max(values):,.5g})"
+             for name, values in each.items()]
+    first, *others = middles.values()
+    return ", ".join(words + [f"{first / other:.2f} x" for other in others if other])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="of " + ", ".join(SUITES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dir", type=Path, help="on the file system to be measured")
+    parser.add_argument("--json", type=Path, help="where every figure goes")
+    words = parser.parse_args()
+    cases = [case for name in words.suites or SUITES for case in SUITES[name]()]
+    root = Path(tempfile.mkdtemp(dir=words.dir, prefix="side-by-side-"))
+    brokers: dict[str, Broker] = {}
+    try:
+        brokers["appliance"] = Appliance(root / "appliance")
+        brokers["mock"] = Mock()
+        if any(case.peer == "kafka" for case in cases):
+            brokers["kafka"] = Kafka(root / "kafka")
+        turns = Turns(brokers, words.rounds)
+        for case in cases:
+            turns.take(case)
+        for name, broker in brokers.items():
+            print(f"{name}: {broker.resident_bytes() / 1e6:.0f} MB resident")
+    finally:
+        for broker in brokers.values():
+            broker.stop()
+        shutil.rmtree(root)
+    if words.json:
+        words.json.write_text(json.dumps(turns.results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._log cimport LogRef
+from appliance._native cimport RawBytes
 from appliance._plane cimport Plane
 from appliance._segment cimport FileRef
 from appliance._topics cimport TopicRef
@@ -93,7 +94,7 @@ cdef cppclass Connection:
     int waiting                    # slots that hold watches
     int64_t handed_produce         # slot of the last Produce that the control plane got; -1: none
 
-    vector[uint8_t] partial        # the beginning of a frame
+    RawBytes partial               # the beginning of a frame
     int64_t frame_size             # of that frame with its length, 0: not known yet
     int64_t reserved               # counted in plane.queued_bytes
     int64_t frame_ns               # when more of it came; 0: no frame has begun
@@ -105,6 +106,7 @@ cdef cppclass Connection:
     int64_t stalled_ns             # since when the peer takes nothing; 0: it does
 
     uint32_t interest              # what epoll was told
+    bint is_bulky                  # its last frame did not fit into the scratch bytes
     bint is_full                   # the socket takes no more now
     bint is_starved                # its frame waits for memory
     bint is_listed                 # among the processor's connections with answers to send

@@ -7,6 +7,21 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+// Bytes that a read is about to fill. A vector writes zeros into what it grows by, which costs as
+// much as the copy that follows, and makes memory real that a slow client may never fill.
+template <class T>
+struct no_zeros : std::allocator<T> {
+    template <class U> struct rebind { using other = no_zeros<U>; };
+    template <class U> void construct(U *at) { ::new (static_cast<void *>(at)) U; }
+    template <class U, class... Values> void construct(U *at, Values &&...values) {
+        ::new (static_cast<void *>(at)) U(std::forward<Values>(values)...);
+    }
+};
+using raw_bytes = std::vector<uint8_t, no_zeros<uint8_t>>;
 
 // A shared_ptr whose last owner calls `release` (which closes, unlinks and deletes).
 template <class T>

@@ -8,6 +8,16 @@ cdef extern from "_native.h" nogil:
     shared_ptr[T] own[T](T* object, void (*release)(T*) noexcept nogil)
     bint mutant(const char* name)
 
+    cppclass RawBytes "raw_bytes":
+        uint8_t* data()
+        size_t size()
+        size_t capacity()
+        void reserve(size_t size)
+        void resize(size_t size)
+        void assign(const uint8_t* begin, const uint8_t* end)
+        void clear()
+        void swap(RawBytes& other)
+
     cppclass mutex "std::mutex":
         void lock()
         void unlock()

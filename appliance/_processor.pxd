@@ -6,7 +6,7 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._connection cimport Connection
-from appliance._native cimport atomic_bool, mutex
+from appliance._native cimport RawBytes, atomic_bool, mutex
 from appliance._plane cimport Plane
 from appliance._watch cimport InboxRef, Mail
 
@@ -39,7 +39,8 @@ cdef cppclass Processor:
     vector[int64_t] to_send        # connections with answers that are ready
     vector[int64_t] starved        # connections whose frame waits for memory, oldest first
     vector[Mail] mails
-    vector[uint8_t] scratch
+    RawBytes scratch
+    RawBytes spare                 # memory of the last large frame, for the next one
     int64_t now_ns
     int64_t sweep_ns               # the next one
 

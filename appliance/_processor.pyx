@@ -45,7 +45,8 @@ cdef extern from "pthread.h" nogil:
 cdef enum:
     EVENTS_MAX = 256
     SCRATCH_BYTES = 262144
-    PARTIAL_FIRST = 65536          # memory for a frame that has begun, at first
+    HEAD_BYTES = 4096              # read behind a large frame, of what is likely another
+    SPARE_MAX = 4194304            # larger memory is given back after its frame
     SWEEP_NS = 200000000           # how late a timeout of seconds may come
     FEED_NS = 5000000              # how long memory that another processor freed may lie idle
     HEADER_MIN = 8                 # key, version, correlation id
@@ -208,14 +209,15 @@ cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
         _set_interest(processor, connection)
         return
     if used > 0:
-        room = _grow(connection) - used
+        room = _room(connection) - used
         parts[count].iov_base = connection.partial.data() + used
         parts[count].iov_len = room
         count += 1
     # What follows a collected frame may come along, but only once it is known where that one ends.
     if used == 0 or 0 < connection.frame_size <= <int64_t>(used + room):
         parts[count].iov_base = processor.scratch.data()
-        parts[count].iov_len = processor.scratch.size()
+        # The beginning of a large frame is copied once more, so let it be short.
+        parts[count].iov_len = HEAD_BYTES if connection.is_bulky else processor.scratch.size()
         count += 1
     got = readv(connection.fd, parts, count)
     if got <= 0:
@@ -234,19 +236,17 @@ cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
     _run_frames(processor, connection, processor.scratch.data(), got)
 
 
-cdef size_t _grow(Connection* connection) noexcept nogil:
-    """Room for more of the frame: all of it when little is missing, else twice what came so far."""
-    cdef size_t used = connection.partial.size()
-    cdef size_t size = 4
-    if connection.frame_size > 0:
-        size = min(<size_t>connection.frame_size, max(<size_t>PARTIAL_FIRST, used * 2))
-    connection.partial.resize(size)
-    return size
+cdef size_t _room(Connection* connection) noexcept nogil:
+    """Room for the whole frame, once its length is known. Memory that nothing was written to is not
+    real yet, so that one who promises much and sends little holds little."""
+    connection.partial.resize(max(<size_t>4, <size_t>connection.frame_size))
+    return connection.partial.size()
 
 
 cdef bint _run_partial(Processor* processor, Connection* connection) noexcept nogil:
     """Runs the collected frame once it is whole; False when the connection is gone."""
-    cdef vector[uint8_t] frame
+    cdef RawBytes frame
+    cdef bint is_open
     if connection.frame_size == 0:
         if connection.partial.size() < 4:
             return True
@@ -256,7 +256,11 @@ cdef bint _run_partial(Processor* processor, Connection* connection) noexcept no
         return True
     frame.swap(connection.partial)
     _frame_ends(connection)
-    return _run_frame(processor, connection, frame.data() + 4, frame.size() - 4)
+    connection.is_bulky = frame.size() > SCRATCH_BYTES
+    is_open = _run_frame(processor, connection, frame.data() + 4, frame.size() - 4)
+    if frame.capacity() <= SPARE_MAX and frame.capacity() > processor.spare.capacity():
+        processor.spare.swap(frame)
+    return is_open
 
 
 cdef bint _admit(Processor* processor, Connection* connection, const uint8_t* data) noexcept nogil:
@@ -319,16 +323,20 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
         frame = load_i32(data) + <int64_t>4
         if frame - 4 < HEADER_MIN or frame > size:
             break
+        connection.is_bulky = False
         if not _run_frame(processor, connection, data + 4, frame - 4):
             return
         data += frame
         size -= frame
     if size > 0:
-        connection.partial.assign(data, data + size)
         connection.frame_ns = processor.now_ns
         connection.frame_size = 0
         if size >= 4 and not _admit(processor, connection, data):
             return
+        if connection.reserved > 0:
+            connection.partial.swap(processor.spare)
+            connection.partial.reserve(connection.frame_size)
+        connection.partial.assign(data, data + size)
     _set_interest(processor, connection)
 
 
@@ -481,7 +489,7 @@ cdef void _send_all(Processor* processor) noexcept nogil:
 
 cdef bint _resume(Processor* processor, Connection* connection) noexcept nogil:
     """Frames that stood back while too many requests were in flight; False: connection is gone."""
-    cdef vector[uint8_t] held
+    cdef RawBytes held
     if connection.partial.size() < 4 or not connection_has_room(connection):
         return True
     if <int64_t>connection.partial.size() < connection.frame_size:

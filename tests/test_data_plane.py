@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 import subprocess
@@ -21,7 +22,8 @@ from appliance._engine import Log
 from appliance.config import LogConfig, NetworkConfig
 from appliance.log_dir import LogDir
 from appliance.wire.fetch import FetchRequest, FetchResponse
-from tests.support.wire_client import TOPIC_ID, WireClient, frame_of
+from appliance.wire.produce import ProduceResponse
+from tests.support.wire_client import TOPIC_ID, WireClient, fetch_frame, frame_of, produce_frame
 
 PARTITIONS = 3
 NETWORK = NetworkConfig(drain_timeout_ms=1000)
@@ -354,11 +356,7 @@ def test_a_length_that_cannot_be_closes(client: WireClient, plane: Plane, size: 
 
 @pytest.mark.parametrize("key", [0, 1])
 def test_no_truncated_request_is_answered_or_appended(plane: Plane, key: int) -> None:
-    with plane.client() as probe:
-        sent: list[bytes] = []
-        probe.send = sent.append  # type: ignore[method-assign]
-        probe.send_produce(batch(), acks=1) if key == 0 else probe.send_fetch(0)
-        whole = sent[0]
+    whole = (produce_frame(batch()) if key == 0 else fetch_frame())[4:]
     for size in range(10, len(whole)):
         with plane.client() as client:
             client.send(whole[:size])
@@ -458,12 +456,35 @@ def test_large_requests_wait_for_memory(make: Any) -> None:
     assert plane.data_plane.counters()["queued_bytes"] == 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_frames_of_every_size_in_pieces_of_every_size(make: Any, seed: int) -> None:
+    """Large frames are collected in memory of their own, small ones run where they were read."""
+    chance = random.Random(seed)
+    plane = make(visibility="appended")
+    sizes = [chance.choice([10, 5_000, 100_000, 300_000, 900_000]) for _ in range(40)]
+    texts = [chance.randbytes(size) for size in sizes]
+    with plane.client() as client:
+        whole = b"".join(produce_frame(batch(text)) for text in texts)
+        sender = threading.Thread(target=send_in_pieces, args=(client, whole, chance))
+        sender.start()
+        for offset in range(len(texts)):
+            ((part,),) = [each.partition_responses
+                          for each in client.answer(ProduceResponse, 0, 9).responses]
+            assert (part.error_code, part.base_offset) == (0, offset)
+        sender.join()
+    stored = b"".join(plane.logs[0].read(offset, 1) for offset in range(len(texts)))
+    assert [each.value for each in records(stored)] == texts
+
+
+def send_in_pieces(client: WireClient, whole: bytes, chance: random.Random) -> None:
+    while whole:
+        size = chance.choice([3, 700, 4096, 70_000, 400_000, 2_000_000])
+        client.socket.sendall(whole[:size])
+        whole = whole[size:]
+
+
 def test_a_frame_byte_by_byte(client: WireClient) -> None:
-    sent: list[bytes] = []
-    send, client.send = client.send, sent.append  # type: ignore[method-assign]
-    client.send_produce(batch(), acks=1)
-    client.send = send  # type: ignore[method-assign]
-    whole = struct.pack(">i", len(sent[0])) + sent[0]
+    whole = produce_frame(batch())
     client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for i in range(len(whole)):
         client.socket.sendall(whole[i : i + 1])
@@ -473,11 +494,7 @@ def test_a_frame_byte_by_byte(client: WireClient) -> None:
 @pytest.mark.parametrize("first", [1, 2, 3, 4, 5, 11])
 def test_a_length_field_in_two_reads(client: WireClient, first: int) -> None:
     """The rest of the frame, and the next one, come with the second."""
-    sent: list[bytes] = []
-    send, client.send = client.send, sent.append  # type: ignore[method-assign]
-    client.send_produce(batch(), acks=1)
-    client.send = send  # type: ignore[method-assign]
-    whole = (struct.pack(">i", len(sent[0])) + sent[0]) * 2
+    whole = produce_frame(batch()) * 2
     client.socket.sendall(whole[:first])
     time.sleep(0.05)
     client.socket.sendall(whole[first:])

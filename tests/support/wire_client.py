@@ -20,6 +20,41 @@ def frame_of(request: Any, key: int, version: int, correlation_id: int = 1) -> b
     return headers.encode_request(header) + codec.encode(request, version)
 
 
+def with_length(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def produce_frame(*batches: bytes, acks: int = 1, version: int = 9, topic: str = "t",
+                  timeout_ms: int = 5000, partition: int = 0) -> bytes:
+    """A whole frame with its length: a batch for each partition from the named one on."""
+    asked = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+    for index, batch in enumerate(batches, partition):
+        part = ProduceRequest.PartitionProduceData(index=index, records=batch)
+        asked.topic_data.append(ProduceRequest.TopicProduceData(
+            name=topic, topic_id=TOPIC_ID, partition_data=[part]))
+    return with_length(frame_of(asked, 0, version))
+
+
+def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
+                partitions: tuple[int, ...] = (0,), wait_ms: int = 0, min_bytes: int = 1,
+                max_bytes: int = 50 << 20, partition_max_bytes: int = 1 << 20, isolation: int = 0,
+                session: tuple[int, int] = (0, -1), leader_epoch: int = -1) -> bytes:
+    """A whole frame with its length."""
+    asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
+                         isolation_level=isolation, session_id=session[0],
+                         session_epoch=session[1])
+    parts = [
+        FetchRequest.FetchPartition(partition=each, fetch_offset=offset,
+                                    current_leader_epoch=leader_epoch,
+                                    partition_max_bytes=partition_max_bytes)
+        for each in partitions
+    ]
+    if parts:
+        asked.topics.append(
+            FetchRequest.FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=parts))
+    return with_length(frame_of(asked, 1, version))
+
+
 class WireClient:
     def __init__(self, address: tuple[str, int], timeout: float = 20) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
@@ -31,7 +66,7 @@ class WireClient:
         self.socket.close()
 
     def send(self, frame: bytes) -> None:
-        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        self.socket.sendall(with_length(frame))
 
     def receive(self) -> bytes:
         """The next answer; EOFError when the broker closed the connection."""
@@ -55,14 +90,8 @@ class WireClient:
 
     # Produce
 
-    def send_produce(self, *batches: bytes, acks: int = 1, version: int = 9, topic: str = "t",
-                     timeout_ms: int = 5000, partition: int = 0) -> None:
-        asked = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
-        for index, batch in enumerate(batches, partition):
-            part = ProduceRequest.PartitionProduceData(index=index, records=batch)
-            asked.topic_data.append(ProduceRequest.TopicProduceData(
-                name=topic, topic_id=TOPIC_ID, partition_data=[part]))
-        self.send(frame_of(asked, 0, version))
+    def send_produce(self, *batches: bytes, **facts: Any) -> None:
+        self.socket.sendall(produce_frame(*batches, **facts))
 
     def produce(self, *batches: bytes, version: int = 9, **facts: Any) -> Any:
         """The answer for each partition."""
@@ -72,24 +101,8 @@ class WireClient:
 
     # Fetch
 
-    def send_fetch(self, offset: int = 0, *, version: int = 12, topic: str = "t",
-                   partitions: tuple[int, ...] = (0,), wait_ms: int = 0, min_bytes: int = 1,
-                   max_bytes: int = 50 << 20, partition_max_bytes: int = 1 << 20,
-                   isolation: int = 0, session: tuple[int, int] = (0, -1),
-                   leader_epoch: int = -1) -> None:
-        asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
-                             isolation_level=isolation, session_id=session[0],
-                             session_epoch=session[1])
-        parts = [
-            FetchRequest.FetchPartition(partition=each, fetch_offset=offset,
-                                        current_leader_epoch=leader_epoch,
-                                        partition_max_bytes=partition_max_bytes)
-            for each in partitions
-        ]
-        if parts:
-            asked.topics.append(
-                FetchRequest.FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=parts))
-        self.send(frame_of(asked, 1, version))
+    def send_fetch(self, offset: int = 0, **facts: Any) -> None:
+        self.socket.sendall(fetch_frame(offset, **facts))
 
     def fetch(self, offset: int = 0, *, version: int = 12, **facts: Any) -> Any:
         self.send_fetch(offset, version=version, **facts)

@@ -6,6 +6,9 @@ for it is gone. Each is on disk before anybody sees it:
 
     topics    the catalog's row, the directories (`topic_directories.py`), then the data plane
     configs   the catalog, then the logs
+
+Consumer groups have an owner of their own on the same thread, `groups`; their records live in an
+internal topic, which is made when the first group needs it.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from appliance.catalog import NAME, Catalog, TopicRow
 from appliance.config import BrokerConfig, LogConfig
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
+from appliance.groups.coordinator import Coordinator
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.topics import (
     DEFAULT,
+    OFFSETS,
     PartitionsInvalid,
     Topic,
     TopicDeletionDisabled,
@@ -73,6 +78,7 @@ class Broker:
         self._changes: set[asyncio.Task[Any]] = set()
         self._producer_ids: list[int] = []
         self._reserving = asyncio.Lock()
+        self.groups = Coordinator(config.groups, self)
 
     @classmethod
     def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
@@ -119,6 +125,7 @@ class Broker:
 
     async def close(self) -> None:
         """After the last change that has begun."""
+        await self.groups.close()
         while self._changes:
             await asyncio.wait(self._changes)
         try:
@@ -321,6 +328,27 @@ class Broker:
                 block = await asyncio.to_thread(self.catalog.reserve_producer_ids)
                 self._producer_ids = list(reversed(block))
             return self._producer_ids.pop()
+
+    # The topic of the groups' records
+
+    def offsets_logs(self) -> list[Log]:
+        return self.topics[OFFSETS].logs if OFFSETS in self.topics else []
+
+    async def make_offsets_topic(self) -> list[Log]:
+        if OFFSETS not in self.topics:
+            await self._change(self._make_offsets_topic())
+        return self.offsets_logs()
+
+    async def _make_offsets_topic(self) -> None:
+        if OFFSETS in self.topics:
+            return
+        groups = self.config.groups
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(groups.offsets_segment_bytes),
+        }
+        await self._create_topic(OFFSETS, groups.offsets_partitions, configs)
 
     # How changes are made
 

@@ -10,8 +10,9 @@ that is how clients find out what a broker speaks.
 
 Requests of one connection run side by side, but for what a handler does in turn; the data plane
 sends the answers in order. A turn of the event loop begins a bounded number of requests, and a
-bounded number is in work: what comes on top waits in the order in which it came. How many a
-connection may have is the data plane's bound.
+bounded number is in work: what comes on top waits in the order in which it came. A request that
+waits for others is not in work. How many a connection may have, whether they wait or not, is the
+data plane's bound.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections import deque
 from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -31,7 +33,7 @@ from appliance import event_log
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.handlers import HANDLERS, SERVED, api_versions
-from appliance.handlers.call import Call, ConnectionDropped
+from appliance.handlers.call import Call, ConnectionDropped, Later
 from appliance.wire import API, ErrorCode, MalformedMessage
 from appliance.wire.codec import decode, encode
 from appliance.wire.headers import RequestHeader, decode_request, encode_response_header
@@ -87,7 +89,12 @@ class Dispatcher:
 
     def start(self) -> None:
         """On the event loop that every handler is to run on."""
+        self._broker.groups.start()
         asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
+
+    def stop_waiting(self) -> None:
+        """Answers the requests that wait for others, so that a stop need not."""
+        self._broker.groups.stop()
 
     async def close(self) -> None:
         """Begins nothing more and cuts off what runs; the data plane was drained before. When it
@@ -129,7 +136,9 @@ class Dispatcher:
                 return
             request, call = self._read(punt, header)
             result = HANDLERS[header.api_key].handle(self._broker, request, call)
-            if inspect.isawaitable(result):
+            if isinstance(result, Later):
+                result.send_to(partial(self._reply_late, punt, header))
+            elif inspect.isawaitable(result):
                 task = asyncio.ensure_future(self._finish(punt, header, result))
                 self._running.add(task)
                 task.add_done_callback(self._ended)
@@ -163,6 +172,10 @@ class Dispatcher:
     async def _finish(self, punt: Punt, header: RequestHeader, result: Awaitable[Any]) -> None:
         with self._faults(punt, header):
             self._reply(punt, header, await result)
+
+    def _reply_late(self, punt: Punt, header: RequestHeader, answer: Any) -> None:
+        with self._faults(punt, header):
+            self._reply(punt, header, answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

@@ -85,6 +85,8 @@ class Server:
             if each.failed:
                 reasons.append(f"{topic}-{partition}: {each.failed}")
         reasons += [f"topic {name}: {why}" for name, why in self.broker.unavailable.items()]
+        if self.broker.groups.fault:
+            reasons.append(self.broker.groups.fault)
         if log_dir.journal_failed:
             reasons.append("recovery points cannot be saved: a start after a crash would take long")
         free, low_water = log_dir.free_bytes, self.config.storage.low_water_bytes
@@ -154,6 +156,7 @@ class Server:
         try:
             yield
         finally:
+            dispatcher.stop_waiting()
             await asyncio.to_thread(data_plane.stop, network.drain_timeout_ms)
             await dispatcher.close()
 

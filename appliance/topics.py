@@ -16,7 +16,8 @@ DEFAULT = -1  # partitions: as many as the broker's setting says
 
 # Kafka keeps its own metadata under this name, in a directory that we leave alone.
 METADATA = "__cluster_metadata"
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS = "__consumer_offsets"
+INTERNAL = frozenset({OFFSETS, "__transaction_state", "__share_group_state"})
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

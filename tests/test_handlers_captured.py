@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from appliance.config import LogConfig
+from appliance.groups.records import GroupMetadataValue
+from appliance.groups.states import State
 from appliance.handlers import SERVED
 from appliance.wire.codec import decode
 from tests.support.control import Control
@@ -81,11 +83,41 @@ def with_nothing(control: Control) -> None:
     assert not control.broker.topics
 
 
+def with_groups(control: Control) -> None:
+    """As they stood when each of these was captured."""
+    control.create(TOPIC, 5)
+    control.run(control.broker.groups.loaded())
+    for name, member_id in (
+        ("console-consumer-91537", "console-consumer-e1723e5d-2b65-48fd-b2a8-d7c0d4389eef"),
+        ("cg1", "console-consumer-6c8e751e-3ca5-4ae9-aaef-3bb3e1ad20d1"),
+    ):
+        group = control.broker.groups.make(name)
+        member = GroupMetadataValue.MemberMetadata(member_id=member_id, session_timeout=45_000)
+        group.restore(GroupMetadataValue("consumer", 1, "range", member_id, members=[member]), 0)
+
+
+def with_a_group_to_be_assigned(control: Control) -> None:
+    with_groups(control)
+    control.broker.groups.groups["console-consumer-91537"].state = State.COMPLETING_REBALANCE
+
+
+def with_empty_groups(control: Control) -> None:
+    control.run(control.broker.groups.loaded())
+    for name in ("console-consumer-91537", "cg1"):
+        control.broker.groups.make(name).restore(GroupMetadataValue("consumer", 2), 0)
+
+
 BEFORE: dict[int, Callable[[Control], None]] = {
     0: with_five_partitions,
     1: with_a_record,
     2: with_five_partitions,
     3: with_nothing,
+    8: with_groups,
+    9: with_five_partitions,
+    13: with_groups,
+    14: with_a_group_to_be_assigned,
+    15: with_empty_groups,
+    16: with_empty_groups,
     20: with_three_partitions,
     37: with_three_partitions,
     43: with_an_internal_topic,
@@ -95,8 +127,9 @@ BEFORE: dict[int, Callable[[Control], None]] = {
     75: with_three_partitions,
 }
 # Compared by tests of their own: the list of APIs (test_handlers_cluster), configs (below); and the
-# one InitProducerId that was captured is a broker's that had not come up yet.
-APART = {18, 19, 22, 32}
+# one each of FindCoordinator, JoinGroup and InitProducerId that was captured is a broker's that had
+# not come up yet.
+APART = {10, 11, 18, 19, 22, 32}
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a handler is given beside the request, and the two ways in which it says no."""
+"""What a handler is given beside the request, how it answers later, and how it says no."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from appliance.errors import ApplianceError
 from appliance.wire import ErrorCode
@@ -29,6 +29,32 @@ class ConnectionDropped(ApplianceError):
     """No answer can carry this news, so the connection is closed, as Kafka does."""
 
 
+class Later:
+    """The answer of a request that waits for other requests, or for the disk.
+
+    Nobody works on it meanwhile, so it takes none of the `control.max.requests` that may be in work
+    at a time: a thousand consumers in JoinGroup must not keep out the one that they wait for. Whom
+    it waits for calls `give`, once.
+    """
+
+    __slots__ = ("_given", "_send")
+
+    def __init__(self) -> None:
+        self._given: list[Any] = []
+        self._send: Callable[[Any], None] | None = None
+
+    def give(self, answer: Any) -> None:
+        if self._send is None:
+            self._given.append(answer)
+        else:
+            self._send(answer)
+
+    def send_to(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+        for each in self._given:
+            send(each)
+
+
 @dataclass(frozen=True)
 class Call:
     """One request on its way. Handlers read no clock and own no thread: both come from here."""
@@ -41,6 +67,11 @@ class Call:
     served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers
     threads: Executor
     turns: MutableMapping[int, asyncio.Lock]  # by connection
+
+    @property
+    def received_ms(self) -> int:
+        """On the clock of sessions."""
+        return self.received_ns // 1_000_000
 
     @property
     def version(self) -> int:

@@ -37,7 +37,7 @@ LAYERS = [
     ("_data_plane",),
     ("log_dir", "broker_configs"),
     ("topics", "topic_directories"),
-    ("reconciliation",),
+    ("reconciliation", "groups"),
     ("broker",),
     ("handlers",),
     ("dispatch", "protocol_page"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.broker import Broker
-from appliance.config import ControlConfig, LogConfig
+from appliance.config import ControlConfig, GroupsConfig, LogConfig
 from appliance.dispatch import Dispatcher
 from appliance.wire import API, codec, headers
 from tests.support.broker import Recorder, broker_config
@@ -31,6 +31,12 @@ class Punt(NamedTuple):
     slot: int
     peer: str
     frame: bytes
+
+
+class Sent(NamedTuple):
+    place: tuple[int, int]
+    key: int
+    version: int
 
 
 @dataclass
@@ -73,11 +79,20 @@ class Control:
     """`ask` is a client's view; everything runs on a loop that turns only within its calls."""
 
     def __init__(
-        self, path: Path, log: LogConfig | None = None, requests_max: int = 100, **topics: Any
+        self,
+        path: Path,
+        log: LogConfig | None = None,
+        requests_max: int = 100,
+        groups: GroupsConfig | None = None,
+        **topics: Any,
     ) -> None:
         self.loop = asyncio.new_event_loop()
         control = ControlConfig(requests_max=requests_max, threads=2)
-        config = replace(broker_config(path / "data", log, **topics), control=control)
+        config = replace(
+            broker_config(path / "data", log, **topics),
+            control=control,
+            groups=groups or GroupsConfig(initial_rebalance_delay_ms=0),
+        )
         self.broker = Broker.open(config)
         self.queue = PuntQueue()
         self.queue.on_answer = self._wake
@@ -119,13 +134,34 @@ class Control:
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer, decoded: None for a request that gets none."""
+        return self.answer(self.send(request, version))
+
+    def send(self, request: Any, version: int) -> Sent:
+        """What `answer` wants to know, to be asked later."""
         key = KEYS[type(request)]
-        frame = self.raw(frame_of(request, key, version, correlation_id=77))
+        place = self.queue.put(frame_of(request, key, version, correlation_id=77))
+        return Sent(place, key, version)
+
+    def is_answered(self, sent: Sent) -> bool:
+        """After everything that can be done now is done."""
+        self.run(self._settle())
+        return sent.place in self.queue.answers
+
+    async def _settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def answer(self, sent: Sent) -> Any:
+        connection = sent.place[0]
+        self.until(lambda: sent.place in self.queue.answers or connection in self.queue.closed)
+        if connection in self.queue.closed:
+            raise Closed(f"connection {connection}")
+        frame = self.queue.answers[sent.place]
         if frame is None:
             return None
-        correlation_id, body = headers.decode_response(frame, key, version)
+        correlation_id, body = headers.decode_response(frame, sent.key, sent.version)
         assert correlation_id == 77
-        return codec.decode(API[key].response, body, version)
+        return codec.decode(API[sent.key].response, body, sent.version)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         """A topic; configs are given with underscores for dots."""

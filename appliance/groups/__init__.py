@@ -1,0 +1,10 @@
+"""Classic consumer groups and committed offsets.
+
+states       the state machine, as tables
+group        one group: members, generations, rebalances; no clock, no I/O
+offsets      what groups committed, also within transactions that are still open
+coordinator  the owner of all groups: time, disk, and what handlers ask
+
+records and offsets_topic stand below: the bytes in `__consumer_offsets`, and how they get there
+and back
+"""

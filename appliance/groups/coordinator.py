@@ -1,0 +1,396 @@
+"""The owner of all groups: finds them, gives them time and disk, answers what handlers ask.
+
+Everything here runs on the one asyncio thread. Nothing waits: what is not known at once comes
+through a callback, when the members it waits for are there, or when the disk has it
+(`offsets_topic.py`). A group has one timer, set to its first deadline and looked at again when it
+rings, so that a heartbeat touches its own member and nothing else.
+
+At a start the topic is read on a thread beside the loop. Until it is, groups are answered
+COORDINATOR_LOAD_IN_PROGRESS, which clients take as "ask again".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from appliance import event_log
+from appliance._engine import Log
+from appliance.config import GroupsConfig
+from appliance.errors import ApplianceError, BatchLargerThanSegment
+from appliance.groups.group import Group
+from appliance.groups.member import (
+    NEVER_MS,
+    AnswerJoin,
+    AnswerSync,
+    Join,
+    Stored,
+    Sync,
+)
+from appliance.groups.offsets import Offsets
+from appliance.groups.offsets_topic import OffsetsTopic, Write
+from appliance.groups.records import (
+    NEVER,
+    GroupMetadataValue,
+    OffsetCommitValue,
+    Partition,
+    Record,
+    group_record,
+    offset_record,
+)
+from appliance.groups.replay import Found, replay
+from appliance.groups.states import GroupRefused, State
+from appliance.wire import ErrorCode
+
+events = event_log.named("groups")
+
+# A timer that rings so much later than it should shows that the process stood still: suspended, or
+# busy. What its members sent meanwhile waits unread, so they get that time again.
+STALL_MS = 1000
+
+Done = Callable[[ApplianceError | None], None]
+
+
+class Topics(Protocol):
+    """Where the records live."""
+
+    def offsets_logs(self) -> list[Log]:
+        """None at all before the first use."""
+        ...
+
+    async def make_offsets_topic(self) -> list[Log]: ...
+
+
+class Coordinator:
+    def __init__(self, config: GroupsConfig, topics: Topics) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.fault = ""  # why no group is served, for people
+        self._topics = topics
+        self._topic = OffsetsTopic(topics.make_offsets_topic, config.commit_timeout_ms)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._loading: asyncio.Task[None] | None = None
+        self._unavailable: GroupRefused | None = GroupRefused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group coordinator has not started"
+        )
+        self._expiry: asyncio.TimerHandle | None = None
+
+    # Life
+
+    def start(self) -> None:
+        """On the event loop. Groups are served once the topic is read."""
+        logs = self._topics.offsets_logs()
+        self._plan_expiry()
+        if not logs:
+            self._unavailable = None
+            return
+        self._unavailable = GroupRefused(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets and groups are being read"
+        )
+        self._loading = asyncio.get_running_loop().create_task(self._load(logs))
+
+    async def loaded(self) -> None:
+        if self._loading is not None:
+            await self._loading
+
+    async def _load(self, logs: list[Log]) -> None:
+        begin = time.monotonic()
+        try:
+            found = await asyncio.to_thread(replay, logs)
+        except ApplianceError as error:
+            self.fault = f"offsets and groups cannot be read: {error}"
+            self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
+            events.error("no group is served", error=error)
+            return
+        self._restore(found)
+        self._unavailable = None
+        took_ms = round((time.monotonic() - begin) * 1000)
+        events.info("groups loaded", groups=len(self.groups), ms=took_ms)
+        for each in found.faults:
+            events.warning("left out while groups were loaded", what=each)
+
+    def _restore(self, found: Found) -> None:
+        self.offsets = found.offsets
+        now_ms = self._now_ms()
+        for group_id, value in found.groups.items():
+            group = self.make(group_id)
+            group.restore(value, now_ms)
+            self._arm(group)
+        for group_id in found.offsets.groups():
+            if group_id not in self.groups:
+                self.make(group_id)
+
+    def stop(self) -> None:
+        """Answers everybody who waits for other members; nobody is let in any more."""
+        self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
+        for handle in [*self._timers.values(), *([self._expiry] if self._expiry else [])]:
+            handle.cancel()
+        for group in self.groups.values():
+            group.stop()
+
+    async def close(self) -> None:
+        """After the last write that has begun."""
+        self.stop()
+        await self.loaded()
+        await self._topic.close()
+
+    # Members
+
+    def join(self, group_id: str, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
+        self._check(group_id)
+        config = self.config
+        if not config.min_session_ms <= asked.session_timeout_ms <= config.max_session_ms:
+            raise GroupRefused(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"group {group_id}: got a session timeout of {asked.session_timeout_ms} ms, wanted "
+                f"{config.min_session_ms} to {config.max_session_ms}",
+            )
+        if group_id not in self.groups and not asked.member_id:
+            self.make(group_id)
+        group = self._of_member(group_id)
+        group.join(asked, now_ms, answer)
+        self._arm(group)
+
+    def sync(self, group_id: str, asked: Sync, now_ms: int, answer: AnswerSync) -> None:
+        self._check(group_id)
+        group = self._of_member(group_id)
+        group.sync(asked, now_ms, answer)
+        self._arm(group)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> None:
+        self._check(group_id)
+        self._of_member(group_id).heartbeat(member_id, instance_id, generation, now_ms)
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> None:
+        self._check(group_id)
+        group = self._of_member(group_id)
+        group.leave(member_id, instance_id, now_ms)
+        self._arm(group)
+
+    # Offsets
+
+    def commit(
+        self,
+        group_id: str,
+        member: tuple[str, str | None, int],
+        values: Mapping[Partition, OffsetCommitValue],
+        now_ms: int,
+        done: Done,
+    ) -> None:
+        """`member`: id, instance id and generation; -1 is nobody's. `done` is called when the
+        offsets are on disk, and everybody sees them, or with why not."""
+        self.check_loaded()
+        group = self.groups.get(group_id)
+        if group is None and member[2] >= 0:
+            raise GroupRefused(
+                ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id}: no generation"
+            )
+        if group is None:
+            group = self.make(group_id)
+        self._check_alive(group)
+        group.check_commit(*member, now_ms)
+
+        def stored(error: ApplianceError | None, first_offset: int) -> None:
+            if error is None:
+                self.offsets.put(group_id, values, first_offset)
+            done(_told(error))
+
+        self._write(group_id, [offset_record(group_id, *each) for each in values.items()], stored)
+
+    def delete_offsets(self, group_id: str, places: list[Partition], done: Done) -> None:
+        def stored(error: ApplianceError | None, first_offset: int) -> None:
+            if error is None:
+                self.offsets.put(group_id, dict.fromkeys(places), first_offset)
+            done(_told(error))
+
+        self._write(group_id, [offset_record(group_id, each, None) for each in places], stored)
+
+    def delete_topic_offsets(self, topic: str) -> None:
+        """Its offsets mean nothing in a new topic of the same name."""
+
+        def settled(error: ApplianceError | None, _: int) -> None:
+            for group_id, places in list(self.offsets.places_of_topic(topic)):
+                self.delete_offsets(group_id, places, lambda error: None)
+
+        if self._topics.offsets_logs() or self._topic.is_busy:
+            # behind the commits that are on their way
+            self._write("", [], settled)
+
+    # Groups
+
+    def find(self, group_id: str) -> Group | None:
+        """None: there is no such group, or no longer."""
+        self.check_loaded()
+        group = self.groups.get(group_id)
+        return None if group is None or group.state is State.DEAD else group
+
+    def get(self, group_id: str) -> Group:
+        group = self.find(group_id)
+        if group is None:
+            raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def delete(self, group_id: str, done: Done) -> None:
+        """The group with all that it committed. Meanwhile nobody gets in: it is Dead."""
+        group = self.get(group_id)
+        group.delete()
+
+        def settled(error: ApplianceError | None, _: int) -> None:
+            places = list(self.offsets.of_group(group_id))
+            records = [offset_record(group_id, each, None) for each in places]
+            self._write(group_id, [*records, group_record(group_id, None)], partial(gone, places))
+
+        def gone(places: list[Partition], error: ApplianceError | None, first_offset: int) -> None:
+            del self.groups[group_id]
+            self._disarm(group_id)
+            if error is None:
+                self.offsets.put(group_id, dict.fromkeys(places), first_offset)
+            elif places:
+                self.make(group_id)  # its offsets are still there
+            done(_told(error))
+
+        # behind the commits that are on their way
+        self._write(group_id, [], settled)
+
+    # Expiry
+
+    def _plan_expiry(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = self.config.retention_check_ms / 1000
+        self._expiry = loop.call_later(wait_s, self._expire)
+
+    def _expire(self) -> None:
+        self._plan_expiry()
+        if self._unavailable is None:
+            self.expire(self._wall_ms())
+
+    def expire(self, wall_ms: int) -> None:
+        """Takes away the offsets whose time is over, and Empty groups that have none."""
+        for group in list(self.groups.values()):
+            own = self.offsets.of_group(group.id)
+            subscribed = group.subscribed() if group.state is State.STABLE else None
+            places = [
+                place
+                for place, each in own.items()
+                if self._expires_ms(group, subscribed, place, each.value) <= wall_ms
+                and not self.offsets.is_unstable(group.id, place)
+            ]
+            is_left = len(places) < len(own) or self.offsets.is_held(group.id)
+            if group.state is State.EMPTY and not is_left:
+                self.delete(group.id, lambda error: None)
+            elif places:
+                self.delete_offsets(group.id, places, lambda error: None)
+
+    def _expires_ms(
+        self,
+        group: Group,
+        subscribed: frozenset[str] | None,
+        place: Partition,
+        value: OffsetCommitValue,
+    ) -> int:
+        if value.expire_timestamp != NEVER:
+            return value.expire_timestamp
+        keep_ms = self.config.retention_minutes * 60_000
+        if keep_ms < 0:
+            return NEVER_MS
+        if group.state is State.EMPTY:
+            return max(value.commit_timestamp, group.changed_ms) + keep_ms
+        is_wanted = subscribed is None or place.topic in subscribed
+        return NEVER_MS if is_wanted else value.commit_timestamp + keep_ms
+
+    # Finding groups
+
+    def check_loaded(self) -> None:
+        if self._unavailable is not None:
+            raise self._unavailable
+
+    def _check(self, group_id: str) -> None:
+        self.check_loaded()
+        if not group_id:
+            raise GroupRefused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+
+    def _of_member(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
+        self._check_alive(group)
+        return group
+
+    def _check_alive(self, group: Group) -> None:
+        if group.state is State.DEAD:
+            raise GroupRefused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.id} is being deleted"
+            )
+
+    def make(self, group_id: str) -> Group:
+        group = Group(group_id, self.config, partial(self._store, group_id))
+        self.groups[group_id] = group
+        return group
+
+    # Time and disk
+
+    def _arm(self, group: Group) -> None:
+        """Sets the group's timer, if it has none that rings in time."""
+        timer = self._timers.get(group.id)
+        if timer is not None and timer.when() * 1000 <= group.due_ms:
+            return
+        self._disarm(group.id)
+        if group.due_ms != NEVER_MS:
+            loop = asyncio.get_running_loop()
+            self._timers[group.id] = loop.call_at(group.due_ms / 1000, self._ring, group)
+
+    def _disarm(self, group_id: str) -> None:
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _ring(self, group: Group) -> None:
+        now_ms = self._now_ms()
+        late_ms = now_ms - round(self._timers.pop(group.id).when() * 1000)
+        if late_ms >= STALL_MS:
+            group.postpone(late_ms, now_ms)
+        group.tick(now_ms)
+        self._arm(group)
+
+    def _store(self, group_id: str, value: GroupMetadataValue, done: Stored) -> None:
+        group = self.groups[group_id]
+        value.current_state_timestamp = group.changed_ms = self._wall_ms()
+
+        def stored(error: ApplianceError | None, _: int) -> None:
+            if error is not None:
+                events.warning("a group was not stored", group=group_id, error=error)
+            done(_told(error), self._now_ms())
+            self._arm(group)
+
+        self._write(group_id, [group_record(group_id, value)], stored)
+
+    def _write(
+        self,
+        group_id: str,
+        records: list[Record],
+        done: Callable[[ApplianceError | None, int], None],
+    ) -> None:
+        self._topic.write(Write(group_id, records, self._wall_ms(), done))
+
+    @staticmethod
+    def _now_ms() -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    @staticmethod
+    def _wall_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+
+def _told(error: ApplianceError | None) -> ApplianceError | None:
+    """In words that clients of groups know: what may pass is to be asked for again."""
+    if error is None or isinstance(error, GroupRefused):
+        return error
+    if isinstance(error, BatchLargerThanSegment):
+        return GroupRefused(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error))
+    return GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))

@@ -1,0 +1,91 @@
+"""What groups committed, and what they will have committed once a transaction ends.
+
+    put    a commit, or its removal, that is on disk
+    hold   the same within a transaction: nobody sees it yet
+    end    the transaction's marker is on disk: what it held counts, or never was
+
+An offset that was committed outside of the transaction, but later, stays: the order in which the
+records stand in the log decides, as it does for compaction and for a restart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from appliance.groups.records import OffsetCommitValue, Partition
+
+Values = Mapping[Partition, OffsetCommitValue | None]  # None: removed
+
+
+class Committed(NamedTuple):
+    value: OffsetCommitValue
+    log_offset: int  # where its record stands; all of a group stand in one partition
+
+
+class Held(NamedTuple):
+    value: OffsetCommitValue | None
+    log_offset: int
+
+
+NONE: Mapping[Partition, Committed] = MappingProxyType({})
+
+
+class Offsets:
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[Partition, Committed]] = {}
+        self._held: dict[int, dict[tuple[str, Partition], Held]] = {}  # by producer id
+        self._unstable: Counter[tuple[str, Partition]] = Counter()  # how many transactions hold it
+
+    def of_group(self, group: str) -> Mapping[Partition, Committed]:
+        return self._committed.get(group, NONE)
+
+    def groups(self) -> Collection[str]:
+        return self._committed.keys()
+
+    def is_unstable(self, group: str, place: Partition) -> bool:
+        """Whether a transaction that is still open may change it."""
+        return (group, place) in self._unstable
+
+    def is_held(self, group: str) -> bool:
+        return any(name == group for name, _ in self._unstable)
+
+    def put(self, group: str, values: Values, first_offset: int) -> None:
+        """The records stand one after the other from `first_offset` on."""
+        own = self._committed.setdefault(group, {})
+        for log_offset, (place, value) in enumerate(values.items(), first_offset):
+            if value is None:
+                own.pop(place, None)
+            else:
+                own[place] = Committed(value, log_offset)
+        if not own:
+            del self._committed[group]
+
+    def hold(self, producer_id: int, group: str, values: Values, first_offset: int) -> None:
+        held = self._held.setdefault(producer_id, {})
+        for log_offset, (place, value) in enumerate(values.items(), first_offset):
+            if (group, place) not in held:
+                self._unstable[group, place] += 1
+            held[group, place] = Held(value, log_offset)
+
+    def end(self, producer_id: int, is_commit: bool) -> None:
+        for (group, place), (value, log_offset) in self._held.pop(producer_id, {}).items():
+            self._unstable[group, place] -= 1
+            if not self._unstable[group, place]:
+                del self._unstable[group, place]
+            now = self.of_group(group).get(place)
+            if is_commit and (now is None or now.log_offset < log_offset):
+                self.put(group, {place: value}, log_offset)
+
+    def held_groups(self, producer_id: int) -> set[str]:
+        """Whose partitions of the topic need the transaction's marker."""
+        return {group for group, _ in self._held.get(producer_id, ())}
+
+    def places_of_topic(self, topic: str) -> Iterator[tuple[str, list[Partition]]]:
+        """Each group with an offset in the topic."""
+        for group, own in self._committed.items():
+            places = [each for each in own if each.topic == topic]
+            if places:
+                yield group, places

@@ -1,0 +1,184 @@
+"""The way into `__consumer_offsets`. `replay.py` is the way back.
+
+Many writes share one group commit. Whatever comes while the disk is busy waits in one queue; when
+the disk is done, all of it becomes one batch a partition, and one commit makes all batches durable.
+A write alone goes at once. The event loop only fills the queue: batches are built, appended and
+waited for on one thread. `done` is called on the loop, in the order of the writes.
+
+    write -> queue -> _commit_some (thread): a batch a partition, appended -> one wait for the disk
+                                                                           -> done, done, done
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from appliance import _batch, event_log
+from appliance._engine import Log
+from appliance.errors import ApplianceError
+from appliance.groups.records import Record, partition_of
+from appliance.groups.states import GroupRefused
+from appliance.wire import ErrorCode
+
+logger = event_log.named("groups")
+
+# One write may be larger; this only bounds what is gathered from many.
+BATCH_BYTES = 1 << 20
+
+# This broker never loses the coordinator to another, so the epoch in its markers stays.
+COORDINATOR_EPOCH = 0
+
+
+class Transaction(NamedTuple):
+    """To which a write belongs; `marker` ends it: "commit" or "abort"."""
+
+    producer_id: int
+    producer_epoch: int
+    marker: str = ""
+
+
+@dataclass(slots=True)
+class Write:
+    """Records of one group, to stand side by side. Without any it is a place in the order."""
+
+    group: str
+    records: Sequence[Record]
+    timestamp_ms: int
+    done: Callable[[ApplianceError | None, int], None]  # the error, or the first record's offset
+    transaction: Transaction | None = None
+    first_offset: int = -1
+    error: ApplianceError | None = None
+
+
+class OffsetsTopic:
+    def __init__(self, logs: Callable[[], Awaitable[list[Log]]], timeout_ms: int) -> None:
+        """`logs` makes the topic when it is not there."""
+        self._logs = logs
+        self._timeout_s = timeout_ms / 1000
+        self._queue: list[Write] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "offsets")
+
+    @property
+    def is_busy(self) -> bool:
+        return self._writing is not None
+
+    def write(self, write: Write) -> None:
+        self._queue.append(write)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+
+    async def close(self) -> None:
+        """After the last write."""
+        while self._writing is not None:
+            await self._writing
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue:
+                writes, self._queue = self._queue, []
+                await self._write_some(writes)
+                for each in writes:
+                    # apart from each other: one that fails must not keep the others waiting
+                    loop.call_soon(each.done, each.error, each.first_offset)
+        finally:
+            self._writing = None
+
+    async def _write_some(self, writes: list[Write]) -> None:
+        try:
+            logs = await self._logs()
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, commit_some, logs, writes, self._timeout_s)
+        except ApplianceError as error:
+            _fail(writes, error)
+        except Exception as error:
+            logger.exception("writing offsets failed in a way that was not foreseen")
+            _fail(writes, GroupRefused(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__))
+
+
+def _fail(writes: Iterable[Write], error: ApplianceError) -> None:
+    for each in writes:
+        each.error = each.error or error
+
+
+def commit_some(logs: list[Log], writes: list[Write], timeout_s: float) -> None:
+    """Everything is appended before anything is waited for: one commit covers all."""
+    of_partition: dict[int, list[Write]] = {}
+    for each in writes:
+        of_partition.setdefault(partition_of(each.group, len(logs)), []).append(each)
+    waits: list[tuple[Log, int, list[Write]]] = []
+    for partition, own in of_partition.items():
+        log = logs[partition]
+        last_offset = max((_append(log, batch) for batch in _batches(own)), default=-1)
+        if last_offset >= 0:
+            log.ask_commit()
+            waits.append((log, last_offset, own))
+    deadline = time.monotonic() + timeout_s
+    for log, last_offset, own in waits:
+        try:
+            log.await_durable(last_offset, max(0, deadline - time.monotonic()))
+        except ApplianceError as error:
+            _fail(own, error)
+
+
+def _batches(writes: Iterable[Write]) -> Iterable[list[Write]]:
+    """Runs of writes that may share a batch; each of a transaction has its own."""
+    run: list[Write] = []
+    size = 0
+    for each in writes:
+        if each.transaction:
+            yield from ([run] if run else [])
+            yield [each]
+            run, size = [], 0
+            continue
+        size += sum(len(key) + len(value or b"") for key, value in each.records)
+        if run and size > BATCH_BYTES:
+            yield run
+            run, size = [], 0
+        run.append(each)
+    if run:
+        yield run
+
+
+def _append(log: Log, writes: list[Write]) -> int:
+    """The last offset; where it fails, each write is told and it is -1."""
+    batch = _build(writes)
+    if batch is None:
+        return -1
+    try:
+        # our own records: also when the disk is low, since readers who cannot commit read twice
+        appended = log.append(batch, origin="coordinator")
+    except ApplianceError as error:
+        _fail(writes, error)
+        return -1
+    offset = appended.base_offset
+    for each in writes:
+        each.first_offset = offset
+        offset += len(each.records)
+    return appended.last_offset
+
+
+def _build(writes: list[Write]) -> bytes | None:
+    transaction = writes[0].transaction
+    if transaction and transaction.marker:
+        producer_id, epoch, kind = transaction
+        now_ms = writes[0].timestamp_ms
+        return _batch.build_control(kind, producer_id, epoch, COORDINATOR_EPOCH, now_ms)
+    rows = [(each.timestamp_ms, *record) for each in writes for record in each.records]
+    if not rows:
+        return None
+    if transaction is None:
+        return _batch.build(rows)
+    return _batch.build(
+        rows,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transactional=True,
+    )

@@ -1,0 +1,121 @@
+"""The records of `__consumer_offsets`, byte for byte as Kafka 4 writes them.
+
+A key or a value is a version, int16, and then the fields of that version as in the protocol. The
+version of a key says what the record is about:
+
+    0, 1  a committed offset      key: group, topic, partition
+    2     a classic group         key: group
+    3-8   a group of the newer protocol (KIP-848)
+
+Written are key versions 1 and 2 and value version 3; offsets that carry their own expiry have value
+version 1, the only one with a place for it. A record without a value is a tombstone.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from appliance.wire.codec import decode, encode
+from appliance.wire.types import Versions, array, data, field, int32, int64, string
+
+OFFSET_KEYS = (0, 1)
+OFFSET_KEY, GROUP_KEY = 1, 2
+OFFSET_VALUE, OFFSET_VALUE_WITH_EXPIRY, GROUP_VALUE = 3, 1, 3
+VERSION = struct.Struct(">h")
+NEVER = -1  # an offset that expires by the broker's setting alone
+
+
+@dataclass(slots=True)
+class OffsetCommitKey:
+    VERSIONS: ClassVar = Versions(0, 1)
+
+    group: str = field(string)
+    topic: str = field(string)
+    partition: int = field(int32)
+
+
+@dataclass(slots=True)
+class OffsetCommitValue:
+    VERSIONS: ClassVar = Versions(0, 4, flexible_from=4)
+
+    offset: int = field(int64)
+    leader_epoch: int = field(int32, "3+", default=-1)
+    metadata: str = field(string)
+    commit_timestamp: int = field(int64)
+    expire_timestamp: int = field(int64, "1", default=NEVER)
+
+
+@dataclass(slots=True)
+class GroupMetadataKey:
+    VERSIONS: ClassVar = Versions(2, 2)
+
+    group: str = field(string)
+
+
+@dataclass(slots=True)
+class GroupMetadataValue:
+    VERSIONS: ClassVar = Versions(0, 4, flexible_from=4)
+
+    @dataclass(slots=True)
+    class MemberMetadata:
+        member_id: str = field(string)
+        group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
+        client_id: str = field(string)
+        client_host: str = field(string)
+        rebalance_timeout: int = field(int32, "1+", default=-1)
+        session_timeout: int = field(int32)
+        subscription: bytes = field(data)
+        assignment: bytes = field(data)
+
+    protocol_type: str = field(string)
+    generation: int = field(int32)
+    protocol: str | None = field(string, nullable="0+")
+    leader: str | None = field(string, nullable="0+")
+    current_state_timestamp: int = field(int64, "2+", default=-1)
+    members: list[MemberMetadata] = field(array(MemberMetadata))
+
+
+class Record(NamedTuple):
+    key: bytes
+    value: bytes | None  # None: what the key names is no more
+
+
+class Partition(NamedTuple):
+    topic: str
+    partition: int
+
+
+def store(message: Any, version: int) -> bytes:
+    return VERSION.pack(version) + encode(message, version)
+
+
+def load(message: type[Any], stored: bytes) -> Any:
+    (version,) = VERSION.unpack_from(stored)
+    return decode(message, stored[VERSION.size :], version)
+
+
+def offset_record(group: str, place: Partition, value: OffsetCommitValue | None) -> Record:
+    key = store(OffsetCommitKey(group, *place), OFFSET_KEY)
+    if value is None:
+        return Record(key, None)
+    has_expiry = value.expire_timestamp != NEVER
+    return Record(key, store(value, OFFSET_VALUE_WITH_EXPIRY if has_expiry else OFFSET_VALUE))
+
+
+def group_record(group: str, value: GroupMetadataValue | None) -> Record:
+    key = store(GroupMetadataKey(group), GROUP_KEY)
+    return Record(key, None if value is None else store(value, GROUP_VALUE))
+
+
+@lru_cache(maxsize=1 << 14)
+def partition_of(group: str, partitions: int) -> int:
+    """Where Kafka looks for a group: Java's hash of the name, without its sign."""
+    units = group.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

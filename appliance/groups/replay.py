@@ -1,0 +1,137 @@
+"""`__consumer_offsets` back into memory, at a start.
+
+The last record of each key counts, and only those are decoded. What belongs to a transaction counts
+from its marker on; what has no marker yet is still open, and held. Records that cannot be read are
+left out and told: one of them must not keep every group from its offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from appliance import _batch
+from appliance._engine import Log
+from appliance.groups.offsets import Offsets
+from appliance.groups.records import (
+    GROUP_KEY,
+    OFFSET_KEYS,
+    VERSION,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    Partition,
+    load,
+)
+from appliance.wire import MalformedMessage, VersionUnsupported
+
+# Read at a time: few calls, and no more memory than a start can spare.
+READ_BYTES = 4 << 20
+
+
+class Latest(NamedTuple):
+    value: bytes | None
+    log_offset: int
+
+
+@dataclass
+class Found:
+    offsets: Offsets = field(default_factory=Offsets)
+    groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def replay(logs: Iterable[Log]) -> Found:
+    found = Found()
+    for log in logs:
+        _Partition(log, found).read()
+    return found
+
+
+class _Partition:
+    """All records of a group stand in one partition, so partitions know nothing of each other."""
+
+    def __init__(self, log: Log, found: Found) -> None:
+        self._log = log
+        self._found = found
+        self._latest: dict[bytes, Latest] = {}
+        self._open: dict[int, dict[bytes, Latest]] = {}  # by producer id
+
+    def read(self) -> None:
+        holes = dict(self._log.holes())
+        offset, end_offset = self._log.log_start_offset, self._log.log_end_offset
+        while offset < end_offset:
+            if offset in holes:
+                self._fault(f"offsets {offset} to {holes[offset] - 1} are lost")
+                offset = holes[offset]
+                continue
+            data = self._log.read(offset, READ_BYTES, "end")
+            if not data:
+                break
+            offset = self._take(data)
+        for key, latest in self._latest.items():
+            self._decode(key, latest, None)
+        for producer_id, held in self._open.items():
+            for key, latest in held.items():
+                self._decode(key, latest, producer_id)
+
+    def _take(self, data: bytes) -> int:
+        """The offset after the last batch."""
+        infos = _batch.headers(data)
+        if any(each.is_transactional for each in infos):
+            for info in infos:
+                self._take_batch(info, data[info.position : info.position + info.size])
+        else:
+            self._note(self._latest, data)
+        return infos[-1].last_offset + 1
+
+    def _take_batch(self, info: _batch.BatchInfo, batch: bytes) -> None:
+        ended = _batch.control(batch) if info.is_control else None
+        if ended is not None:
+            self._end(info.producer_id, ended[0] == "commit")
+        elif info.is_transactional and not info.is_control:
+            self._note(self._open.setdefault(info.producer_id, {}), batch)
+        elif not info.is_control:
+            self._note(self._latest, batch)
+
+    @staticmethod
+    def _note(into: dict[bytes, Latest], data: bytes) -> None:
+        for record in _batch.records(data):
+            if record.key is not None:
+                into[record.key] = Latest(record.value, record.offset)
+
+    def _end(self, producer_id: int, is_commit: bool) -> None:
+        for key, held in self._open.pop(producer_id, {}).items():
+            now = self._latest.get(key)
+            if is_commit and (now is None or now.log_offset < held.log_offset):
+                self._latest[key] = held
+
+    def _decode(self, key: bytes, latest: Latest, producer_id: int | None) -> None:
+        try:
+            (kind,) = VERSION.unpack_from(key.ljust(VERSION.size, b"\xff"))
+            if kind in OFFSET_KEYS:
+                self._offset(load(OffsetCommitKey, key), latest, producer_id)
+            elif kind == GROUP_KEY:
+                self._group(load(GroupMetadataKey, key).group, latest.value)
+            else:
+                self._fault(f"record {latest.log_offset} has a key of version {kind}, not served")
+        except (MalformedMessage, VersionUnsupported) as error:
+            self._fault(f"record {latest.log_offset} cannot be read: {error}")
+
+    def _offset(self, key: OffsetCommitKey, latest: Latest, producer_id: int | None) -> None:
+        place = Partition(key.topic, key.partition)
+        stored, log_offset = latest
+        value: Any = None if stored is None else load(OffsetCommitValue, stored)
+        if producer_id is not None:
+            self._found.offsets.hold(producer_id, key.group, {place: value}, log_offset)
+        elif value is not None:
+            self._found.offsets.put(key.group, {place: value}, log_offset)
+
+    def _group(self, group: str, stored: bytes | None) -> None:
+        if stored is not None:
+            self._found.groups[group] = load(GroupMetadataValue, stored)
+
+    def _fault(self, text: str) -> None:
+        self._found.faults.append(f"{self._log.name}: {text}")

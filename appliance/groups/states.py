@@ -1,0 +1,70 @@
+"""The states of a classic group, as tables: what follows what, and what is refused when.
+
+    Empty                no members; offsets may be there
+    PreparingRebalance   members are asked to join, and those who did wait for the others
+    CompletingRebalance  a generation has begun; members wait for the leader's assignment
+    Stable               every member has its assignment, or can get it
+    Dead                 deleted; nobody finds it any more
+
+A group that is made for its first member is Empty for a moment. The functions of `group.py` that
+make each transition:
+
+    Empty, Stable, CompletingRebalance -> PreparingRebalance   Group._prepare_rebalance
+    PreparingRebalance -> CompletingRebalance, Empty           Group._begin_generation
+    CompletingRebalance -> Stable                              Group._assigned
+    Empty -> Dead                                              Group.delete
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from appliance.errors import ApplianceError
+from appliance.wire import ErrorCode
+
+
+class State(Enum):
+    """The values are the names that clients see."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY}),
+    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE}),
+    State.STABLE: frozenset({State.PREPARING_REBALANCE}),
+    State.DEAD: frozenset(),
+}
+
+
+class Ask(Enum):
+    """What a member of the group's current generation may ask."""
+
+    SYNC = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    COMMIT = "OffsetCommit"
+
+
+# What a member is refused, by state; what is not here is allowed. An Empty group has no members, so
+# it refuses them by not knowing them. A heartbeat during a rebalance counts as a sign of life all
+# the same. In CompletingRebalance a member may beat, because it waits for the leader; but what it
+# read belongs to partitions that may be another's now, so it may not commit.
+REFUSED: Mapping[Ask, Mapping[State, ErrorCode]] = {
+    Ask.SYNC: {State.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS},
+    Ask.HEARTBEAT: {State.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS},
+    Ask.COMMIT: {State.COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS},
+}
+
+
+class GroupRefused(ApplianceError):
+    """What was asked of a group may not be, or not now. The code is what the client sees."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.kafka_code = int(code)

@@ -1,0 +1,118 @@
+"""OffsetCommit 2-10: how far a group has read, on disk before it is answered.
+
+Commits that come together share one wait for the disk. A member must be of the group's current
+generation; without member and generation it is an administrator, or a consumer that assigns
+partitions itself, and the group must have no members. Topics are named by their ids in version 10.
+Offsets do not expire, unless `offsets.retention.minutes` is set, or, up to version 4, the request
+says when.
+
+Left out: members of groups of the newer protocol, which does not exist yet.
+"""
+
+from __future__ import annotations
+
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.groups.records import NEVER, OffsetCommitValue, Partition
+from appliance.handlers.call import Call, Later, Refused
+from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
+from appliance.topics import Topic
+from appliance.wire import ErrorCode
+from appliance.wire.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+KEY = 8
+VERSIONS = (2, 10)
+
+FIRST_BY_ID = 10
+NO_RETENTION = -1
+
+Asked = OffsetCommitRequest.OffsetCommitRequestPartition
+AskedTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+Answer = OffsetCommitResponse.OffsetCommitResponsePartition
+Values = dict[Partition, OffsetCommitValue]
+
+
+def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
+    later = Later()
+    values: Values = {}
+    good: list[Answer] = []  # answered as the commit is
+    response = OffsetCommitResponse(
+        topics=[_topic(broker, each, request, call, values, good) for each in request.topics]
+    )
+
+    def done(error: ApplianceError | None) -> None:
+        for each in good:
+            each.error_code = error.kafka_code if error else 0
+        later.give(response)
+
+    if not values:
+        later.give(response)
+        return later
+    member = (
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
+    try:
+        broker.groups.commit(request.group_id, member, values, call.received_ms, done)
+    except ApplianceError as error:
+        done(error)
+    return later
+
+
+def _topic(
+    broker: Broker,
+    asked: AskedTopic,
+    request: OffsetCommitRequest,
+    call: Call,
+    values: Values,
+    good: list[Answer],
+) -> OffsetCommitResponse.OffsetCommitResponseTopic:
+    """Fills in what is to be committed, and the answers that wait for it."""
+    topic = _find(broker, asked, call.version)
+    answers = []
+    for each in asked.partitions:
+        answer = Answer(partition_index=each.partition_index)
+        try:
+            if isinstance(topic, ApplianceError):
+                raise topic
+            _check(broker, topic, each)
+            place = Partition(topic.name, each.partition_index)
+            values[place] = _value(each, request.retention_time_ms, call.now_ms)
+            good.append(answer)
+        except ApplianceError as error:
+            answer.error_code = error.kafka_code
+        answers.append(answer)
+    return OffsetCommitResponse.OffsetCommitResponseTopic(
+        name=asked.name, topic_id=asked.topic_id, partitions=answers
+    )
+
+
+def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceError:
+    try:
+        if version >= FIRST_BY_ID:
+            return find_topic_of_id(broker, asked.topic_id)
+        return find_topic(broker, asked.name)
+    except ApplianceError as error:
+        return error
+
+
+def _check(broker: Broker, topic: Topic, asked: Asked) -> None:
+    find_log(topic, asked.partition_index)
+    size = len((asked.committed_metadata or "").encode())
+    most = broker.config.groups.metadata_max_bytes
+    if size > most:
+        raise Refused(
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            f"got {size} bytes of metadata, wanted at most {most} (offset.metadata.max.bytes)",
+        )
+
+
+def _value(asked: Asked, retention_ms: int, now_ms: int) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=asked.committed_metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=NEVER if retention_ms == NO_RETENTION else now_ms + retention_ms,
+    )

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-import aiokafka
+import aiokafka.admin
 import confluent_kafka
+import confluent_kafka.admin
 import kafka
+import kafka.admin
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.interop.clients import CLIENTS, Client, Record, RecordTooLarge
 from tests.test_server import Broker
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 DEADLINE_S = 30.0
-COUNT = 300
+THEN_MS = 1_600_000_000_000
+LIMIT = 1_048_588  # message.max.bytes
+OVERHEAD = 72  # of a batch of one such record, without key and headers
+COUNT = 50
 
 
 @pytest.fixture(scope="module")
@@ -27,115 +35,202 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.kafka
 
 
-def sent() -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values, with and without."""
-    pairs: list[tuple[bytes | None, bytes | None]] = [(b"only-key", None), (None, b"only-value")]
-    return pairs + [(b"k%d" % i, b"v" * i) for i in range(COUNT)]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("acks", ["1", "all"])
-def test_confluent_kafka(bootstrap: str, codec: str, acks: str) -> None:
-    topic = f"librdkafka-{codec}-{acks}"
-    faults: list[object] = []
-    producer = confluent_kafka.Producer({
-        "bootstrap.servers": bootstrap, "compression.type": codec, "acks": acks,
-        "enable.idempotence": acks == "all", "linger.ms": 5,
-    })
-    for key, value in sent():
-        producer.produce(topic, value, key, headers=[("h", b"1")],
-                         on_delivery=lambda error, _: faults.append(error) if error else None)
-    assert producer.flush(DEADLINE_S) == 0
-    assert faults == []
-    found = consumed(bootstrap, topic, len(sent()))
-    assert [(each.key(), each.value()) for each in found] == sent()
-    assert {str(each.headers()) for each in found} == {"[('h', b'1')]"}
-
-
-def consumed(bootstrap: str, topic: str, count: int) -> list[confluent_kafka.Message]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "none",
-                                         "enable.auto.commit": False})
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: list[confluent_kafka.Message] = []
-    end = time.monotonic() + DEADLINE_S
-    while len(found) < count and time.monotonic() < end:
-        for message in consumer.consume(1000, 0.2):
-            assert message.error() is None
-            found.append(message)
-    consumer.close()
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    found: Client = request.param
     return found
 
 
-def compacted(bootstrap: str, name: str) -> None:
-    new = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([new])[name].result(DEADLINE_S)
+def shapes() -> list[Record]:
+    """Keys, values and headers, with and without, each record with a time of its own."""
+    pairs: list[tuple[bytes | None, bytes | None]] = [
+        (b"only-key", None), (None, b"only-value"), (b"", b""), (b"k", b""), (b"", b"v")]
+    pairs += [(b"k%d" % i, b"v" * i * i) for i in range(COUNT)]
+    headers: list[tuple[tuple[str, bytes | None], ...]] = [
+        (), (("name", b"value"),), (("twice", b"1"), ("twice", b"2"), ("empty", b""))]
+    return [Record(key, value, headers[i % 3], THEN_MS + 1000 * i)
+            for i, (key, value) in enumerate(pairs)]
+
+
+def numbered(count: int = COUNT) -> list[Record]:
+    """Record i is i seconds younger than THEN."""
+    return [Record(None, b"v%d" % i, (), THEN_MS + 1000 * i) for i in range(count)]
+
+
+def placed(records: list[Record], first: int = 0) -> list[tuple[int, Record]]:
+    return list(enumerate(records[first:], first))
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_compacted_topic_names_the_records_without_a_key(bootstrap: str, codec: str) -> None:
-    topic = f"keyless-{codec}"
-    compacted(bootstrap, topic)
-    found: list[object] = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 200,
-                                         "compression.type": codec})
-    for i in range(20):
-        producer.produce(topic, b"v" * 100, None if i % 10 == 0 else b"k",
-                         on_delivery=lambda error, _: found.append(error.name()))
-    assert producer.flush(DEADLINE_S) == 0
-    assert sorted(found) == ["INVALID_RECORD"] * 2 + ["_INVALID_DIFFERENT_RECORD"] * 18
+@pytest.mark.parametrize("acks", ["0", "1", "all", "idempotent"])
+def test_what_is_produced_is_consumed(
+    bootstrap: str, client: Client, codec: str, acks: str
+) -> None:
+    topic = f"{client.name}-{codec}-{acks}"
+    confluent_create(bootstrap, topic)
+    sent = shapes()
+    told = client.produce(bootstrap, topic, sent, codec=codec,
+                          acks="all" if acks == "idempotent" else acks,
+                          is_idempotent=acks == "idempotent")
+    assert told == ([-1] * len(sent) if acks == "0" else list(range(len(sent))))
+    with closing(client.reader(bootstrap, topic, 0)) as reader:
+        assert reader.take(len(sent)) == placed(sent)
+
+
+def confluent_create(bootstrap: str, topic: str) -> None:
+    """Before the first acks=0 record: to a topic that is only being made it would be lost."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    new = confluent_kafka.admin.NewTopic(topic, 1, 1)
+    admin.create_topics([new])[topic].result(DEADLINE_S)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 8191, 8192, 100_000, LIMIT - OVERHEAD])
+def test_a_record_of_any_size_that_fits(bootstrap: str, client: Client, size: int) -> None:
+    sent = [Record(None, b"x" * size)]
+    assert client.produce(bootstrap, f"{client.name}-{size}", sent) == [0]
+    with closing(client.reader(bootstrap, f"{client.name}-{size}", 0)) as reader:
+        assert reader.take(1) == placed(sent)
+
+
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_a_byte_over_the_limit_is_refused(bootstrap: str, client: Client, acks: str) -> None:
+    topic = f"{client.name}-over-{acks}"
+    with pytest.raises(RecordTooLarge):
+        client.produce(bootstrap, topic, [Record(None, b"x" * (LIMIT - OVERHEAD + 1))], acks=acks)
+    assert client.produce(bootstrap, topic, [Record(None, b"fits")], acks=acks) == [0]
+
+
+def test_reading_begins_at_any_offset(bootstrap: str, client: Client) -> None:
+    topic, sent = f"{client.name}-any", numbered()
+    client.produce(bootstrap, topic, sent, codec="lz4")
+    with closing(client.reader(bootstrap, topic, 0)) as reader:
+        for offset in range(0, COUNT, 7):
+            reader.seek(offset)
+            assert reader.take(COUNT - offset) == placed(sent, offset)
+
+
+def test_offsets_are_found_by_time(bootstrap: str, client: Client) -> None:
+    topic = f"{client.name}-times"
+    client.produce(bootstrap, topic, numbered())
+    with closing(client.reader(bootstrap, topic, 0)) as reader:
+        for i in range(0, COUNT, 7):
+            assert reader.first_at(THEN_MS + 1000 * i) == i
+            assert reader.first_at(THEN_MS + 1000 * i - 999) == i
+        assert reader.first_at(THEN_MS + 1000 * COUNT) is None
+        assert reader.ends() == (0, COUNT)
+
+
+def test_a_paused_partition_gives_nothing(bootstrap: str, client: Client) -> None:
+    topic, sent = f"{client.name}-paused", numbered()
+    client.produce(bootstrap, topic, sent)
+    with closing(client.reader(bootstrap, topic, 0)) as reader:
+        assert reader.take(1)[0] == (0, sent[0])
+        reader.seek(5)
+        reader.pause()
+        assert reader.take(1, deadline_s=0.3) == []
+        reader.resume()
+        assert reader.take(COUNT - 5) == placed(sent, 5)
+
+
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_a_record_arrives_while_the_fetch_waits(bootstrap: str, client: Client, acks: str) -> None:
+    """The fetch may wait five seconds; the record has to come long before."""
+    topic, sent = f"{client.name}-waits-{acks}", numbered(2)
+    client.produce(bootstrap, topic, sent[:1])
+    sent_at: list[float] = []
+
+    def send() -> None:
+        client.produce(bootstrap, topic, sent[1:], acks=acks)
+        sent_at.append(time.monotonic())
+
+    with closing(client.reader(bootstrap, topic, 0, wait_ms=5000)) as reader:
+        assert reader.take(1) == placed(sent[:1])
+        assert reader.take(1, deadline_s=0.3) == []
+        sender = threading.Thread(target=send)
+        sender.start()
+        found = reader.take(1)
+        arrived_at = time.monotonic()
+        sender.join(DEADLINE_S)
+    assert found == placed(sent, 1)
+    assert arrived_at - sent_at[0] < 1.5
+
+
+# Admin clients
 
 
 def test_confluent_kafka_admin(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    new = NewTopic("made", 3, 1, config={"retention.ms": "60000"})
-    admin.create_topics([new])["made"].result(DEADLINE_S)
-    assert len(admin.list_topics(timeout=DEADLINE_S).topics["made"].partitions) == 3
-    resource = confluent_kafka.admin.ConfigResource("topic", "made")
+    module = confluent_kafka.admin
+    admin = module.AdminClient({"bootstrap.servers": bootstrap})
+    new = module.NewTopic("confluent-made", 3, 1, config={"retention.ms": "60000"})
+    admin.create_topics([new])["confluent-made"].result(DEADLINE_S)
+    admin.create_partitions([module.NewPartitions("confluent-made", 5)])[
+        "confluent-made"].result(DEADLINE_S)
+    described = admin.list_topics(timeout=DEADLINE_S).topics["confluent-made"]
+    assert sorted(described.partitions) == list(range(5))
+    resource = module.ConfigResource("topic", "confluent-made")
     configs = admin.describe_configs([resource])[resource].result(DEADLINE_S)
     assert configs["retention.ms"].value == "60000"
-    admin.delete_topics(["made"])["made"].result(DEADLINE_S)
-    assert "made" not in admin.list_topics(timeout=DEADLINE_S).topics
+    change = module.ConfigResource("topic", "confluent-made", incremental_configs=[
+        module.ConfigEntry("segment.ms", "5000",
+                           incremental_operation=module.AlterConfigOpType.SET)])
+    admin.incremental_alter_configs([change])[change].result(DEADLINE_S)
+    assert admin.describe_configs([resource])[resource].result(DEADLINE_S)[
+        "segment.ms"].value == "5000"
+    nodes = admin.describe_cluster().result(DEADLINE_S).nodes
+    assert [f"{each.host}:{each.port}" for each in nodes] == [bootstrap]
+    admin.delete_topics(["confluent-made"])["confluent-made"].result(DEADLINE_S)
+    assert "confluent-made" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_kafka_python(bootstrap: str, codec: str) -> None:
-    topic = f"kafka-python-{codec}"
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks="all",
-                                   compression_type=None if codec == "none" else codec)
-    futures = [producer.send(topic, value, key) for key, value in sent()]
-    assert [each.get(DEADLINE_S).offset for each in futures] == list(range(len(sent())))
-    producer.close()
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None,
-                                   consumer_timeout_ms=int(DEADLINE_S * 1000))
-    partition = kafka.TopicPartition(topic, 0)
-    consumer.assign([partition])
-    consumer.seek_to_beginning(partition)
-    assert consumer.end_offsets([partition]) == {partition: len(sent())}
-    found = [next(consumer) for _ in sent()]
-    consumer.close()
-    assert [(each.key, each.value) for each in found] == sent()
+def test_confluent_kafka_admin_of_records(bootstrap: str) -> None:
+    CLIENTS[0].produce(bootstrap, "confluent-records", numbered())
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    where = confluent_kafka.TopicPartition("confluent-records", 0, 20)
+    (deleted,) = admin.delete_records([where]).values()
+    assert deleted.result(DEADLINE_S).low_watermark == 20
+
+    def offset(spec: Any) -> int:
+        (found,) = admin.list_offsets({where: spec}).values()
+        answer: int = found.result(DEADLINE_S).offset
+        return answer
+
+    spec = confluent_kafka.admin.OffsetSpec
+    assert offset(spec.earliest()) == 20
+    assert offset(spec.latest()) == COUNT
+    assert offset(spec.max_timestamp()) == COUNT - 1
+    assert offset(spec.for_timestamp(THEN_MS + 30_000)) == 30
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_aiokafka(bootstrap: str, codec: str) -> None:
-    asyncio.run(asyncio.wait_for(through_aiokafka(bootstrap, codec), DEADLINE_S))
-
-
-async def through_aiokafka(bootstrap: str, codec: str) -> None:
-    topic = f"aiokafka-{codec}"
-    compression = None if codec == "none" else codec
-    async with aiokafka.AIOKafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", compression_type=compression
-    ) as producer:
-        for key, value in sent():
-            await producer.send(topic, value, key)
-        await producer.flush()
-    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    await consumer.start()
+def test_kafka_python_admin(bootstrap: str) -> None:
+    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        consumer.assign([aiokafka.TopicPartition(topic, 0)])
-        found = [await consumer.getone() for _ in sent()]
+        admin.create_topics([kafka.admin.NewTopic(
+            "python-made", num_partitions=3, replication_factor=1,
+            topic_configs={"retention.ms": "60000"})])
+        admin.create_partitions({"python-made": kafka.admin.NewPartitions(5)})
+        (topic,) = admin.describe_topics(["python-made"])
+        assert len(topic["partitions"]) == 5
+        assert "python-made" in admin.list_topics()
+        admin.delete_topics(["python-made"])
+        assert "python-made" not in admin.list_topics()
     finally:
-        await consumer.stop()
-    assert [(each.key, each.value) for each in found] == sent()
+        admin.close()
+
+
+def test_aiokafka_admin(bootstrap: str) -> None:
+    asyncio.run(asyncio.wait_for(administer_with_aiokafka(bootstrap), DEADLINE_S))
+
+
+async def administer_with_aiokafka(bootstrap: str) -> None:
+    module = aiokafka.admin
+    admin = module.AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([module.NewTopic("aio-made", 3, 1)])
+        await admin.create_partitions({"aio-made": module.NewPartitions(5)})
+        (topic,) = await admin.describe_topics(["aio-made"])
+        assert len(topic["partitions"]) == 5
+        await admin.delete_topics(["aio-made"])
+        assert "aio-made" not in await admin.list_topics()
+    finally:
+        await admin.close()

@@ -93,10 +93,12 @@ def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) 
     count = counts[broker.name]
     words = clients.rdkafka_produce(broker.address, topic, 1000, count // PRODUCERS, acks)
     begin, cpu = time.monotonic(), broker.cpu_seconds()
-    each = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(PRODUCERS)]
-    if any(one.wait(600) for one in each):
-        raise SystemExit(f"{broker.name}: a producer failed: {' '.join(words)}")
+    each = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for _ in range(PRODUCERS)]
+    told = [one.communicate(timeout=600)[1] for one in each]
     took = time.monotonic() - begin
+    if any(one.returncode for one in each):
+        raise SystemExit(f"{broker.name}: a producer failed:\n{''.join(told)}")
     return {"records/s": count / took,
             "cpu s/GB": (broker.cpu_seconds() - cpu) / (count * 1000) * 1e9}
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
-import kafka
-import kafka.admin
 import pytest
 
 from tests.interop.clients import CLIENTS, Client, Record, RecordTooLarge
@@ -67,7 +62,7 @@ def test_what_is_produced_is_consumed(
     bootstrap: str, client: Client, codec: str, acks: str
 ) -> None:
     topic = f"{client.name}-{codec}-{acks}"
-    confluent_create(bootstrap, topic)
+    create(bootstrap, topic)
     sent = shapes()
     told = client.produce(bootstrap, topic, sent, codec=codec,
                           acks="all" if acks == "idempotent" else acks,
@@ -77,7 +72,7 @@ def test_what_is_produced_is_consumed(
         assert reader.take(len(sent)) == placed(sent)
 
 
-def confluent_create(bootstrap: str, topic: str) -> None:
+def create(bootstrap: str, topic: str) -> None:
     """Before the first acks=0 record: to a topic that is only being made it would be lost."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
     new = confluent_kafka.admin.NewTopic(topic, 1, 1)
@@ -153,84 +148,3 @@ def test_a_record_arrives_while_the_fetch_waits(bootstrap: str, client: Client, 
         sender.join(DEADLINE_S)
     assert found == placed(sent, 1)
     assert arrived_at - sent_at[0] < 1.5
-
-
-# Admin clients
-
-
-def test_confluent_kafka_admin(bootstrap: str) -> None:
-    module = confluent_kafka.admin
-    admin = module.AdminClient({"bootstrap.servers": bootstrap})
-    new = module.NewTopic("confluent-made", 3, 1, config={"retention.ms": "60000"})
-    admin.create_topics([new])["confluent-made"].result(DEADLINE_S)
-    admin.create_partitions([module.NewPartitions("confluent-made", 5)])[
-        "confluent-made"].result(DEADLINE_S)
-    described = admin.list_topics(timeout=DEADLINE_S).topics["confluent-made"]
-    assert sorted(described.partitions) == list(range(5))
-    resource = module.ConfigResource("topic", "confluent-made")
-    configs = admin.describe_configs([resource])[resource].result(DEADLINE_S)
-    assert configs["retention.ms"].value == "60000"
-    change = module.ConfigResource("topic", "confluent-made", incremental_configs=[
-        module.ConfigEntry("segment.ms", "5000",
-                           incremental_operation=module.AlterConfigOpType.SET)])
-    admin.incremental_alter_configs([change])[change].result(DEADLINE_S)
-    assert admin.describe_configs([resource])[resource].result(DEADLINE_S)[
-        "segment.ms"].value == "5000"
-    nodes = admin.describe_cluster().result(DEADLINE_S).nodes
-    assert [f"{each.host}:{each.port}" for each in nodes] == [bootstrap]
-    admin.delete_topics(["confluent-made"])["confluent-made"].result(DEADLINE_S)
-    assert "confluent-made" not in admin.list_topics(timeout=DEADLINE_S).topics
-
-
-def test_confluent_kafka_admin_of_records(bootstrap: str) -> None:
-    CLIENTS[0].produce(bootstrap, "confluent-records", numbered())
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
-    where = confluent_kafka.TopicPartition("confluent-records", 0, 20)
-    (deleted,) = admin.delete_records([where]).values()
-    assert deleted.result(DEADLINE_S).low_watermark == 20
-
-    def offset(spec: Any) -> int:
-        (found,) = admin.list_offsets({where: spec}).values()
-        answer: int = found.result(DEADLINE_S).offset
-        return answer
-
-    spec = confluent_kafka.admin.OffsetSpec
-    assert offset(spec.earliest()) == 20
-    assert offset(spec.latest()) == COUNT
-    assert offset(spec.max_timestamp()) == COUNT - 1
-    assert offset(spec.for_timestamp(THEN_MS + 30_000)) == 30
-
-
-def test_kafka_python_admin(bootstrap: str) -> None:
-    admin = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
-    try:
-        admin.create_topics([kafka.admin.NewTopic(
-            "python-made", num_partitions=3, replication_factor=1,
-            topic_configs={"retention.ms": "60000"})])
-        admin.create_partitions({"python-made": kafka.admin.NewPartitions(5)})
-        (topic,) = admin.describe_topics(["python-made"])
-        assert len(topic["partitions"]) == 5
-        assert "python-made" in admin.list_topics()
-        admin.delete_topics(["python-made"])
-        assert "python-made" not in admin.list_topics()
-    finally:
-        admin.close()
-
-
-def test_aiokafka_admin(bootstrap: str) -> None:
-    asyncio.run(asyncio.wait_for(administer_with_aiokafka(bootstrap), DEADLINE_S))
-
-
-async def administer_with_aiokafka(bootstrap: str) -> None:
-    module = aiokafka.admin
-    admin = module.AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics([module.NewTopic("aio-made", 3, 1)])
-        await admin.create_partitions({"aio-made": module.NewPartitions(5)})
-        (topic,) = await admin.describe_topics(["aio-made"])
-        assert len(topic["partitions"]) == 5
-        await admin.delete_topics(["aio-made"])
-        assert "aio-made" not in await admin.list_topics()
-    finally:
-        await admin.close()

@@ -1,0 +1,223 @@
+"""The admin clients of confluent-kafka, kafka-python and aiokafka against `appliance serve`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import aiokafka
+import aiokafka.admin
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+import kafka.admin
+import kafka.errors
+import pytest
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin.records_to_delete import RecordsToDelete
+
+from tests.interop.clients import AioKafka, Client, Confluent, KafkaPython, Record
+from tests.test_server import Broker
+
+DEADLINE_S = 30.0
+THEN_MS = 1_600_000_000_000
+COUNT = 50
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Broker(tmp_path_factory.mktemp("admins")) as broker:
+        yield broker.kafka
+
+
+def filled(client: Client, bootstrap: str) -> str:
+    """A topic whose record i is i seconds younger than THEN."""
+    topic = f"{client.name}-records"
+    client.produce(bootstrap, topic, [Record(None, b"v", (), THEN_MS + 1000 * i)
+                                      for i in range(COUNT)])
+    return topic
+
+
+# confluent-kafka
+
+
+def test_confluent_kafka_topics(bootstrap: str) -> None:
+    module = confluent_kafka.admin
+    admin = module.AdminClient({"bootstrap.servers": bootstrap})
+    new = module.NewTopic("confluent-made", 3, 1)
+    admin.create_topics([new])["confluent-made"].result(DEADLINE_S)
+    with pytest.raises(confluent_kafka.KafkaException, match="topic confluent-made exists already"):
+        admin.create_topics([new])["confluent-made"].result(DEADLINE_S)
+    admin.create_partitions([module.NewPartitions("confluent-made", 5)])[
+        "confluent-made"].result(DEADLINE_S)
+    asked = confluent_kafka.TopicCollection(["confluent-made"])
+    described = admin.describe_topics(asked)["confluent-made"].result(DEADLINE_S)
+    assert [(each.id, each.leader.id) for each in described.partitions] == [
+        (number, 1) for number in range(5)]
+    where = confluent_kafka.TopicPartition("confluent-made", 0)
+    elected = admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [where])
+    (error,) = elected.result(DEADLINE_S).values()
+    assert (error.code(), error.str()) == (
+        confluent_kafka.KafkaError.ELECTION_NOT_NEEDED, "broker 1 leads already")
+    nodes = admin.describe_cluster().result(DEADLINE_S).nodes
+    assert [f"{each.host}:{each.port}" for each in nodes] == [bootstrap]
+    admin.delete_topics(["confluent-made"])["confluent-made"].result(DEADLINE_S)
+    assert "confluent-made" not in admin.list_topics(timeout=DEADLINE_S).topics
+
+
+def test_confluent_kafka_configs(bootstrap: str) -> None:
+    module = confluent_kafka.admin
+    admin = module.AdminClient({"bootstrap.servers": bootstrap})
+    new = module.NewTopic("confluent-configs", 1, 1, config={"retention.ms": "60000"})
+    admin.create_topics([new])["confluent-configs"].result(DEADLINE_S)
+
+    def own() -> dict[str, str]:
+        resource = module.ConfigResource("topic", "confluent-configs")
+        configs = admin.describe_configs([resource])[resource].result(DEADLINE_S).values()
+        own_source = module.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {each.name: each.value for each in configs if each.source == own_source}
+
+    def change(value: str) -> None:
+        entry = module.ConfigEntry("segment.ms", value,
+                                   incremental_operation=module.AlterConfigOpType.SET)
+        change = module.ConfigResource("topic", "confluent-configs", incremental_configs=[entry])
+        admin.incremental_alter_configs([change])[change].result(DEADLINE_S)
+
+    assert own() == {"retention.ms": "60000"}
+    change("5000")
+    assert own() == {"retention.ms": "60000", "segment.ms": "5000"}
+    with pytest.raises(confluent_kafka.KafkaException, match=r"segment\.ms: got '-5', wanted"):
+        change("-5")
+    whole = module.ConfigResource("topic", "confluent-configs", set_config={"flush.ms": "7000"})
+    with pytest.warns(DeprecationWarning, match="alter_configs has been deprecated"):
+        altered = admin.alter_configs([whole])
+    altered[whole].result(DEADLINE_S)
+    assert own() == {"flush.ms": "7000"}
+
+
+def test_confluent_kafka_records(bootstrap: str) -> None:
+    where = confluent_kafka.TopicPartition(filled(Confluent(), bootstrap), 0, 20)
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    (deleted,) = admin.delete_records([where]).values()
+    assert deleted.result(DEADLINE_S).low_watermark == 20
+    spec = confluent_kafka.admin.OffsetSpec
+    for asked, wanted in ((spec.earliest(), 20), (spec.latest(), COUNT),
+                          (spec.max_timestamp(), COUNT - 1),
+                          (spec.for_timestamp(THEN_MS + 30_000), 30)):
+        (found,) = admin.list_offsets({where: asked}).values()
+        assert found.result(DEADLINE_S).offset == wanted
+
+
+# kafka-python
+
+
+@pytest.fixture
+def python_admin(bootstrap: str) -> Iterator[kafka.KafkaAdminClient]:
+    with closing(kafka.KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        yield admin
+
+
+def test_kafka_python_topics(python_admin: kafka.KafkaAdminClient, bootstrap: str) -> None:
+    new = kafka.admin.NewTopic("python-made", num_partitions=3, replication_factor=1)
+    python_admin.create_topics([new])
+    with pytest.raises(kafka.errors.TopicAlreadyExistsError):
+        python_admin.create_topics([new])
+    python_admin.create_partitions({"python-made": kafka.admin.NewPartitions(5)})
+    (topic,) = python_admin.describe_topics(["python-made"])
+    assert [each["leader_id"] for each in topic["partitions"]] == [1] * 5
+    (topic,) = python_admin.describe_topic_partitions(["python-made"])["topics"]
+    assert [each["isr_nodes"] for each in topic["partitions"]] == [[1]] * 5
+    (broker,) = python_admin.describe_cluster()["brokers"]
+    assert f"{broker['host']}:{broker['port']}" == bootstrap
+    (quorum,) = python_admin.describe_metadata_quorum()["topics"]
+    assert quorum["partitions"][0]["leader_id"] == 1
+    assert python_admin.list_partition_reassignments() == {}
+    with pytest.raises(kafka.errors.InvalidUpdateVersionError):
+        python_admin.update_features({"kraft.version": 1})
+    python_admin.delete_topics(["python-made"])
+    assert "python-made" not in python_admin.list_topics()
+
+
+def test_kafka_python_configs(python_admin: kafka.KafkaAdminClient) -> None:
+    python_admin.create_topics([kafka.admin.NewTopic(
+        "python-configs", num_partitions=1, replication_factor=1,
+        topic_configs={"retention.ms": "60000"})])
+
+    def resource(configs: dict[str, Any] | None = None) -> kafka.admin.ConfigResource:
+        return kafka.admin.ConfigResource(
+            kafka.admin.ConfigResourceType.TOPIC, "python-configs", configs)
+
+    def own() -> dict[str, str]:
+        rows = python_admin.describe_configs([resource()])["topic"]["python-configs"]
+        return {name: row["value"] for name, row in rows.items()}
+
+    assert own() == {"retention.ms": "60000"}
+    python_admin.alter_configs([resource({"segment.ms": "5000"})])
+    assert own() == {"retention.ms": "60000", "segment.ms": "5000"}
+    python_admin.reset_configs([resource({"segment.ms": None})])
+    assert own() == {"retention.ms": "60000"}
+    said = python_admin.alter_configs([resource({"retention.ms": "-5"})])
+    assert "retention.ms: got '-5', wanted" in said["topic"]["python-configs"]
+
+
+def test_kafka_python_records(python_admin: kafka.KafkaAdminClient, bootstrap: str) -> None:
+    where = kafka.TopicPartition(filled(KafkaPython(), bootstrap), 0)
+    assert python_admin.delete_records({where: 20})[where]["low_watermark"] == 20
+    spec = kafka.admin.OffsetSpec
+    for asked, wanted in ((spec.EARLIEST, 20), (spec.LATEST, COUNT),
+                          (spec.MAX_TIMESTAMP, COUNT - 1)):
+        assert python_admin.list_partition_offsets({where: asked})[where].offset == wanted
+    (told,) = python_admin.describe_log_dirs()
+    (folder,) = told["log_dirs"]
+    sizes = {each["name"]: each["partitions"][0]["partition_size"] for each in folder["topics"]}
+    assert sizes[where.topic] > 61 + COUNT
+    assert 0 < folder["usable_bytes"] <= folder["total_bytes"]
+
+
+# aiokafka
+
+
+def test_aiokafka_admin(bootstrap: str) -> None:
+    asyncio.run(asyncio.wait_for(administer(bootstrap), DEADLINE_S))
+
+
+async def administer(bootstrap: str) -> None:
+    admin = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await topics(admin)
+        await configs(admin)
+        (broker,) = (await admin.describe_cluster())["brokers"]
+        assert f"{broker['host']}:{broker['port']}" == bootstrap
+        where = aiokafka.TopicPartition(
+            await asyncio.to_thread(filled, AioKafka(), bootstrap), 0)
+        deleted = await admin.delete_records({where: RecordsToDelete(before_offset=20)})
+        assert deleted == {where: 20}
+    finally:
+        await admin.close()
+
+
+async def topics(admin: aiokafka.admin.AIOKafkaAdminClient) -> None:
+    new = aiokafka.admin.NewTopic("aio-made", 3, 1)
+    for code in (0, 36):  # TOPIC_ALREADY_EXISTS
+        ((_, found, _),) = (await admin.create_topics([new])).topic_errors
+        assert found == code
+    await admin.create_partitions({"aio-made": aiokafka.admin.NewPartitions(5)})
+    (topic,) = await admin.describe_topics(["aio-made"])
+    assert [each["leader"] for each in topic["partitions"]] == [1] * 5
+    await admin.delete_topics(["aio-made"])
+    assert "aio-made" not in await admin.list_topics()
+
+
+async def configs(admin: aiokafka.admin.AIOKafkaAdminClient) -> None:
+    await admin.create_topics([aiokafka.admin.NewTopic("aio-configs", 1, 1)])
+    for value, code in (("6000", 0), ("-6", 40)):  # INVALID_CONFIG
+        resource = ConfigResource(
+            ConfigResourceType.TOPIC, "aio-configs", {"retention.ms": value})
+        (altered,) = await admin.alter_configs([resource])
+        assert altered.resources[0][0] == code
+        (described,) = await admin.describe_configs([resource])
+        (row,) = described.resources[0][4]
+        assert row[:2] == ("retention.ms", "6000")

@@ -421,7 +421,8 @@ cdef object _refusal(int code, const unsigned char[::1] data, int64_t position):
 
 
 def check(
-    const unsigned char[::1] batch not None, *, bint deep=False, bint keys_required=False
+    const unsigned char[::1] batch not None, *, bint deep=False, bint keys_required=False,
+    int64_t size_max=compression.SIZE_MAX,
 ):
     """Hold `batch` against the rules for clients; `deep` decompresses and reads the records too."""
     cdef BatchHeader header
@@ -431,16 +432,16 @@ def check(
     with nogil:
         code = batch_check(data, size, &header)
     if code == OK and (keys_required or deep):
-        code = _check_deep(batch, &header, keys_required)
+        code = _check_deep(batch, &header, keys_required, size_max)
     if code != OK:
         raise _refusal(code, batch, 0)
     return _info(&header, 0)
 
 
 cdef int _check_deep(
-    const unsigned char[::1] batch, BatchHeader* header, bint keys_required
+    const unsigned char[::1] batch, BatchHeader* header, bint keys_required, int64_t size_max
 ) except? -1:
-    cdef Payload payload = open_batch(batch, 0, header, compression.SIZE_MAX)
+    cdef Payload payload = open_batch(batch, 0, header, size_max)
     cdef int64_t size = payload.records.end - payload.records.at
     payload.claim.from_client = True
     cdef int code = records_check(payload.records.at, size, &payload.claim, &header.max_timestamp)

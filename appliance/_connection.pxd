@@ -7,6 +7,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libcpp.deque cimport deque
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._log cimport LogRef
@@ -54,7 +55,8 @@ cdef cppclass FetchSession:
     int32_t id
     int32_t epoch                  # of the next request
     size_t first                   # where the next answer begins, so that none starves
-    vector[FetchTarget] targets
+    vector[FetchTarget] targets    # each partition once
+    unordered_map[string, size_t] places  # of each partition in `targets`, by topic and number
 
 cdef cppclass Fetch:
     int16_t version
@@ -67,7 +69,7 @@ cdef cppclass Fetch:
     size_t first                   # the target to begin with
     vector[FetchTarget] own        # of a fetch without a session
     vector[FetchTarget]* targets
-    vector[Watch] watches          # while it waits; one for each target with a log
+    vector[Watch] watches          # while it waits; one for each target
 
 ctypedef shared_ptr[Fetch] FetchRef
 ctypedef shared_ptr[DurableWait] DurableWaitRef
@@ -78,6 +80,8 @@ cdef cppclass Slot:
     bint is_silent                 # acks=0: no answer is sent
     bint closes                    # the connection ends here, after the answers before it
     int64_t deadline_ns            # 0: none
+    int64_t passed_bytes           # the request's, if the control plane answers it
+    bint is_woken                  # among the processor's slots to look at again
     int64_t held_bytes             # of the answer, as counted in the connection
     Answer answer
     DurableWaitRef durable
@@ -93,11 +97,14 @@ cdef cppclass Connection:
     int64_t first_slot             # number of slots.front()
     int waiting                    # slots that hold watches
     int64_t handed_produce         # slot of the last Produce that the control plane got; -1: none
+    int64_t passed                 # slots that the control plane answers, until they are sent
+    int64_t passed_bytes           # their requests
+    int64_t waiting_partitions     # of fetches that wait
 
     RawBytes partial               # the beginning of a frame
     int64_t frame_size             # of that frame with its length, 0: not known yet
     int64_t reserved               # counted in plane.queued_bytes
-    int64_t frame_ns               # when more of it came; 0: no frame has begun
+    int64_t frame_ns               # when it began; 0: no frame has begun
 
     size_t sent_bytes              # of the first slot's answer
     size_t sent_spans

@@ -45,8 +45,9 @@ cdef void slot_ready(Connection* connection, Slot* slot) noexcept nogil:
     for i in range(slot.answer.spans.size()):
         size += slot.answer.spans[i].size
     store_i32(slot.answer.bytes.data(), <int32_t>size)
-    slot.held_bytes = slot.answer.bytes.size()
+    slot.held_bytes = slot.answer.bytes.capacity()
     connection.held_bytes += slot.held_bytes
+    connection.plane.held_bytes.fetch_add(slot.held_bytes)
 
 
 cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible) noexcept nogil:
@@ -59,6 +60,7 @@ cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible)
 
 cdef bint connection_has_room(Connection* connection) noexcept nogil:
     return (connection.slots.size() < <size_t>connection.plane.limits.requests_per_connection
+            and connection.passed < connection.plane.limits.passed_per_connection
             and connection.held_bytes < HELD_MAX)
 
 
@@ -69,10 +71,7 @@ cdef int connection_send(Connection* connection) noexcept nogil:
         while _first_is_sent(connection):
             if connection.slots.front().closes:
                 return SEND_BROKEN
-            connection.held_bytes -= connection.slots.front().held_bytes
-            connection.slots.pop_front()
-            connection.first_slot += 1
-            connection.sent_bytes = connection.sent_spans = 0
+            _end_first(connection)
             connection.sent_of_span = 0
         if connection.slots.empty() or not connection.slots.front().is_ready:
             connection.stalled_ns = 0
@@ -97,6 +96,17 @@ cdef int connection_send(Connection* connection) noexcept nogil:
         connection.stalled_ns = 0
         sent += got
         connection.plane.counters.bytes_out.fetch_add(got)
+
+
+cdef void _end_first(Connection* connection) noexcept nogil:
+    cdef Slot* slot = &connection.slots.front()
+    connection.held_bytes -= slot.held_bytes
+    connection.plane.held_bytes.fetch_add(-slot.held_bytes)
+    connection.passed -= slot.passed_bytes > 0
+    connection.passed_bytes -= slot.passed_bytes
+    connection.slots.pop_front()
+    connection.first_slot += 1
+    connection.sent_bytes = connection.sent_spans = 0
 
 
 cdef bint _first_is_sent(Connection* connection) noexcept nogil:
@@ -170,10 +180,7 @@ cdef int64_t _advance(Connection* connection, int64_t sent) noexcept nogil:
     step = min(sent, <int64_t>(to_byte - connection.sent_bytes))
     connection.sent_bytes += step
     if _first_is_sent(connection):
-        connection.held_bytes -= slot.held_bytes
-        connection.slots.pop_front()
-        connection.first_slot += 1
-        connection.sent_bytes = connection.sent_spans = 0
+        _end_first(connection)
     return step
 
 

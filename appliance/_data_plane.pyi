@@ -6,11 +6,26 @@ from typing_extensions import disjoint_base
 from appliance._engine import Engine, Log
 from appliance.config import NetworkConfig
 
-class Punt(NamedTuple):
-    connection: int
-    slot: int
+class Closure(NamedTuple):
     peer: str
-    frame: bytes
+    kind: str
+    got: int
+    wanted: int
+    key: int
+    version: int
+
+CLOSURE_NAMES: dict[int, str]
+
+@disjoint_base
+class Punt:
+    @property
+    def connection(self) -> int: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def frame(self) -> bytes: ...
 
 @disjoint_base
 class DataPlane:
@@ -20,7 +35,8 @@ class DataPlane:
     def stop(self, drain_ms: int) -> None: ...
     @property
     def punt_fd(self) -> int: ...
-    def punts(self) -> list[Punt]: ...
+    def punts(self) -> tuple[list[Punt], list[int]]: ...
+    def closures(self) -> tuple[list[Closure], int]: ...
     def reply(self, connection: int, slot: int, frame: bytes | bytearray | memoryview) -> None: ...
     def reply_none(self, connection: int, slot: int) -> None: ...
     def close(self, connection: int) -> None: ...

@@ -7,6 +7,7 @@ side of what they cannot answer.
 None of these threads takes the GIL, and no call here blocks on them but `stop`.
 """
 
+cimport cython
 from collections import namedtuple
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport make_shared
@@ -18,7 +19,12 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from appliance._engine cimport Engine, Log
 from appliance._log cimport LogRef
 from appliance._native cimport EMFILE, ENFILE, atomic_bool, close, errno
-from appliance._plane cimport Plane, Punt as CPunt, punts_take
+from appliance._plane cimport (
+    CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE,
+    CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT,
+    Closure as CClosure, ClosureFacts, Plane, Punt as CPunt, closure_put, closures_take,
+    punts_take,
+)
 from appliance._processor cimport (
     Peers, Processor, processor_give, processor_start, processor_stop,
 )
@@ -41,7 +47,18 @@ cdef extern from "pthread.h" nogil:
 cdef extern from "unistd.h" nogil:
     int usleep(unsigned int microseconds)
 
-Punt = namedtuple("Punt", "connection slot peer frame")
+Closure = namedtuple("Closure", "peer kind got wanted key version")
+
+CLOSURE_NAMES = {
+    CLOSURE_FRAME_SIZE: "frame size",
+    CLOSURE_CONTROL_SIZE: "control size",
+    CLOSURE_FRAME_TIMEOUT: "frame timeout",
+    CLOSURE_MALFORMED: "malformed",
+    CLOSURE_SEND_TIMEOUT: "send timeout",
+    CLOSURE_HELD: "held",
+    CLOSURE_CONNECTIONS: "connections",
+    CLOSURE_CONNECTIONS_PER_IP: "connections per ip",
+}
 
 cdef enum:
     ACCEPT_PAUSE_US = 50000        # when no descriptor is free
@@ -105,15 +122,27 @@ cdef void _name_peer(const sockaddr_storage* address, string* peer) noexcept nog
 
 cdef bint _admit(Acceptor* acceptor, string peer) noexcept nogil:
     cdef Plane* plane = acceptor.plane
-    cdef bint is_admitted = False
+    cdef ClosureFacts facts
+    facts.key = facts.version = facts.kind = -1
     acceptor.peers.guard.lock()
-    if (plane.counters.open.load() < plane.limits.connections
-            and acceptor.peers.count[peer] < plane.limits.connections_per_ip):
+    facts.got = acceptor.peers.count[peer]
+    if plane.counters.open.load() >= plane.limits.connections:
+        facts.kind = CLOSURE_CONNECTIONS
+        facts.got = plane.counters.open.load()
+        facts.wanted = plane.limits.connections
+    elif facts.got >= plane.limits.connections_per_ip:
+        facts.kind = CLOSURE_CONNECTIONS_PER_IP
+        facts.wanted = plane.limits.connections_per_ip
+    else:
         acceptor.peers.count[peer] += 1
         plane.counters.open.fetch_add(1)
-        is_admitted = True
+    if acceptor.peers.count[peer] == 0:
+        acceptor.peers.count.erase(peer)
     acceptor.peers.guard.unlock()
-    return is_admitted
+    if facts.kind < 0:
+        return True
+    closure_put(plane, peer, facts)
+    return False
 
 
 cdef int _watch_fd(int epoll_fd, int fd) noexcept nogil:
@@ -134,6 +163,32 @@ cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
 
 
 # ---- with the GIL ----
+
+@cython.no_gc  # it is in no cycle, and the count needs what it refers to
+cdef class Punt:
+    """A request for the control plane. Its bytes count as queued for as long as it lives, so that
+    nobody need say when it was answered, cancelled or dropped."""
+
+    cdef readonly int64_t connection
+    cdef readonly int64_t slot
+    cdef readonly str peer
+    cdef readonly bytes frame
+    cdef DataPlane data_plane
+
+    def __dealloc__(self):
+        if self.data_plane is not None:
+            self.data_plane.plane.queued_bytes.fetch_add(-<int64_t>len(self.frame))
+
+
+cdef Punt _punt(DataPlane data_plane, const CPunt* found):
+    cdef Punt punt = Punt.__new__(Punt)
+    punt.connection = found.connection
+    punt.slot = found.slot
+    punt.peer = found.peer.decode()
+    punt.frame = PyBytes_FromStringAndSize(<const char*>found.frame.data(), found.frame.size())
+    punt.data_plane = data_plane
+    return punt
+
 
 cdef class DataPlane:
     """Listens, serves Produce and Fetch, and hands every other request out as a `Punt`."""
@@ -225,21 +280,33 @@ cdef class DataPlane:
 
     @property
     def punt_fd(self):
-        """Readable when `punts` has something."""
+        """Readable when `punts` or `closures` has something."""
         return self.plane.punt_fd
 
     def punts(self):
-        """The requests that came since the last call."""
+        """The requests that came since the last call, and connections that ended meanwhile: nobody
+        waits for what they asked."""
         cdef vector[CPunt] found
+        cdef vector[int64_t] gone
         cdef size_t i
         with nogil:
-            punts_take(self.plane, &found)
+            punts_take(self.plane, &found, &gone)
+        return [_punt(self, &found[i]) for i in range(found.size())], list(gone)
+
+    def closures(self):
+        """Connections that were ended since the last call although their clients wanted more, and
+        of how many such nothing else is known."""
+        cdef vector[CClosure] found
+        cdef int64_t left_out
+        cdef size_t i
+        with nogil:
+            left_out = closures_take(self.plane, &found)
         return [
-            Punt(found[i].connection, found[i].slot, found[i].peer.decode(),
-                 PyBytes_FromStringAndSize(<const char*>found[i].frame.data(),
-                                           found[i].frame.size()))
+            Closure(found[i].peer.decode(), CLOSURE_NAMES[found[i].facts.kind],
+                    found[i].facts.got, found[i].facts.wanted, found[i].facts.key,
+                    found[i].facts.version)
             for i in range(found.size())
-        ]
+        ], left_out
 
     def reply(self, int64_t connection, int64_t slot, const unsigned char[::1] frame not None):
         """Answers a punt: response header and body. Nothing happens when the peer is gone."""
@@ -307,6 +374,8 @@ cdef class DataPlane:
             "produced_bytes": plane.counters.produced_bytes.load(),
             "fetched_bytes": plane.counters.fetched_bytes.load(),
             "queued_bytes": plane.queued_bytes.load(),
+            "held_bytes": plane.held_bytes.load(),
+            "fetch_partitions": plane.fetch_partitions.load(),
         }
 
 
@@ -324,6 +393,10 @@ cdef int _fill_limits(Plane* plane, config) except -1:
     plane.limits.connections = config.max_connections
     plane.limits.connections_per_ip = config.max_connections_per_ip
     plane.limits.requests_per_connection = config.requests_per_connection
+    plane.limits.passed_per_connection = config.control_requests_per_connection
+    plane.limits.held_bytes = config.held_max_bytes
+    plane.limits.frame_rate = config.frame_min_bytes_per_second
+    plane.limits.fetch_partitions_all = config.fetch_max_partitions_all
     plane.limits.idle_ns = config.idle_timeout_ms * 1000000
     plane.limits.frame_ns = config.frame_timeout_ms * 1000000
     plane.limits.send_ns = config.send_timeout_ms * 1000000

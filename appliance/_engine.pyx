@@ -50,6 +50,7 @@ from appliance._storage cimport (
     Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve,
 )
 
+from appliance import compression
 from appliance._batch import check, headers, records
 from appliance.errors import from_code
 
@@ -680,12 +681,17 @@ cdef class Log:
     cdef _check_keys(self, const unsigned char[::1] batch, int origin):
         """What log_append does where it can: a compressed batch must be decompressed for it."""
         cdef BatchHeader header
+        cdef int64_t most
         if origin != ORIGIN_CLIENT or not self.log.get().is_compacted.load():
             return
         if batch.shape[0] >= BATCH_HEADER_SIZE:
             batch_load_header(&batch[0], &header)
             if header.attributes & ATTRIBUTE_CODEC:
-                check(batch, keys_required=True)
+                with nogil:
+                    self.log.get().guard.lock()
+                    most = self.log.get().settings.max_message_bytes
+                    self.log.get().guard.unlock()
+                check(batch, keys_required=True, size_max=compression.RATIO_MAX * most)
 
     cdef str _refused(self, const unsigned char[::1] batch):
         cdef BatchHeader header

@@ -24,7 +24,7 @@ from appliance._connection cimport (
 )
 from appliance._fetch_session cimport (
     SESSION_FULL, SESSION_INCREMENTAL, SESSION_NONE, Forgotten, session_begin, session_change,
-    session_use,
+    session_end, session_use,
 )
 from appliance._files cimport read_whole
 from appliance._frame cimport (
@@ -48,6 +48,7 @@ from appliance._watch cimport (
 cdef enum:
     UNKNOWN_TOPIC_OR_PARTITION = 3
     INVALID_REQUEST = 42
+    FETCH_SESSION_ID_NOT_FOUND = 70
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNKNOWN_TOPIC_ID = 100
@@ -70,6 +71,8 @@ cdef cppclass Parsed:
     int32_t epoch
     vector[FetchTarget] targets
     vector[Forgotten] forgotten
+    int64_t topics
+    bint is_over                   # names more than may be; what follows was not read
 
 
 # ---- without the GIL ----
@@ -81,24 +84,44 @@ cdef int fetch(Connection* connection, int64_t slot_number, int version, int cor
     cdef Parsed parsed
     cdef Slot* slot = slot_at(connection, slot_number)
     cdef int use
+    cdef bint is_late
     _parse(connection, &parsed, version, correlation_id, cursor)
-    if cursor.failed:
+    if cursor.failed and not parsed.is_over:
         return MALFORMED
     connection.plane.counters.fetch_requests.fetch_add(1)
     _answer_waiting(connection)
     use = session_use(connection, version, parsed.session_id, parsed.epoch)
-    if parsed.targets.size() + connection.session.targets.size() > <size_t>(
+    if parsed.is_over or parsed.targets.size() + connection.session.targets.size() > <size_t>(
             connection.plane.limits.fetch_partitions):
         use = -INVALID_REQUEST
+    elif use == SESSION_FULL and not _has_room(connection, parsed.targets.size()):
+        session_end(connection)
+        use = SESSION_NONE  # as Kafka when its cache is full
+    elif use == SESSION_INCREMENTAL and not _has_room(connection, parsed.targets.size()):
+        use = -FETCH_SESSION_ID_NOT_FOUND
     if use < 0:
         _put_error(slot, parsed.fetch.get(), <int16_t>-use)
         slot_ready(connection, slot)
         return HANDLED
     _use_session(connection, &parsed, use)
     slot.fetch = parsed.fetch
-    if not fetch_check(connection, slot, parsed.max_wait_ms <= 0):
+    is_late = parsed.max_wait_ms <= 0 or not _may_wait(connection, slot)
+    if not fetch_check(connection, slot, is_late):
         _wait(connection, slot, slot_number, parsed.max_wait_ms)
     return HANDLED
+
+
+cdef bint _has_room(Connection* connection, int64_t more) noexcept nogil:
+    return (connection.plane.fetch_partitions.load() + more
+            <= connection.plane.limits.fetch_partitions_all)
+
+
+cdef bint _may_wait(Connection* connection, Slot* slot) noexcept nogil:
+    """A fetch that waits holds memory for each partition: beyond the limits it is answered with
+    what there is. Clients have one at a time."""
+    cdef int64_t more = slot.fetch.get().targets.size()
+    return (_has_room(connection, more)
+            and connection.waiting_partitions + more <= connection.plane.limits.fetch_partitions)
 
 
 cdef void _parse(Connection* connection, Parsed* parsed, int version, int correlation_id,
@@ -118,21 +141,32 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     fetch.is_committed = read_i8(cursor) == 1
     parsed.session_id = 0
     parsed.epoch = -1
+    parsed.topics = 0
+    parsed.is_over = False
     if version >= 7:
         parsed.session_id = read_i32(cursor)
         parsed.epoch = read_i32(cursor)
     topics = read_count(cursor, is_flexible)
-    while topics > 0 and not cursor.failed:
+    while topics > 0 and not cursor.failed and not parsed.is_over:
         topics -= 1
         _parse_topic(connection, parsed, version, cursor)
+        _note_topic(connection, parsed)
     if version >= 7:
         topics = read_count(cursor, is_flexible)
-        while topics > 0 and not cursor.failed:
+        while topics > 0 and not cursor.failed and not parsed.is_over:
             topics -= 1
-            _parse_forgotten(parsed, version, cursor)
+            _parse_forgotten(connection, parsed, version, cursor)
+            _note_topic(connection, parsed)
     if version >= 11:
         read_string(cursor, is_flexible)  # rack
     skip_tags(cursor, is_flexible)
+
+
+cdef void _note_topic(Connection* connection, Parsed* parsed) noexcept nogil:
+    cdef size_t most = connection.plane.limits.fetch_partitions
+    parsed.topics += 1
+    parsed.is_over = (<size_t>parsed.topics > most or parsed.targets.size() > most
+                      or parsed.forgotten.size() > most)
 
 
 cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
@@ -143,7 +177,8 @@ cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
     cdef int64_t partitions = read_count(cursor, is_flexible)
     cdef TopicRef topic = topics_find(&connection.plane.topics, key, is_by_id)
     cdef FetchTarget* target
-    while partitions > 0 and not cursor.failed:
+    cdef size_t most = connection.plane.limits.fetch_partitions
+    while partitions > 0 and not cursor.failed and parsed.targets.size() <= most:
         partitions -= 1
         parsed.targets.resize(parsed.targets.size() + 1)
         target = &parsed.targets.back()
@@ -163,12 +198,14 @@ cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
     skip_tags(cursor, is_flexible)
 
 
-cdef void _parse_forgotten(Parsed* parsed, int version, Cursor* cursor) noexcept nogil:
+cdef void _parse_forgotten(Connection* connection, Parsed* parsed, int version,
+                           Cursor* cursor) noexcept nogil:
     cdef bint is_flexible = version >= FIRST_FLEXIBLE
+    cdef size_t most = connection.plane.limits.fetch_partitions
     cdef Forgotten forgotten
     forgotten.key = _read_key(cursor, version)
     cdef int64_t partitions = read_count(cursor, is_flexible)
-    while partitions > 0 and not cursor.failed:
+    while partitions > 0 and not cursor.failed and parsed.forgotten.size() <= most:
         partitions -= 1
         forgotten.partition = read_i32(cursor)
         parsed.forgotten.push_back(forgotten)
@@ -190,7 +227,7 @@ cdef void _use_session(Connection* connection, Parsed* parsed, int use) noexcept
         fetch.targets = &fetch.own
         return
     if use == SESSION_FULL:
-        session_begin(connection, &parsed.targets)
+        session_begin(connection, &parsed.targets, fetch.version >= FIRST_BY_ID)
     else:
         session_change(connection, &parsed.targets, &parsed.forgotten,
                        fetch.version >= FIRST_BY_ID)
@@ -232,6 +269,7 @@ cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
         if target.log.get() != NULL:
             watch_add(&target.log.get().watches, watch)
     connection.waiting += 1
+    _count_waiting(connection, fetch.watches.size())
     slot.deadline_ns = monotonic_ns() + <int64_t>max_wait_ms * 1000000
     # Only now: what became visible before the watches were there told nobody.
     fetch_check(connection, slot, False)
@@ -245,7 +283,13 @@ cdef void fetch_forget(Connection* connection, Slot* slot) noexcept nogil:
             if fetch.targets.at(i).log.get() != NULL:
                 watch_remove(&fetch.targets.at(i).log.get().watches, &fetch.watches[i])
         connection.waiting -= 1
+        _count_waiting(connection, -<int64_t>fetch.watches.size())
     slot.fetch.reset()
+
+
+cdef void _count_waiting(Connection* connection, int64_t more) noexcept nogil:
+    connection.waiting_partitions += more
+    connection.plane.fetch_partitions.fetch_add(more)
 
 
 cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept nogil:

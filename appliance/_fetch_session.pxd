@@ -18,6 +18,8 @@ cdef enum SessionUse:
 
 # Which of these the request is; negative: the Kafka error to answer, sign changed.
 cdef int session_use(Connection* connection, int version, int32_t id, int32_t epoch) noexcept nogil
-cdef void session_begin(Connection* connection, vector[FetchTarget]* targets) noexcept nogil
+cdef void session_begin(Connection* connection, const vector[FetchTarget]* targets,
+                        bint is_by_id) noexcept nogil
 cdef void session_change(Connection* connection, const vector[FetchTarget]* targets,
                          const vector[Forgotten]* forgotten, bint is_by_id) noexcept nogil
+cdef void session_end(Connection* connection) noexcept nogil

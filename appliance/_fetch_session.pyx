@@ -2,14 +2,16 @@
 
 Kafka keeps sessions in a cache of the broker, where a reconnected client could find its own again;
 clients begin a new one after a disconnect all the same, so nothing is gained by that.
+
+A change costs what it names, not what the session holds: a request may name thousands.
 """
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from appliance._bytes cimport store_i32
 from appliance._connection cimport Connection, FetchSession, FetchTarget
-from appliance._frame cimport Piece
 
 cdef enum:
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -29,7 +31,7 @@ cdef int session_use(Connection* connection, int version, int32_t id,
         return SESSION_NONE
     if epoch == EPOCH_NONE:
         if id == session.id:
-            _end(session)
+            session_end(connection)
         return SESSION_NONE
     if epoch == EPOCH_NEW:
         return SESSION_FULL
@@ -41,62 +43,84 @@ cdef int session_use(Connection* connection, int version, int32_t id,
     return SESSION_INCREMENTAL
 
 
-cdef void _end(FetchSession* session) noexcept nogil:
+cdef void session_end(Connection* connection) noexcept nogil:
+    cdef FetchSession* session = &connection.session
+    _count(connection, -<int64_t>session.targets.size())
     session.id = 0
     session.targets.clear()
     session.targets.shrink_to_fit()
+    session.places.clear()
+    session.places.rehash(0)
 
 
-cdef void session_begin(Connection* connection, vector[FetchTarget]* targets) noexcept nogil:
+cdef void _count(Connection* connection, int64_t more) noexcept nogil:
+    connection.plane.fetch_partitions.fetch_add(more)
+
+
+cdef void session_begin(Connection* connection, const vector[FetchTarget]* targets,
+                        bint is_by_id) noexcept nogil:
     cdef FetchSession* session = &connection.session
+    cdef vector[Forgotten] none
+    session_end(connection)
     session.id = <int32_t>(connection.plane.serial.fetch_add(1) & 0x3FFFFFFF) + 1
     session.epoch = 1
     session.first = 0
-    session.targets.swap(targets[0])
+    session.targets.reserve(targets.size())
+    session_change(connection, targets, &none, is_by_id)
 
 
 cdef void session_change(Connection* connection, const vector[FetchTarget]* targets,
                          const vector[Forgotten]* forgotten, bint is_by_id) noexcept nogil:
-    cdef vector[FetchTarget]* known = &connection.session.targets
-    cdef size_t i, at
+    cdef FetchSession* session = &connection.session
+    cdef int64_t before = session.targets.size()
+    cdef string key
+    cdef size_t i
     for i in range(forgotten.size()):
-        at = _find(known, &forgotten.at(i).key, forgotten.at(i).partition, is_by_id)
-        if at < known.size():
-            known.erase(known.begin() + at)
+        key.assign(<const char*>forgotten.at(i).key.data, max(<int64_t>0, forgotten.at(i).key.size))
+        _add_number(&key, forgotten.at(i).partition)
+        _forget(session, key, is_by_id)
     for i in range(targets.size()):
-        at = _find_target(known, &targets.at(i))
-        if at == known.size():
-            known.push_back(targets.at(i))
-        else:
-            known.at(at).offset = targets.at(i).offset
-            known.at(at).max_bytes = targets.at(i).max_bytes
-            known.at(at).leader_epoch = targets.at(i).leader_epoch
-            known.at(at).topic = targets.at(i).topic
-            known.at(at).log = targets.at(i).log
+        _put(session, &targets.at(i), _key_of(&targets.at(i), is_by_id))
+    _count(connection, <int64_t>session.targets.size() - before)
 
 
-cdef size_t _find(const vector[FetchTarget]* known, const Piece* key, int32_t partition,
-                  bint is_by_id) noexcept nogil:
-    cdef string text
-    cdef size_t i
-    if key.size > 0:
-        text.assign(<const char*>key.data, key.size)
-    for i in range(known.size()):
-        if known.at(i).partition == partition:
-            if (known.at(i).topic.get().id if is_by_id else known.at(i).topic.get().name) == text:
-                return i
-    return known.size()
+cdef void _add_number(string* key, int32_t partition) noexcept nogil:
+    cdef char[4] number
+    store_i32(<unsigned char*>number, partition)
+    key.append(number, 4)
 
 
-cdef size_t _find_target(const vector[FetchTarget]* known,
-                         const FetchTarget* target) noexcept nogil:
-    cdef size_t i
-    for i in range(known.size()):
-        if (known.at(i).partition == target.partition
-                and known.at(i).topic.get().name == target.topic.get().name
-                and known.at(i).topic.get().id == target.topic.get().id):
-            return i
-    return known.size()
+cdef string _key_of(const FetchTarget* target, bint is_by_id) noexcept nogil:
+    cdef string key = target.topic.get().id if is_by_id else target.topic.get().name
+    _add_number(&key, target.partition)
+    return key
+
+
+cdef void _forget(FetchSession* session, const string& key, bint is_by_id) noexcept nogil:
+    """The last one takes its place."""
+    cdef size_t at, last = session.targets.size() - 1
+    if session.places.count(key) == 0:
+        return
+    at = session.places[key]
+    session.places.erase(key)
+    if at != last:
+        session.targets[at] = session.targets[last]
+        session.places[_key_of(&session.targets[at], is_by_id)] = at
+    session.targets.pop_back()
+
+
+cdef void _put(FetchSession* session, const FetchTarget* target, const string& key) noexcept nogil:
+    cdef FetchTarget* known
+    if session.places.count(key) == 0:
+        session.places[key] = session.targets.size()
+        session.targets.push_back(target[0])
+        return
+    known = &session.targets[session.places[key]]
+    known.offset = target.offset
+    known.max_bytes = target.max_bytes
+    known.leader_epoch = target.leader_epoch
+    known.topic = target.topic
+    known.log = target.log
 
 
 # ---- with the GIL ----

@@ -17,11 +17,15 @@ cdef struct Limits:
     int64_t connections
     int64_t connections_per_ip
     int64_t requests_per_connection
+    int64_t passed_per_connection  # requests that were passed on
+    int64_t held_bytes             # answers of all connections
     int64_t idle_ns
     int64_t frame_ns
+    int64_t frame_rate             # bytes a second, beyond frame_ns
     int64_t send_ns
     int64_t fetch_bytes
     int64_t fetch_partitions
+    int64_t fetch_partitions_all   # of all connections
     int64_t sendfile_bytes
 
 # A request for the control plane.
@@ -30,6 +34,29 @@ cdef cppclass Punt:
     int64_t slot
     string peer
     vector[uint8_t] frame
+
+# Why a connection ended that its client wanted to keep. `got` and `wanted` are the numbers of it.
+cdef enum ClosureKind:
+    CLOSURE_FRAME_SIZE = 0         # got: the claim; wanted: the limit
+    CLOSURE_CONTROL_SIZE = 1       # the same, of a request for the control plane
+    CLOSURE_FRAME_TIMEOUT = 2      # got: bytes that came; wanted: bytes claimed
+    CLOSURE_MALFORMED = 3          # got: the request's size; key and version tell which
+    CLOSURE_SEND_TIMEOUT = 4       # got: bytes of answers in memory; wanted: milliseconds
+    CLOSURE_HELD = 5               # got: bytes of answers in memory; wanted: those of all
+    CLOSURE_CONNECTIONS = 6        # got: connections of all; wanted: the limit
+    CLOSURE_CONNECTIONS_PER_IP = 7
+    CLOSURE_KINDS = 8
+
+cdef struct ClosureFacts:
+    int kind
+    int64_t got
+    int64_t wanted
+    int32_t key                    # -1: not known
+    int32_t version
+
+cdef cppclass Closure:
+    string peer
+    ClosureFacts facts
 
 cdef cppclass Counters:
     atomic_i64 accepted
@@ -52,14 +79,24 @@ cdef cppclass Plane:
     CommitterRef committer
     TopicTable topics
     Counters counters
-    atomic_i64 queued_bytes        # room promised to frames that are arriving
+    atomic_i64 queued_bytes        # room promised to frames that arrive, and requests passed on
+    atomic_i64 held_bytes          # answers in memory
+    atomic_i64 fetch_partitions    # of sessions and of fetches that wait
     atomic_i64 serial              # of connections and of fetch sessions
     atomic_bool is_draining
     mutex guard
     vector[Punt] punts             # guard
+    vector[int64_t] gone           # guard; connections that ended before their requests' answers
+    vector[Closure] closures       # guard
+    int64_t closures_left_out      # guard
     bint is_signalled              # guard
-    int punt_fd                    # readable while `punts` has something
+    int punt_fd                    # readable while `punts` or `closures` has something
 
 cdef void punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
                    const uint8_t* frame, int64_t size) noexcept nogil
-cdef void punts_take(Plane* plane, vector[Punt]* into) noexcept nogil
+cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil
+cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil
+# Tells the control plane, which keeps the log.
+cdef void closure_put(Plane* plane, const string& peer, const ClosureFacts& facts) noexcept nogil
+# The result: how many more there were than are kept.
+cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil

@@ -24,6 +24,11 @@ cdef struct Timer:
     int64_t connection
     int64_t slot
 
+# A request whose partitions moved.
+cdef struct Woken:
+    int64_t connection
+    int64_t slot
+
 cdef cppclass Processor:
     Plane* plane                   # constant, as are the next four
     Peers* peers
@@ -39,6 +44,7 @@ cdef cppclass Processor:
     vector[int64_t] to_send        # connections with answers that are ready
     vector[int64_t] starved        # connections whose frame waits for memory, oldest first
     vector[Mail] mails
+    vector[Woken] woken            # each once, however many of its partitions moved
     RawBytes scratch
     RawBytes spare                 # memory of the last large frame, for the next one
     int64_t now_ns

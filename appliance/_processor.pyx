@@ -5,9 +5,10 @@ plane); read from each readable connection once; run what is due; send what beca
 of all requests that one read brought leave in one call.
 
 A connection is read only while its answers are taken: too many requests in flight or too many bytes
-of answers, and epoll is told to be silent about what it sends. A frame larger than one read is
-collected in memory of its own, which grows with what came, not with what the length field claims;
-the claim is reserved against queued.max.request.bytes before.
+of answers, and epoll is told to be silent about what it sends. A frame that does not come in one
+read is collected in memory of its own, which grows with what came, not with what the length field
+claims; the claim is reserved against queued.max.request.bytes before. Requests that the control
+plane has not answered yet count there too: beyond it, who sends more of them is not read.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -21,9 +22,13 @@ from appliance._connection cimport (
     slot_at, slot_new, slot_ready,
 )
 from appliance._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch, fetch_check, fetch_forget
+from appliance._fetch_session cimport session_end
 from appliance._frame cimport read_i16, read_i32, read_piece, skip_tags
 from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
-from appliance._plane cimport Plane, punt_put
+from appliance._plane cimport (
+    CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
+    CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, ClosureFacts, Plane, closure_put, gone_put, punt_put,
+)
 from appliance._produce cimport (
     MALFORMED, PRODUCE_KEY, PRODUCE_MAX, PRODUCE_MIN, PUNTED, produce, produce_check,
     produce_forget,
@@ -47,6 +52,7 @@ cdef enum:
     SCRATCH_BYTES = 262144
     HEAD_BYTES = 4096              # read behind a large frame, of what is likely another
     SPARE_MAX = 4194304            # larger memory is given back after its frame
+    UNRESERVED_MAX = 16384         # a frame of a normal request; ten thousand connections' fit
     SWEEP_NS = 200000000           # how late a timeout of seconds may come
     FEED_NS = 5000000              # how long memory that another processor freed may lie idle
     HEADER_MIN = 8                 # key, version, correlation id
@@ -114,6 +120,7 @@ cdef void _take_mail(Processor* processor) noexcept nogil:
         connection = _find(processor, processor.mails[i].connection)
         if connection != NULL:
             _on_mail(processor, connection, &processor.mails[i])
+    _look_again(processor)
 
 
 cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noexcept nogil:
@@ -124,21 +131,35 @@ cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noe
     # A wake-up may come late, for a request that was answered meanwhile.
     if slot == NULL or slot.is_ready:
         return
-    if mail.kind == MAIL_WAKE:
-        _check(connection, slot, False)
+    if mail.kind == MAIL_WAKE and not slot.is_woken:
+        slot.is_woken = True
+        processor.woken.resize(processor.woken.size() + 1)
+        processor.woken.back().connection = mail.connection
+        processor.woken.back().slot = mail.slot
     elif mail.kind == MAIL_REPLY:
         slot.is_silent = mail.bytes.empty()
         slot.answer.bytes.swap(mail.bytes)
         slot_ready(connection, slot)
-    if slot.is_ready:
         _list(processor, connection)
 
 
-cdef void _check(Connection* connection, Slot* slot, bint is_late) noexcept nogil:
-    if slot.durable.get() != NULL:
-        produce_check(connection, slot, is_late)
-    elif slot.fetch.get() != NULL:
-        fetch_check(connection, slot, is_late)
+cdef void _look_again(Processor* processor) noexcept nogil:
+    cdef Connection* connection
+    cdef Slot* slot
+    cdef size_t i
+    for i in range(processor.woken.size()):
+        connection = _find(processor, processor.woken[i].connection)
+        slot = slot_at(connection, processor.woken[i].slot) if connection != NULL else NULL
+        if slot == NULL or slot.is_ready:
+            continue
+        slot.is_woken = False
+        if slot.durable.get() != NULL:
+            produce_check(connection, slot, False)
+        elif slot.fetch.get() != NULL:
+            fetch_check(connection, slot, False)
+        if slot.is_ready:
+            _list(processor, connection)
+    processor.woken.clear()
 
 
 cdef Connection* _find(Processor* processor, int64_t id) noexcept nogil:
@@ -159,6 +180,7 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     connection.first_slot = 0
     connection.handed_produce = -1
     connection.waiting = 0
+    connection.passed = connection.passed_bytes = connection.waiting_partitions = 0
     connection.frame_size = connection.reserved = connection.frame_ns = 0
     connection.sent_bytes = connection.sent_spans = 0
     connection.sent_of_span = connection.held_bytes = connection.stalled_ns = 0
@@ -228,7 +250,6 @@ cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
     connection.active_ns = processor.now_ns
     processor.plane.counters.bytes_in.fetch_add(got)
     if used > 0:
-        connection.frame_ns = processor.now_ns
         connection.partial.resize(used + min(got, <int64_t>room))
         got -= min(got, <int64_t>room)
         if not _run_partial(processor, connection):
@@ -268,14 +289,31 @@ cdef bint _admit(Processor* processor, Connection* connection, const uint8_t* da
     cdef int64_t size = load_i32(data)
     if size < HEADER_MIN or size > processor.plane.limits.request_bytes:
         processor.plane.counters.closed_frame.fetch_add(1)
+        _tell(connection, CLOSURE_FRAME_SIZE, size, processor.plane.limits.request_bytes)
         _close(processor, connection)
         return False
     connection.frame_size = size + 4
-    if size + 4 > SCRATCH_BYTES and not _reserve(connection):
-        # It is read when others are done: nothing of it is lost, the socket holds it back.
+    if connection.frame_size > UNRESERVED_MAX and not _reserve(connection):
+        _starve(processor, connection)
+    return True
+
+
+cdef void _tell(Connection* connection, int kind, int64_t got, int64_t wanted, int key=-1,
+                int version=-1) noexcept nogil:
+    cdef ClosureFacts facts
+    facts.kind = kind
+    facts.got = got
+    facts.wanted = wanted
+    facts.key = key
+    facts.version = version
+    closure_put(connection.plane, connection.peer, facts)
+
+
+cdef void _starve(Processor* processor, Connection* connection) noexcept nogil:
+    """It is read when others are done: nothing of it is lost, the socket holds it back."""
+    if not connection.is_starved:
         connection.is_starved = True
         processor.starved.push_back(connection.id)
-    return True
 
 
 cdef bint _reserve(Connection* connection) noexcept nogil:
@@ -300,13 +338,19 @@ cdef void _feed(Processor* processor) noexcept nogil:
         connection = _find(processor, left[i])
         if connection == NULL or not connection.is_starved:
             continue
-        if is_over or not _reserve(connection):
+        if is_over or not _may_go_on(connection):
             is_over = True
             processor.starved.push_back(left[i])
             continue
         connection.is_starved = False
-        connection.frame_ns = processor.now_ns
-        _set_interest(processor, connection)
+        if _resume(processor, connection):
+            _set_interest(processor, connection)
+
+
+cdef bint _may_go_on(Connection* connection) noexcept nogil:
+    if connection.frame_size > UNRESERVED_MAX and connection.reserved == 0:
+        return _reserve(connection)
+    return _may_pass_on(connection)
 
 
 cdef void _frame_ends(Connection* connection) noexcept nogil:
@@ -319,7 +363,7 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
                       int64_t size) noexcept nogil:
     """Whole frames are run where they stand; what is left is kept for the next read."""
     cdef int64_t frame
-    while size >= 4 and connection_has_room(connection):
+    while size >= 4 and connection_has_room(connection) and not connection.is_starved:
         frame = load_i32(data) + <int64_t>4
         if frame - 4 < HEADER_MIN or frame > size:
             break
@@ -333,7 +377,7 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
         connection.frame_size = 0
         if size >= 4 and not _admit(processor, connection, data):
             return
-        if connection.reserved > 0:
+        if connection.reserved > SCRATCH_BYTES:
             connection.partial.swap(processor.spare)
             connection.partial.reserve(connection.frame_size)
         connection.partial.assign(data, data + size)
@@ -361,18 +405,37 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
         handled = fetch(connection, number, version, correlation_id, &cursor)
     if handled == MALFORMED or cursor.failed and handled == PUNTED:
         processor.plane.counters.closed_malformed.fetch_add(1)
+        _tell(connection, CLOSURE_MALFORMED, size, 0, key, version)
         _close(processor, connection)
         return False
     if handled == PUNTED and key != PRODUCE_KEY and size > processor.plane.limits.control_bytes:
         processor.plane.counters.closed_frame.fetch_add(1)
+        _tell(connection, CLOSURE_CONTROL_SIZE, size, processor.plane.limits.control_bytes, key,
+              version)
         _close(processor, connection)
         return False
     if handled == PUNTED:
-        punt_put(processor.plane, connection.id, number, connection.peer, data, size)
+        _pass_on(processor, connection, number, data, size)
     elif not slot_at(connection, number).is_ready and key == FETCH_KEY:
         _set_timer(processor, connection, number)
     _list(processor, connection)
     return True
+
+
+cdef void _pass_on(Processor* processor, Connection* connection, int64_t number,
+                   const uint8_t* data, int64_t size) noexcept nogil:
+    slot_at(connection, number).passed_bytes = size
+    connection.passed += 1
+    connection.passed_bytes += size
+    punt_put(processor.plane, connection.id, number, connection.peer, data, size)
+    if not _may_pass_on(connection):
+        _starve(processor, connection)
+
+
+cdef bint _may_pass_on(Connection* connection) noexcept nogil:
+    """Who sends little does not wait for the memory that others take."""
+    return (connection.passed_bytes <= UNRESERVED_MAX
+            or connection.plane.queued_bytes.load() <= connection.plane.limits.queued_bytes)
 
 
 # Timers
@@ -445,15 +508,43 @@ cdef bint _is_hopeless(Processor* processor, Connection* connection) noexcept no
     cdef int64_t now = processor.now_ns
     if connection.stalled_ns > 0 and now - connection.stalled_ns > processor.plane.limits.send_ns:
         processor.plane.counters.closed_slow.fetch_add(1)
+        _tell(connection, CLOSURE_SEND_TIMEOUT, connection.held_bytes,
+              processor.plane.limits.send_ns // 1000000)
         return True
-    if (connection.frame_ns > 0 and not connection.is_starved and connection_has_room(connection)
-            and now - connection.frame_ns > processor.plane.limits.frame_ns):
+    if connection.stalled_ns > 0 and _holds_too_much(connection):
+        return True
+    if _is_late_frame(connection, now):
         processor.plane.counters.closed_frame.fetch_add(1)
+        _tell(connection, CLOSURE_FRAME_TIMEOUT, <int64_t>connection.partial.size() - 4,
+              connection.frame_size - 4)
         return True
     if connection.slots.empty() and now - connection.active_ns > processor.plane.limits.idle_ns:
         processor.plane.counters.closed_idle.fetch_add(1)
         return True
     return False
+
+
+cdef bint _is_late_frame(Connection* connection, int64_t now) noexcept nogil:
+    """Bytes that trickle in do not begin the wait anew: they only buy what they take at the least
+    rate. A connection that is not being read is not late."""
+    cdef double bytes = connection.partial.size()
+    if connection.frame_ns == 0 or connection.is_starved or not connection_has_room(connection):
+        return False
+    return now - connection.frame_ns > connection.plane.limits.frame_ns + <int64_t>(
+        bytes * 1e9 / connection.plane.limits.frame_rate)
+
+
+cdef bint _holds_too_much(Connection* connection) noexcept nogil:
+    """Answers that nobody takes, beyond its share while all of them are too many."""
+    cdef Plane* plane = connection.plane
+    cdef int64_t most = plane.limits.held_bytes
+    if plane.held_bytes.load() <= most:
+        return False
+    if connection.held_bytes <= most // max(<int64_t>1, <int64_t>plane.counters.open.load()):
+        return False
+    plane.counters.closed_slow.fetch_add(1)
+    _tell(connection, CLOSURE_HELD, connection.held_bytes, most)
+    return True
 
 
 # Sending
@@ -476,7 +567,7 @@ cdef void _send_all(Processor* processor) noexcept nogil:
             continue
         connection.is_listed = False
         result = connection_send(connection)
-        if result == SEND_BROKEN:
+        if result == SEND_BROKEN or result == SEND_FULL and _holds_too_much(connection):
             _close(processor, connection)
             continue
         if result == SEND_MORE:
@@ -510,6 +601,8 @@ cdef void _set_interest(Processor* processor, Connection* connection) noexcept n
         wanted |= EPOLLOUT
     if wanted == connection.interest:
         return
+    if wanted & ~connection.interest & EPOLLIN and connection.frame_ns > 0:
+        connection.frame_ns = processor.now_ns  # it could not go on while it was not read
     connection.interest = wanted
     event.events = wanted
     event.data.u64 = <uint64_t>connection.id
@@ -528,6 +621,10 @@ cdef void _close(Processor* processor, Connection* connection) noexcept nogil:
         if slot.fetch.get() != NULL:
             fetch_forget(connection, slot)
     processor.plane.queued_bytes.fetch_add(-connection.reserved)
+    processor.plane.held_bytes.fetch_add(-connection.held_bytes)
+    session_end(connection)
+    if connection.passed > 0:
+        gone_put(processor.plane, connection.id)
     processor.plane.counters.open.fetch_add(-1)
     processor.peers.guard.lock()
     processor.peers.count[connection.peer] -= 1

@@ -226,7 +226,7 @@ cdef void _note_wait(Connection* connection, Slot* slot, Target* target,
     place.offset_at = place.error_at + 2
     watch.kind = WATCH_DURABLE
     watch.offset = end_offset
-    watch.is_told = False
+    watch.is_told = watch.is_listed = False
     watch.inbox = connection.inbox.get()
     watch.connection = connection.id
     watch.slot = -1

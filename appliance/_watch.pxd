@@ -53,6 +53,7 @@ cdef cppclass Watch:
     int kind
     int64_t offset
     bint is_told
+    bint is_listed                 # the owner's
     Inbox* inbox                   # constant
     int64_t connection             # constant
     int64_t slot                   # constant
@@ -63,6 +64,7 @@ cdef cppclass WatchList:
     atomic_i64 count
     atomic_i64 readers             # those that wait for more to read
 
+# A request that names the partition again is not listed twice: one wake-up tells all of it.
 cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil
 cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil
 # The owner is about to look again and will wait for more than `offset` if that is not enough.

@@ -9,6 +9,10 @@ from appliance._socket cimport eventfd_read, eventfd_write
 
 cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil:
     watches.guard.lock()
+    if _is_same_wait(watches.first, watch):
+        watches.guard.unlock()
+        return
+    watch.is_listed = True
     watch.previous = NULL
     watch.next = watches.first
     if watches.first != NULL:
@@ -20,7 +24,15 @@ cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil:
     watches.guard.unlock()
 
 
+cdef bint _is_same_wait(const Watch* watch, const Watch* other) noexcept nogil:
+    return (watch != NULL and watch.connection == other.connection and watch.slot == other.slot
+            and watch.kind == other.kind and watch.kind != WATCH_DURABLE)
+
+
 cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil:
+    if not watch.is_listed:
+        return
+    watch.is_listed = False
     watches.guard.lock()
     if watch.previous != NULL:
         watch.previous.next = watch.next

@@ -35,6 +35,10 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 # than 30 to 1, and a batch that long would only be refused by its own producer's limits.
 SIZE_MAX = 128 << 20
 
+# Where a client waits, and eight may at a time, a batch may take less: so many times what it may
+# have packed.
+RATIO_MAX = 16
+
 # Input handed to a decompressor at once. When a member or frame ends inside a piece, the library
 # copies the rest of the piece; 64 KiB keeps a megabyte of tiny members from costing tens of
 # gigabytes of copies.

@@ -423,8 +423,17 @@ class NetworkConfig:
     queued_max_bytes: int = setting(
         "queued.max.request.bytes",
         256 * MIB,
-        "Memory promised to large requests that are still arriving, of all connections together. "
-        "Beyond it sockets are not read, so that clients wait and nothing is lost.",
+        "Memory promised to requests that are still arriving, and taken by those that the control "
+        "plane has not answered, of all connections together. Beyond it sockets are not read, so "
+        "that clients wait and nothing is lost.",
+        unit="bytes",
+        minimum=MIB,
+    )
+    held_max_bytes: int = setting(
+        "queued.max.response.bytes",
+        256 * MIB,
+        "Memory for answers that clients do not take, of all connections together. Beyond it those "
+        "are closed that hold more than their share: a small request can have a large answer.",
         unit="bytes",
         minimum=MIB,
     )
@@ -447,6 +456,14 @@ class NetworkConfig:
         minimum=1,
         maximum=1_000_000,
     )
+    control_requests_per_connection: int = setting(
+        "connection.max.control.requests",
+        64,
+        "Of these, how many the control plane may have to answer: their answers can be large, and "
+        "clients send a few at a time.",
+        minimum=1,
+        maximum=1_000_000,
+    )
     idle_timeout_ms: int = setting(
         "connections.max.idle.ms",
         600 * SECOND_MS,
@@ -457,10 +474,18 @@ class NetworkConfig:
     frame_timeout_ms: int = setting(
         "connection.frame.timeout.ms",
         30 * SECOND_MS,
-        "A request that began to arrive and then stands still for this long closes its connection: "
-        "it holds memory.",
+        "How long a request may take to arrive, beside what its bytes take at the rate below. Then "
+        "its connection is closed: it holds memory.",
         unit="ms",
         minimum=100,
+    )
+    frame_min_bytes_per_second: int = setting(
+        "connection.frame.bytes.per.second",
+        4 * KIB,
+        "The slowest line on which large requests arrive. A byte now and then must not hold the "
+        "memory of a large request for hours.",
+        unit="bytes",
+        minimum=1,
     )
     send_timeout_ms: int = setting(
         "connection.send.timeout.ms",
@@ -481,6 +506,13 @@ class NetworkConfig:
         "fetch.max.partitions",
         20_000,
         "Partitions in one fetch or fetch session: each is looked at whenever one of them moves.",
+        minimum=1,
+    )
+    fetch_max_partitions_all: int = setting(
+        "fetch.max.partitions.total",
+        1_000_000,
+        "Partitions in the sessions and waiting fetches of all connections; each takes about 300 "
+        "bytes. Beyond it there are no new sessions and no waiting: fetches are answered at once.",
         minimum=1,
     )
     sendfile_min_bytes: int = setting(
@@ -514,6 +546,14 @@ class ControlConfig:
         "they came. Each holds its request in memory.",
         minimum=1,
         maximum=1_000_000,
+    )
+    bytes_max: int = setting(
+        "control.max.bytes",
+        4 * MIB,
+        "Bytes of requests in work at a time, beyond which one of more than 4 KiB must wait: as "
+        "objects they take up to 35 times as much.",
+        unit="bytes",
+        minimum=KIB,
     )
     threads: int = setting(
         "control.threads",
@@ -557,6 +597,15 @@ class TopicsConfig:
         "two open files: a mistyped number must not keep the disk for minutes.",
         minimum=1,
         maximum=100_000,  # five digits in the name of a directory
+    )
+    per_request_max: int = setting(
+        "max.topics.per.request",
+        500,
+        "Topics that one request may make, each with some syncs of the disk: more, and the client "
+        "has given up before it is answered. CreateTopics refuses the rest; a consumer that names "
+        "more gets them when it asks again.",
+        minimum=1,
+        maximum=100_000,
     )
     partitions_max: int = setting(
         "max.partitions.total",

@@ -9,8 +9,9 @@ ApiVersions is the exception: asked for in an unknown version it is answered in 
 that is how clients find out what a broker speaks.
 
 Requests of one connection run side by side, but for what a handler does in turn; the data plane
-sends the answers in order. A turn of the event loop begins a bounded number of requests, and a
-bounded number is in work: what comes on top waits in the order in which it came. A request that
+sends the answers in order. A turn of the event loop begins a bounded number of requests, at most
+one large one, and a bounded number of them and of their bytes is in work: what comes on top waits
+for its turn (`request_queue.py`), each connection's in the order in which it came. A request that
 waits for others is not in work. How many a connection may have, whether they wait or not, is the
 data plane's bound.
 """
@@ -21,7 +22,6 @@ import asyncio
 import inspect
 import struct
 import time
-from collections import deque
 from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,9 +31,11 @@ from weakref import WeakValueDictionary
 
 from appliance import event_log
 from appliance.broker import Broker
+from appliance.closures import ClosureLog
 from appliance.errors import ApplianceError
 from appliance.handlers import HANDLERS, SERVED, api_versions
 from appliance.handlers.call import Call, ConnectionDropped, Later
+from appliance.request_queue import SMALL_BYTES, RequestQueue
 from appliance.wire import API, ErrorCode, MalformedMessage
 from appliance.wire.codec import decode, encode
 from appliance.wire.headers import RequestHeader, decode_request, encode_response_header
@@ -68,7 +70,8 @@ class DataPlane(Protocol):
 
     @property
     def punt_fd(self) -> int: ...
-    def punts(self) -> list[Any]: ...
+    def punts(self) -> tuple[list[Any], list[int]]: ...
+    def closures(self) -> tuple[list[Any], int]: ...
     def reply(self, connection: int, slot: int, frame: bytes) -> None: ...
     def reply_none(self, connection: int, slot: int) -> None: ...
     def close(self, connection: int) -> None: ...
@@ -80,7 +83,10 @@ class Dispatcher:
         self._broker = broker
         self._data_plane = data_plane
         self._running_max = control.requests_max
-        self._waiting: deque[Punt] = deque()
+        self._bytes_max = control.bytes_max
+        self._waiting: RequestQueue[Punt] = RequestQueue()
+        self._running_bytes = 0
+        self._closures = ClosureLog()
         self._running: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(control.threads, "handlers")
         self._turn: asyncio.Handle | None = None
@@ -106,10 +112,18 @@ class Dispatcher:
         await asyncio.gather(*self._running, return_exceptions=True)
         await asyncio.to_thread(self._threads.shutdown)
 
-    # Turns
+    # RequestQueue
 
     def _take(self) -> None:
-        self._waiting.extend(self._data_plane.punts())
+        punts, gone = self._data_plane.punts()
+        for punt in punts:
+            self._waiting.put(punt)
+        for connection in gone:
+            self._waiting.drop(connection)
+        closures, left_out = self._data_plane.closures()
+        for each in closures:
+            self._closures.note(each)
+        self._closures.note_left_out(left_out)
         self._begin_later()
 
     def _begin_later(self) -> None:
@@ -119,10 +133,20 @@ class Dispatcher:
     def _begin_some(self) -> None:
         self._turn = None
         for _ in range(TURN_REQUESTS_MAX):
-            if not self._waiting or len(self._running) >= self._running_max:
+            if not self._waiting or not self._may_begin():
                 return
-            self._begin(self._waiting.popleft())
+            punt = self._waiting.take()
+            self._begin(punt)
+            if len(punt.frame) > SMALL_BYTES:
+                break
         self._begin_later()
+
+    def _may_begin(self) -> bool:
+        if not self._running:
+            return True
+        size = self._waiting.next_size()
+        is_bearable = size <= SMALL_BYTES or self._running_bytes + size <= self._bytes_max
+        return len(self._running) < self._running_max and is_bearable
 
     # One request
 
@@ -141,7 +165,8 @@ class Dispatcher:
             elif inspect.isawaitable(result):
                 task = asyncio.ensure_future(self._finish(punt, header, result))
                 self._running.add(task)
-                task.add_done_callback(self._ended)
+                self._running_bytes += len(punt.frame)
+                task.add_done_callback(partial(self._ended, len(punt.frame)))
             else:
                 self._reply(punt, header, result)
 
@@ -177,8 +202,9 @@ class Dispatcher:
         with self._faults(punt, header):
             self._reply(punt, header, answer)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._running_bytes -= size
         self._begin_later()
 
     # Answering
@@ -211,7 +237,10 @@ class Dispatcher:
             self._reply(punt, header, answer)
 
     def _drop(self, punt: Punt, header: RequestHeader, why: str) -> None:
-        log.warning("connection closed", why=why, **_facts(punt, header))
+        key, version = header.api_key, header.api_version
+        facts = {"api_key": key, "api_version": version, "correlation_id": header.correlation_id}
+        reason = key if key in HANDLERS else "unknown key"
+        self._closures.say(punt.peer, reason, why, **facts)
         self._data_plane.close(punt.connection)
 
 

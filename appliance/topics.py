@@ -19,6 +19,8 @@ METADATA = "__cluster_metadata"
 OFFSETS = "__consumer_offsets"
 INTERNAL = frozenset({OFFSETS, "__transaction_state", "__share_group_state"})
 
+SHOWN_MAX = 100  # characters of a wrong name that an error repeats
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -65,8 +67,9 @@ class Topic:
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name in (".", ".."):
+        shown = repr(name[:SHOWN_MAX]) + f"... ({len(name)} characters)" * (len(name) > SHOWN_MAX)
         raise TopicNameInvalid(
-            f"{name!r} is not a topic name: wanted 1 to 249 characters out of a-z A-Z 0-9 . _ -, "
+            f"{shown} is not a topic name: wanted 1 to 249 characters out of a-z A-Z 0-9 . _ -, "
             "and neither '.' nor '..'"
         )
     if name == METADATA:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appliance import dispatch
+from appliance import closures, dispatch
 from appliance.errors import TimedOut
 from appliance.handlers import HANDLERS, SERVED
 from appliance.wire import API, codec, headers
@@ -60,8 +60,12 @@ def test_an_unknown_key_closes_the_connection(
 
 @pytest.mark.parametrize("key", sorted(SERVED))
 def test_a_version_outside_the_range_closes_the_connection(
-    control: Control, key: int, caplog: pytest.LogCaptureFixture
+    control: Control,
+    key: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(closures, "WINDOW_S", 0.0)  # each is told
     first, last = max(SERVED[key][0], API[key].versions[0]), SERVED[key][1]
     for connection, version in enumerate((first - 1, last + 1, 32767, -1), 1):
         frame = header(key, version) + b"\0" * 40

@@ -104,11 +104,11 @@ def test_records_without_a_key_are_refused_with_their_whole_batch(
 def test_batches_of_one_connection_are_appended_in_turn(control: Control) -> None:
     """Though the first takes longer to look at than all others."""
     (log,) = control.create("t", cleanup_policy="compact").logs
-    batches = [batch(bytes(size), codec="gzip") for size in (20_000_000, 1, 2, 3)]
+    batches = [batch(bytes(size), codec="gzip") for size in (12_000_000, 1, 2, 3)]
     places = [control.queue.put(produce_frame(data, acks=-1)) for data in batches]
     control.until(lambda: control.queue.answers.keys() >= set(places))
     sizes = [len(each.value or b"") for each in records(log.read(0, 1_000_000))]
-    assert sizes == [20_000_000, 1, 2, 3]
+    assert sizes == [12_000_000, 1, 2, 3]
 
 
 def test_no_more_records_are_named_than_a_person_would_read(control: Control) -> None:

@@ -1,7 +1,8 @@
 """CreateTopics 2-7: makes topics, durably, and from version 5 on answers with their configs.
 
 -1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is taken
-when it puts every partition on this broker. A topic named twice is refused, the others are made.
+when it puts every partition on this broker. A topic named twice is refused, the others are made, up
+to `max.topics.per.request`; what is beyond is refused with POLICY_VIOLATION.
 
 Left out: replication factors above 1, because there is one broker (INVALID_REPLICATION_FACTOR);
 the timeout, because a creation is over when it is answered.
@@ -29,12 +30,20 @@ Answer = CreateTopicsResponse.CreatableTopicResult
 async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     times = Counter(each.name for each in request.topics)
     asked = {each.name: each for each in request.topics}.values()
+    most = broker.config.topics.per_request_max
     return CreateTopicsResponse(
         topics=[
-            await _create(broker, each, times[each.name] > 1, request.validate_only)
-            for each in asked
+            _beyond(each, len(asked), most)
+            if place >= most
+            else await _create(broker, each, times[each.name] > 1, request.validate_only)
+            for place, each in enumerate(asked)
         ]
     )
+
+
+def _beyond(asked: Asked, count: int, most: int) -> Answer:
+    text = f"got {count} topics in one request, wanted at most {most} (max.topics.per.request)"
+    return Answer(name=asked.name, error_code=ErrorCode.POLICY_VIOLATION, error_message=text)
 
 
 async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: bool) -> Answer:

@@ -3,13 +3,15 @@
 All topics: a null list, in version 0 an empty one. None: an empty list. From version 12 on a topic
 may be asked for by its id. A topic that does not exist is created with the broker's defaults when
 the client allows it (before version 4 it always does) and `auto.create.topics.enable` is on; the
-answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again.
+answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again. One
+request makes at most `max.topics.per.request` topics; the others are unknown until it asks again.
 
 Left out: racks, offline replicas and other leaders, because there is one broker.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from appliance._engine import Log
@@ -24,6 +26,8 @@ from appliance.wire.metadata import MetadataRequest, MetadataResponse
 
 KEY = 3
 VERSIONS = (0, 13)
+
+TURN_TOPICS = 500  # told in about 5 ms; then others have their turn on the event loop
 
 Asked = MetadataRequest.MetadataRequestTopic
 Answer = MetadataResponse.MetadataResponseTopic
@@ -53,7 +57,15 @@ async def _topics(broker: Broker, request: MetadataRequest, version: int) -> lis
         return [_describe(broker, topic) for topic in broker.topics.values()]
     is_allowed = version < 4 or request.allow_auto_topic_creation
     may_create = is_allowed and broker.config.topics.auto_create
-    return [await _topic(broker, each, version, may_create) for each in _distinct(asked)]
+    left = broker.config.topics.per_request_max if may_create else 0
+    found = []
+    for each in _distinct(asked):
+        is_new = each.name is not None and each.name not in broker.topics
+        found.append(await _topic(broker, each, version, left > 0))
+        left -= is_new
+        if len(found) % TURN_TOPICS == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def _distinct(asked: Iterable[Asked]) -> list[Asked]:

@@ -56,10 +56,13 @@ class PuntQueue(Recorder):
         os.eventfd_write(self.punt_fd, 1)
         return connection, self.begun
 
-    def punts(self) -> list[Punt]:
+    def punts(self) -> tuple[list[Punt], list[int]]:
         os.eventfd_read(self.punt_fd)
         taken, self.waiting = self.waiting, []
-        return taken
+        return taken, []
+
+    def closures(self) -> tuple[list[Any], int]:
+        return [], 0
 
     def reply(self, connection: int, slot: int, frame: bytes) -> None:
         assert (connection, slot) not in self.answers, "answered twice"

@@ -56,8 +56,10 @@ def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
 
 
 class WireClient:
-    def __init__(self, address: tuple[str, int], timeout: float = 20) -> None:
-        self.socket = socket.create_connection(address, timeout=timeout)
+    def __init__(
+        self, address: tuple[str, int], timeout: float = 20, source: str = "127.0.0.1"
+    ) -> None:
+        self.socket = socket.create_connection(address, timeout, (source, 0))
 
     def __enter__(self) -> WireClient:
         return self

@@ -1,0 +1,90 @@
+"""One attacked broker for all tests, and what must hold after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.witness import Witness
+from tests.support.serving import Serving
+from tests.support.wire_client import WireClient
+
+MIB = 1 << 20
+
+# Small, so that an attack reaches its limit soon; each has its row in docs/hostile-inputs.md.
+SETTINGS = {
+    "connection.frame.timeout.ms": 600,
+    "connection.send.timeout.ms": 1500,
+    "queued.max.request.bytes": 32 * MIB,
+    "control.max.bytes": 2 * MIB,
+    "max.partitions.total": 500,
+    "max.topics.per.request": 20,
+    "max.connections.per.ip": 300,
+    "queued.max.response.bytes": 48 * MIB,
+    "fetch.max.partitions.total": 100_000,
+}
+
+# What a broker may take under attack beyond what it took before it. 70 MiB: the largest request
+# for the control plane as objects, 35 times 2 MiB. 32 MiB of requests that arrive. 96 MiB: answers,
+# whose memory doubles as they grow. Half as much again: what the allocator keeps of all that.
+GROWTH_MAX = 300 * MIB
+
+# One large request for the control plane may be decoded while another waits for it.
+SLOWEST_S = {"data": 2.0, "control": 5.0}
+
+
+@pytest.fixture(scope="session")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    made = Serving(tmp_path_factory.mktemp("hostile"), **SETTINGS)
+    yield made
+    assert made.stop() == 0, made.log[-3000:]
+
+
+@pytest.fixture(scope="session")
+def witness(serving: Serving) -> Iterator[Witness]:
+    made = Witness(serving.kafka)
+    yield made
+    made.close()
+    assert made.faults == []
+
+
+@pytest.fixture(scope="session")
+def calm_bytes(serving: Serving, witness: Witness) -> int:
+    """What the broker takes with well-behaved clients alone."""
+    for _ in range(20):
+        witness.wait()
+    return serving.resident_bytes
+
+
+@pytest.fixture
+def broker(serving: Serving, witness: Witness, calm_bytes: int) -> Iterator[Serving]:
+    """The broker under attack. Afterwards it must be up, small, quick for others, and must have
+    met nothing that was not foreseen."""
+    serving.forget_peak()
+    witness.forget()
+    witness.wait()
+    yield serving
+    assert serving.process.poll() is None, serving.log[-3000:]
+    witness.wait()
+    assert witness.faults == []
+    growth = serving.peak_bytes - calm_bytes
+    print(f"grew by {growth / MIB:.1f} MiB; slowest answers {witness.slowest}")
+    assert growth < GROWTH_MAX
+    assert all(witness.slowest[kind] < most for kind, most in SLOWEST_S.items()), witness.slowest
+    assert "Traceback" not in serving.log, serving.log[-3000:]
+
+
+SOURCES = (f"127.0.{high}.{low}" for high in range(1, 255) for low in range(1, 255))
+
+
+@pytest.fixture
+def source() -> str:
+    """An address of one's own: the log tells each address a reason once a minute."""
+    return next(SOURCES)
+
+
+@pytest.fixture
+def client(broker: Serving, source: str) -> Iterator[WireClient]:
+    with WireClient(broker.kafka, timeout=10, source=source) as made:
+        yield made

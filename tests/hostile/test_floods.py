@@ -1,0 +1,320 @@
+"""More than one client may have: of requests, answers, connections, partitions, sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from appliance.handlers import SERVED
+from appliance.wire import API
+from appliance.wire.fetch import FetchRequest, FetchResponse
+from appliance.wire.metadata import MetadataRequest
+from tests.hostile.conftest import SETTINGS
+from tests.hostile.witness import METADATA, batch, create_topic, ends
+from tests.support.serving import Serving
+from tests.support.wire_client import WireClient, frame_of
+from tests.support.wire_frames import frames
+
+ALL_TOPICS = frame_of(MetadataRequest(topics=None), METADATA, 9)
+API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
+FLOOD_S = 5.0
+
+
+def framed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def push(client: WireClient, octets: bytes, seconds: float = FLOOD_S) -> int:
+    """Sends until all is sent, the connection ends or time is over; the bytes that went."""
+    sent, end = 0, time.monotonic() + seconds
+    client.socket.settimeout(0.2)
+    with contextlib.suppress(ConnectionError):
+        while sent < len(octets) and time.monotonic() < end:
+            with contextlib.suppress(TimeoutError):
+                sent += client.socket.send(octets[sent : sent + (1 << 18)])
+    return sent
+
+
+
+
+@pytest.mark.parametrize("what", ["ApiVersions", "Metadata", "Fetch"])
+def test_100_000_requests_whose_answers_nobody_reads(
+    broker: Serving, source: str, what: str
+) -> None:
+    frame = {"ApiVersions": API_VERSIONS, "Metadata": ALL_TOPICS, "Fetch": fetch_of(40, 0)}
+    with WireClient(broker.kafka, source=source) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        push(client, framed(frame[what]) * 100_000)
+        # A peer with a closed window also hears nothing of ours, so that its own bytes stand still.
+        why = "no answer was taken for 1500 ms|of a frame of .* came in time"
+        broker.wait_for_log(f"closed peer={source} why=.*({why}) ")
+
+
+def test_100_000_requests_whose_answers_are_read(broker: Serving) -> None:
+    count = 100_000
+    octets = framed(API_VERSIONS) * count
+    with WireClient(broker.kafka) as client:
+        sender = threading.Thread(target=client.socket.sendall, args=(octets,))
+        sender.start()
+        for _ in range(count):
+            client.receive()
+        sender.join()
+
+
+@pytest.fixture(scope="module")
+def large(serving: Serving) -> str:
+    """A topic of 16 MB."""
+    with WireClient(serving.kafka) as client:
+        create_topic(client, "large")
+        for _ in range(17):
+            (part,) = client.produce(batch(b"v" * 1_000_000), topic="large", acks=-1)
+            assert part.error_code == 0
+    return "large"
+
+
+def test_a_slow_reader_of_a_large_fetch(broker: Serving, source: str, large: str) -> None:
+    """It takes a few KB now and then: that is progress, so it may go on, and costs no memory."""
+    with WireClient(broker.kafka, source=source) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(20):
+            client.send_fetch(0, topic=large, partition_max_bytes=50 << 20)
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            assert client.socket.recv(4096)
+            time.sleep(0.05)
+
+
+def test_a_reader_that_stopped(broker: Serving, source: str, large: str) -> None:
+    with WireClient(broker.kafka, source=source) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.send_fetch(0, topic=large, partition_max_bytes=50 << 20)
+        broker.wait_for_log(f"closed peer={source} why=.*no answer was taken for 1500 ms ")
+
+
+def test_many_connections_that_take_no_large_answers(broker: Serving, source: str) -> None:
+    """Each is within its own limits; together they hold more than may be, and the greedy end."""
+    with WireClient(broker.kafka) as client:
+        create_topic(client, "wide", 50)
+        for each in range(50):
+            client.produce(batch(b"v" * 60_000), topic="wide", acks=-1, partition=each)
+    greedy = [WireClient(broker.kafka, source=source) for _ in range(40)]
+    for each in greedy:
+        each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with contextlib.suppress(ConnectionError):
+            each.send_fetch(0, topic="wide", partitions=tuple(range(50)))
+            each.send_fetch(0, topic="wide", partitions=tuple(range(50)))
+    broker.wait_for_log(f"closed peer={source} why=.*more than its share of 50331648 ")
+    for each in greedy:
+        each.socket.close()
+
+
+def test_large_control_requests_side_by_side(broker: Serving) -> None:
+    """Sixty times 1.9 MB to decode, which takes half a minute: nobody else waits for that."""
+    rows = [MetadataRequest.MetadataRequestTopic(name=f"t{i:010}") for i in range(140_000)]
+    frame = frame_of(MetadataRequest(topics=rows, allow_auto_topic_creation=False), METADATA, 9)
+    assert 1_800_000 < len(frame) < 2 << 20
+    clients = [WireClient(broker.kafka) for _ in range(60)]
+    pushing = [threading.Thread(target=push, args=(each, framed(frame))) for each in clients]
+    for thread in pushing:
+        thread.start()
+    for thread in pushing:
+        thread.join()
+    with WireClient(broker.kafka) as client:
+        for _ in range(20):
+            client.send(API_VERSIONS)
+            client.receive()
+    for each in clients:
+        each.socket.close()
+
+
+def test_more_connections_than_one_address_may_have(broker: Serving, source: str) -> None:
+    most = int(SETTINGS["max.connections.per.ip"])
+    clients = [WireClient(broker.kafka, source=source) for _ in range(most)]
+    for each in (clients[0], clients[-1]):
+        each.send(API_VERSIONS)
+        assert each.receive()
+    for _ in range(200):
+        with WireClient(broker.kafka, source=source) as refused:
+            assert ends(refused)
+    broker.wait_for_log(f"closed peer={source} why=.*{most} connections of this address, wanted ")
+    assert broker.log.count(f"peer={source} ") == 1
+    for each in clients:
+        each.socket.close()
+
+
+def test_connections_that_come_and_go(broker: Serving) -> None:
+    for _ in range(3000):
+        with WireClient(broker.kafka) as client:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def fetch_of(partitions: int, wait_ms: int, *, partition: int = 0, session: int = -1) -> bytes:
+    parts = [
+        FetchRequest.FetchPartition(partition=partition + i, partition_max_bytes=1)
+        for i in range(partitions)
+    ]
+    topic = FetchRequest.FetchTopic(topic="nobody", partitions=parts)
+    asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=2**31 - 1, max_bytes=2**31 - 1,
+                         session_epoch=session, topics=[topic])
+    return frame_of(asked, 1, 12)
+
+
+def test_a_fetch_of_a_million_partitions(broker: Serving, client: WireClient) -> None:
+    begin = time.monotonic()
+    client.socket.settimeout(30)
+    push(client, framed(fetch_of(1_000_000, 60_000)), 20)
+    assert client.answer(FetchResponse, 1, 12).error_code == 42
+    print(f"{time.monotonic() - begin:.1f} s")
+
+
+def test_fetches_of_one_partition_named_20_000_times(broker: Serving, client: WireClient) -> None:
+    """They wait for more than there will ever be, while somebody appends there."""
+    create_topic(client, "busy")
+    parts = [FetchRequest.FetchPartition(partition=0) for _ in range(20_000)]
+    topic = FetchRequest.FetchTopic(topic="busy", partitions=parts)
+    asked = FetchRequest(max_wait_ms=60_000, min_bytes=2**31 - 1, max_bytes=1, topics=[topic])
+    waiting = [WireClient(broker.kafka) for _ in range(8)]
+    for each in waiting:
+        each.send(frame_of(asked, 1, 11))
+    slowest = 0.0
+    for _ in range(30):
+        begin = time.monotonic()
+        assert client.produce(batch(), topic="busy", acks=-1)[0].error_code == 0
+        slowest = max(slowest, time.monotonic() - begin)
+    print(f"slowest append {slowest:.3f} s")
+    assert slowest < 1
+    for each in waiting:
+        each.socket.close()
+
+
+def test_waiting_fetches_beyond_what_one_connection_may_have(broker: Serving) -> None:
+    """A thousand fetches of 2,000 partitions: as many wait as may, the others are answered."""
+    create_wide(broker)
+    parts = [FetchRequest.FetchPartition(partition=i % 50) for i in range(2000)]
+    topic = FetchRequest.FetchTopic(topic="waiting", partitions=parts)
+    asked = FetchRequest(max_wait_ms=60_000, min_bytes=2**31 - 1, max_bytes=1, topics=[topic])
+    frame = framed(frame_of(asked, 1, 11))
+    with WireClient(broker.kafka) as client:
+        push(client, frame * 1000, 4)
+
+
+def create_wide(broker: Serving) -> None:
+    with WireClient(broker.kafka) as client:
+        create_topic(client, "waiting", 50)
+
+
+def test_a_flood_of_fetch_sessions(broker: Serving) -> None:
+    """Sessions are made until the partitions of all are too many; fetches go on without one."""
+    ids = []
+    clients = [WireClient(broker.kafka) for _ in range(10)]
+    for each in clients:
+        each.send(fetch_of(15_000, 0, session=0))
+        answer = each.answer(FetchResponse, 1, 12)
+        assert answer.error_code == 0
+        assert sum(len(topic.partitions) for topic in answer.responses) == 15_000
+        ids.append(answer.session_id)
+    assert ids[0] > 0
+    assert ids[-1] == 0
+    for each in clients:
+        each.socket.close()
+
+
+def test_a_session_that_is_changed_as_much_as_may_be(broker: Serving, client: WireClient) -> None:
+    """Every change names all of ten thousand partitions: what is known must be found quickly."""
+    client.send(fetch_of(10_000, 0, session=0))
+    session = client.answer(FetchResponse, 1, 12).session_id
+    begin = time.monotonic()
+    for epoch in range(1, 6):
+        forgotten = FetchRequest.ForgottenTopic(topic="nobody", partitions=list(range(10_000)))
+        asked = FetchRequest(session_id=session, session_epoch=epoch, max_wait_ms=0)
+        asked.forgotten_topics_data = [forgotten] * 2
+        asked.topics = [FetchRequest.FetchTopic(
+            topic="nobody",
+            partitions=[FetchRequest.FetchPartition(partition=i) for i in range(10_000)])]
+        client.send(frame_of(asked, 1, 12))
+        assert client.answer(FetchResponse, 1, 12).error_code == 0
+    took = time.monotonic() - begin
+    print(f"{took:.2f} s")
+    assert took < 3
+
+
+NOISE_S = 4.0
+SEED = 20261121
+
+
+def mutated(frame: bytes, chance: random.Random) -> bytes:
+    octets = bytearray(frame)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(octets))
+        kind = chance.randrange(4)
+        if kind == 0:
+            octets[at] = chance.randrange(256)
+        elif kind == 1:
+            octets[at : at + 4] = chance.choice(
+                [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"])
+        elif kind == 2:
+            del octets[at : at + chance.randint(1, 8)]
+        else:
+            octets[at:at] = chance.randbytes(chance.randint(1, 8))
+        if len(octets) < 8:
+            octets += bytes(8)
+    return bytes(octets)
+
+
+def golden() -> list[bytes]:
+    """What clients really sent, with the header before it."""
+    heads = []
+    for frame in frames("captured.tsv", "filled.tsv"):
+        if frame.direction == "request" and frame.key in SERVED:
+            flexible = API[frame.key].request.VERSIONS.is_flexible(frame.version)
+            head = struct.pack(">hhih", frame.key, frame.version, 1, 1) + b"c" + b"\0" * flexible
+            heads.append(head + frame.body)
+    return heads
+
+
+def send_noise(broker: Serving, source: str, make: Callable[[], bytes]) -> int:
+    """Sends to one connection after the other until time is over; how many frames."""
+    sent, end = 0, time.monotonic() + NOISE_S
+    while time.monotonic() < end:
+        with contextlib.suppress(ConnectionError), WireClient(broker.kafka, 0.02, source) as client:
+            for _ in range(20):
+                sent += 1
+                client.socket.sendall(make())
+            with contextlib.suppress(TimeoutError, EOFError):
+                client.receive()
+    return sent
+
+
+def test_random_bytes(broker: Serving, source: str) -> None:
+    chance = random.Random(SEED)
+    sent = send_noise(broker, source, lambda: chance.randbytes(chance.randint(1, 300)))
+    print(f"{sent} pieces, seed {SEED}")
+    assert sent > 1000
+
+
+def test_random_bodies_behind_true_headers(broker: Serving, source: str) -> None:
+    chance = random.Random(SEED)
+
+    def make() -> bytes:
+        key = chance.choice(list(SERVED))
+        version = chance.randint(*SERVED[key])
+        head = struct.pack(">hhih", key, version, 1, -1)
+        return framed(head + chance.randbytes(chance.randint(0, 200)))
+
+    assert send_noise(broker, source, make) > 1000
+
+
+def test_mutations_of_real_requests(broker: Serving, source: str) -> None:
+    chance, seeds = random.Random(SEED), golden()
+    assert len(seeds) > 50
+
+    sent = send_noise(broker, source, lambda: framed(mutated(chance.choice(seeds), chance)))
+    print(f"{sent} frames, seed {SEED}")
+    assert sent > 1000

@@ -1,0 +1,46 @@
+"""docs/hostile-inputs.md names every test here, and nothing that is not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from appliance.config import (
+    BrokerConfig,
+    ControlConfig,
+    LogConfig,
+    NetworkConfig,
+    StorageConfig,
+    TopicsConfig,
+    settings_of,
+)
+from tests.hostile.conftest import SETTINGS
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parents[1] / "docs/hostile-inputs.md"
+CONFIGS = (BrokerConfig, ControlConfig, LogConfig, NetworkConfig, StorageConfig, TopicsConfig)
+
+
+def rows() -> list[list[str]]:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if row[0] != "input"]
+
+
+def names_here() -> set[str]:
+    found = set()
+    for path in FOLDER.glob("test_*.py"):
+        if path != Path(__file__):
+            found |= set(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
+    return found
+
+
+def test_every_row_has_its_test_and_every_test_its_row() -> None:
+    assert all(len(row) == 4 for row in rows())
+    assert {row[3].strip("`") for row in rows()} == names_here()
+
+
+def test_every_limit_is_a_setting() -> None:
+    names = {setting.name for config in CONFIGS for _, setting in settings_of(config)}
+    assert {row[2].strip("`") for row in rows()} - {""} <= names
+    assert set(SETTINGS) <= names

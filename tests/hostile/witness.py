@@ -1,0 +1,98 @@
+"""A client that behaves well while others attack: it must keep getting its answers."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+from appliance._batch import Record, build
+from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from tests.support.wire_client import WireClient, frame_of
+
+TOPIC = "witness"
+PAUSE_S = 0.005  # its load is that of a small client: the machine is the attacker's
+METADATA, CREATE_TOPICS = 3, 19
+
+
+def batch(text: bytes = b"value", count: int = 1) -> bytes:
+    now = time.time_ns() // 1_000_000
+    return bytes(build([Record(now, b"key", text) for _ in range(count)]))
+
+
+def create_topic(client: WireClient, name: str, partitions: int = 1) -> None:
+    row = CreateTopicsRequest.CreatableTopic(name, partitions, 1)
+    client.send(frame_of(CreateTopicsRequest(topics=[row], timeout_ms=5000), CREATE_TOPICS, 5))
+    (made,) = client.answer(CreateTopicsResponse, CREATE_TOPICS, 5).topics
+    assert made.error_code == 0, made
+
+
+class Witness:
+    """Two threads: one writes and reads back, one asks the control plane.
+
+    A broker may use the memory of an attacked machine, not the patience of its clients: `slowest`
+    is the longest wait for one answer of each kind, in seconds."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self.answers = {"data": 0, "control": 0}
+        self.slowest = {"data": 0.0, "control": 0.0}
+        self.faults: list[str] = []
+        with WireClient(address) as client:
+            create_topic(client, TOPIC)
+        self._is_over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(kind, work))
+            for kind, work in (("data", self._write_and_read), ("control", self._ask))
+        ]
+        for each in self._threads:
+            each.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        for each in self._threads:
+            each.join()
+
+    def forget(self) -> None:
+        self.slowest = {"data": 0.0, "control": 0.0}
+
+    def wait(self) -> None:
+        """Until one more answer of each kind has come."""
+        before, end = dict(self.answers), time.monotonic() + 20
+        while any(self.answers[kind] == before[kind] for kind in before) and not self.faults:
+            assert time.monotonic() < end, f"no answer since 20 s, after {before}"
+            time.sleep(0.002)
+
+    def _run(self, kind: str, work: object) -> None:
+        try:
+            with WireClient(self._address) as client:
+                while not self._is_over.wait(PAUSE_S):
+                    begin = time.monotonic()
+                    work(client)  # type: ignore[operator]
+                    took = time.monotonic() - begin
+                    self.slowest[kind] = max(self.slowest[kind], took)
+                    self.answers[kind] += 1
+        except (OSError, EOFError, AssertionError) as fault:
+            self.faults.append(f"{kind}: {fault!r}")
+
+    def _write_and_read(self, client: WireClient) -> None:
+        text = b"%d" % self.answers["data"]
+        (part,) = client.produce(batch(text), topic=TOPIC, acks=-1)
+        assert part.error_code == 0, part
+        found = client.fetch_one(part.base_offset, topic=TOPIC)
+        assert found.error_code == 0, found
+        assert text in found.records, found
+
+    def _ask(self, client: WireClient) -> None:
+        row = MetadataRequest.MetadataRequestTopic(name=TOPIC)
+        client.send(frame_of(MetadataRequest(topics=[row]), METADATA, 9))
+        (found,) = client.answer(MetadataResponse, METADATA, 9).topics
+        assert found.error_code == 0, found
+
+
+def ends(client: WireClient) -> bool:
+    """Whether the broker closes this connection, without an answer before."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        return not client.receive()
+    return True

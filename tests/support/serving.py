@@ -1,0 +1,81 @@
+"""`appliance serve` as a process of its own: its addresses, its memory, its log."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+DEADLINE_S = 20.0
+SMALL = {"storage.low.water.bytes": 0, "storage.reserve.bytes": 1 << 20}
+
+
+class Serving:
+    """A broker on free ports, up to its ready line. What it says stands in `log`."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / "log"
+        command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(folder / "data")]
+        command += ["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0"]
+        for name, value in {**SMALL, **settings}.items():
+            command += ["--set", f"{name.replace('__', '.')}={value}"]
+        with self._log.open("a") as log:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline()
+        assert ready, self.log
+        facts = dict(word.split("=", 1) for word in ready.split()[1:])
+        host, _, port = facts["kafka"].rpartition(":")
+        self.kafka = (host, int(port))
+        self.admin = facts["admin"]
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def resident_bytes(self) -> int:
+        return self._status("VmRSS")
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most since `forget_peak`."""
+        return self._status("VmHWM")
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def _status(self, name: str) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
+        assert found, text
+        return int(found[1]) << 10
+
+    def wait_for_log(self, pattern: str) -> str:
+        """The first line in which the pattern is found."""
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            for line in self.log.splitlines():
+                if re.search(pattern, line):
+                    return line
+            time.sleep(0.01)
+        raise AssertionError(f"no {pattern!r} in the log:\n{self.log[-3000:]}")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+        try:
+            code = self.process.wait(DEADLINE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+        return code

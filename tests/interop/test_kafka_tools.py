@@ -1,7 +1,6 @@
 """Apache Kafka's own command line tools against `appliance serve`: what each says is what is so.
 
-Not here, because they join a consumer group: kafka-consumer-perf-test, kafka-verifiable-consumer,
-and the console consumer without a partition.
+Consumers are told their partitions, but for kafka-consumer-perf-test; groups have tests of their own.
 """
 
 from __future__ import annotations
@@ -385,6 +384,26 @@ def test_the_performance_tool_sends_all_its_records(tools: KafkaTools, acks: str
                       f"acks={acks}", "--print-metrics")
     assert re.search(r"^2000 records sent, [\d.]+ records/sec", said, re.MULTILINE)
     assert offsets(tools, "--topic", topic) == {f"{topic}:0": 2000}
+
+
+def test_the_consumer_performance_tool_reads_all_records(tools: KafkaTools) -> None:
+    create(tools, "perf-read")
+    tools.must("kafka-producer-perf-test", "--topic", "perf-read", "--num-records", "2000",
+               "--record-size", "100", "--throughput", "-1")
+    said = tools.must("kafka-consumer-perf-test", "--topic", "perf-read", "--num-records", "2000",
+                      "--command-property", "auto.offset.reset=earliest")
+    head, line = said.splitlines()
+    found = dict(zip(head.split(", "), line.split(", "), strict=True))
+    assert found["data.consumed.in.nMsg"] == "2000"
+    assert float(found["data.consumed.in.MB"]) == pytest.approx(2000 * 100 / 2**20, abs=1e-4)
+
+
+def test_each_record_comes_back_before_the_next_is_sent(tools: KafkaTools) -> None:
+    create(tools, "latency")
+    said = tools.must("kafka-e2e-latency", "--topic", "latency", "--num-records", "200",
+                      "--producer-acks", "all", "--record-size", "100")
+    assert re.search(r"^Avg latency: [\d.]+ ms$", said, re.MULTILINE)
+    assert offsets(tools, "--topic", "latency") == {"latency:0": 200}
 
 
 def test_the_verifiable_producer_hears_of_each_record(tools: KafkaTools) -> None:

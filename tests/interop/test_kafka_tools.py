@@ -1,6 +1,6 @@
 """Apache Kafka's own command line tools against `appliance serve`: what each says is what is so.
 
-Consumers are told their partitions, but for kafka-consumer-perf-test; groups have tests of their own.
+Consumers are told their partitions; only kafka-consumer-perf-test reads in a group here.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -9,6 +10,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -41,6 +43,9 @@ final class ConsumeChecks {
         checks.put("partitions come and go in a session", ConsumeChecks::changingSession);
         checks.put("only committed records, with none open", ConsumeChecks::readCommitted);
         checks.put("topics and partitions are listed", ConsumeChecks::listed);
+        checks.put("a topic that is made again", ConsumeChecks::madeAgain);
+        checks.put("partitions that come later", ConsumeChecks::grown);
+        checks.put("much is read while it is written", ConsumeChecks::stream);
     }
 
     /** `COUNT` records, value i at offset i and 10 i ms after THEN, in batches of about ten. */
@@ -303,6 +308,80 @@ final class ConsumeChecks {
                 ClientChecks.equal("replicas in sync", 1, each.inSyncReplicas().length);
             });
             ClientChecks.equal("topics", 3, consumer.listTopics().get("java-listed").size());
+        }
+    }
+
+    /** One producer and one consumer live through it: both have to learn the new topic's id. */
+    private static void madeAgain(ClientChecks.Broker broker) throws Exception {
+        TopicPartition where = new TopicPartition("java-again", 0);
+        try (var producer = broker.producer("linger.ms", 0);
+                var consumer = at(broker, List.of(where), "auto.offset.reset", "earliest")) {
+            for (int life = 0; life < 3; life++) {
+                broker.create(where.topic());
+                int count = 10 - 3 * life; // fewer each time: the old position is out of range
+                for (int i = 0; i < count; i++) {
+                    ClientChecks.equal("offset", (long) i,
+                        producer.send(record(where.topic(), 0, i)).get().offset());
+                }
+                are(ClientChecks.take(consumer, count), 0);
+                broker.admin.deleteTopics(List.of(where.topic())).all().get();
+            }
+        }
+    }
+
+    private static void grown(ClientChecks.Broker broker) throws Exception {
+        broker.create("java-grown", 1, Map.of());
+        try (var producer = broker.producer("metadata.max.age.ms", 100);
+                var consumer = broker.consumer("metadata.max.age.ms", 100)) {
+            ClientChecks.equal("before", 1, consumer.partitionsFor("java-grown").size());
+            broker.admin.createPartitions(
+                Map.of("java-grown", NewPartitions.increaseTo(3))).all().get();
+            producer.send(record("java-grown", 2, 0)).get();
+            consumer.assign(List.of(new TopicPartition("java-grown", 2)));
+            consumer.seekToBeginning(consumer.assignment());
+            are(ClientChecks.take(consumer, 1), 0);
+            ClientChecks.equal("after", 3, consumer.partitionsFor("java-grown").size());
+        }
+    }
+
+    /** Forty megabytes over eight partitions, by producers of three codecs at once. */
+    private static void stream(ClientChecks.Broker broker) throws Exception {
+        int partitions = 8;
+        int each = 13_000; // by each producer
+        broker.create("java-stream", partitions, Map.of());
+        List<String> codecs = List.of("none", "lz4", "zstd");
+        List<CompletableFuture<Void>> senders = new ArrayList<>();
+        for (String codec : codecs) {
+            senders.add(CompletableFuture.runAsync(() -> write(broker, codec, partitions, each)));
+        }
+        List<TopicPartition> all = new ArrayList<>();
+        for (int i = 0; i < partitions; i++) {
+            all.add(new TopicPartition("java-stream", i));
+        }
+        Map<String, Integer> next = new HashMap<>();
+        try (var consumer = at(broker, all)) {
+            consumer.seekToBeginning(all);
+            for (var record : ClientChecks.take(consumer, codecs.size() * each)) {
+                String source = new String(record.key()) + " to " + record.partition();
+                int wanted = next.merge(source, partitions, Integer::sum) - partitions;
+                int number = ByteBuffer.wrap(record.value()).getInt();
+                ClientChecks.equal(source, wanted + record.partition(), number);
+            }
+        }
+        for (CompletableFuture<Void> sender : senders) {
+            sender.get();
+        }
+    }
+
+    /** Record i goes to partition i modulo their number, so each partition knows what is next. */
+    private static void write(
+            ClientChecks.Broker broker, String codec, int partitions, int count) {
+        byte[] key = ProduceChecks.bytes(codec);
+        try (var producer = broker.producer("compression.type", codec, "linger.ms", 5)) {
+            for (int i = 0; i < count; i++) {
+                byte[] value = ByteBuffer.allocate(1000).putInt(i).array();
+                producer.send(new ProducerRecord<>("java-stream", i % partitions, key, value));
+            }
         }
     }
 

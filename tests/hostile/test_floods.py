@@ -17,7 +17,7 @@ from appliance.wire import API
 from appliance.wire.fetch import FetchRequest, FetchResponse
 from appliance.wire.metadata import MetadataRequest
 from tests.hostile.conftest import SETTINGS
-from tests.hostile.witness import METADATA, batch, create_topic, ends
+from tests.hostile.witness import METADATA, batch, ends
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 from tests.support.wire_frames import frames
@@ -72,7 +72,7 @@ def test_100_000_requests_whose_answers_are_read(broker: Serving) -> None:
 def large(serving: Serving) -> str:
     """A topic of 16 MB."""
     with WireClient(serving.kafka) as client:
-        create_topic(client, "large")
+        client.create_topic("large")
         for _ in range(17):
             (part,) = client.produce(batch(b"v" * 1_000_000), topic="large", acks=-1)
             assert part.error_code == 0
@@ -101,7 +101,7 @@ def test_a_reader_that_stopped(broker: Serving, source: str, large: str) -> None
 def test_many_connections_that_take_no_large_answers(broker: Serving, source: str) -> None:
     """Each is within its own limits; together they hold more than may be, and the greedy end."""
     with WireClient(broker.kafka) as client:
-        create_topic(client, "wide", 50)
+        client.create_topic("wide", 50)
         for each in range(50):
             client.produce(batch(b"v" * 60_000), topic="wide", acks=-1, partition=each)
     greedy = [WireClient(broker.kafka, source=source) for _ in range(40)]
@@ -176,7 +176,7 @@ def test_a_fetch_of_a_million_partitions(broker: Serving, client: WireClient) ->
 
 def test_fetches_of_one_partition_named_20_000_times(broker: Serving, client: WireClient) -> None:
     """They wait for more than there will ever be, while somebody appends there."""
-    create_topic(client, "busy")
+    client.create_topic("busy")
     parts = [FetchRequest.FetchPartition(partition=0) for _ in range(20_000)]
     topic = FetchRequest.FetchTopic(topic="busy", partitions=parts)
     asked = FetchRequest(max_wait_ms=60_000, min_bytes=2**31 - 1, max_bytes=1, topics=[topic])
@@ -207,7 +207,7 @@ def test_waiting_fetches_beyond_what_one_connection_may_have(broker: Serving) ->
 
 def create_wide(broker: Serving) -> None:
     with WireClient(broker.kafka) as client:
-        create_topic(client, "waiting", 50)
+        client.create_topic("waiting", 50)
 
 
 def test_a_flood_of_fetch_sessions(broker: Serving) -> None:

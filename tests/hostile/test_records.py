@@ -15,9 +15,8 @@ import zstandard
 
 from appliance._batch import Record, build
 from appliance._crc import crc32c
-from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from appliance.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from tests.hostile.witness import CREATE_TOPICS, batch, create_topic
+from tests.hostile.witness import batch
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 
@@ -118,12 +117,8 @@ LIES: dict[str, tuple[Callable[[], bytes], set[int]]] = {
 @pytest.fixture(scope="module", autouse=True)
 def topics(serving: Serving) -> None:
     with WireClient(serving.kafka) as client:
-        create_topic(client, TOPIC)
-        row = CreateTopicsRequest.CreatableTopic(COMPACTED, 1, 1)
-        config = CreateTopicsRequest.CreatableTopicConfig("cleanup.policy", "compact")
-        row.configs.append(config)
-        client.send(frame_of(CreateTopicsRequest(topics=[row]), CREATE_TOPICS, 5))
-        assert client.answer(CreateTopicsResponse, CREATE_TOPICS, 5).topics[0].error_code == 0
+        client.create_topic(TOPIC)
+        client.create_topic(COMPACTED, cleanup_policy="compact")
 
 
 def listed(client: WireClient, timestamp: int, topic: str = TOPIC) -> Any:

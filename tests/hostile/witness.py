@@ -7,25 +7,17 @@ import threading
 import time
 
 from appliance._batch import Record, build
-from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from appliance.wire.metadata import MetadataRequest, MetadataResponse
 from tests.support.wire_client import WireClient, frame_of
 
 TOPIC = "witness"
 PAUSE_S = 0.005  # its load is that of a small client: the machine is the attacker's
-METADATA, CREATE_TOPICS = 3, 19
+METADATA = 3
 
 
 def batch(text: bytes = b"value", count: int = 1) -> bytes:
     now = time.time_ns() // 1_000_000
     return bytes(build([Record(now, b"key", text) for _ in range(count)]))
-
-
-def create_topic(client: WireClient, name: str, partitions: int = 1) -> None:
-    row = CreateTopicsRequest.CreatableTopic(name, partitions, 1)
-    client.send(frame_of(CreateTopicsRequest(topics=[row], timeout_ms=5000), CREATE_TOPICS, 5))
-    (made,) = client.answer(CreateTopicsResponse, CREATE_TOPICS, 5).topics
-    assert made.error_code == 0, made
 
 
 class Witness:
@@ -40,7 +32,7 @@ class Witness:
         self.slowest = {"data": 0.0, "control": 0.0}
         self.faults: list[str] = []
         with WireClient(address) as client:
-            create_topic(client, TOPIC)
+            client.create_topic(TOPIC)
         self._is_over = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind, work))

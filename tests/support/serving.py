@@ -17,13 +17,13 @@ SMALL = {"storage.low.water.bytes": 0, "storage.reserve.bytes": 1 << 20}
 class Serving:
     """A broker on free ports, up to its ready line. What it says stands in `log`."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder: Path, port: int = 0, **settings: object) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "log"
         command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(folder / "data")]
-        command += ["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0"]
+        command += ["--admin", "127.0.0.1:0", "--listen", f"127.0.0.1:{port}"]
         for name, value in {**SMALL, **settings}.items():
-            command += ["--set", f"{name.replace('__', '.')}={value}"]
+            command += ["--set", f"{name}={value}"]
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from appliance.wire import codec, headers
+from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from appliance.wire.fetch import FetchRequest, FetchResponse
 from appliance.wire.produce import ProduceRequest, ProduceResponse
 
@@ -89,6 +90,15 @@ class WireClient:
         frame = self.receive()
         _, body = headers.decode_response(frame, key, version)
         return codec.decode(response, body, version)
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        row = CreateTopicsRequest.CreatableTopic(name, partitions, 1)
+        for key, value in configs.items():
+            key = key.replace("_", ".")
+            row.configs.append(CreateTopicsRequest.CreatableTopicConfig(key, value))
+        self.send(frame_of(CreateTopicsRequest(topics=[row], timeout_ms=5000), 19, 5))
+        (made,) = self.answer(CreateTopicsResponse, 19, 5).topics
+        assert made.error_code == 0, made
 
     # Produce
 

@@ -33,6 +33,7 @@ ENGINE_TESTS = (
     "test_committer.py",
     "test_log_dir.py",
     "test_threads.py",
+    "test_data_plane.py",
 )
 REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)
 OURS = re.compile(r"/_\w+\.cpython-[^/]*\.so|\(_\w+\.cpython-[^/)]*\.so")
@@ -67,7 +68,7 @@ SANITIZERS = {
         ("libtsan.so",),
         ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
         {"APPLIANCE_THREADS_S": "10"},
-        ("test_committer.py", "test_threads.py"),
+        ("test_committer.py", "test_threads.py", "test_data_plane.py"),
     ),
 }
 
@@ -87,8 +88,10 @@ def build(sanitizer: Sanitizer) -> None:
     )
     if done.returncode:
         sys.exit(f"the engine does not build:\n{done.stderr[-4000:]}")
-    for source in (REPOSITORY / "appliance").glob("*.py"):
-        shutil.copy2(source, sanitizer.folder / "appliance")
+    for source in (REPOSITORY / "appliance").rglob("*.py"):
+        to = sanitizer.folder / source.relative_to(REPOSITORY)
+        to.parent.mkdir(exist_ok=True)
+        shutil.copy2(source, to)
     shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)
     shutil.copytree(TESTS / "support", sanitizer.folder / "tests/support", dirs_exist_ok=True)
     for name in ENGINE_TESTS:

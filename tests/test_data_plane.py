@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import socket
 import struct
@@ -436,6 +438,33 @@ def test_connections_have_limits(make: Any) -> None:
         each.socket.close()
 
 
+def noise(chance: random.Random, whole: bytes) -> bytes:
+    """A request with some bytes changed; in one of ten, none of it is left."""
+    if chance.random() < 0.1:
+        return chance.randbytes(chance.randint(8, 400))
+    octets = bytearray(whole)
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(4, len(octets))
+        octets[at : at + 4] = chance.choice(
+            [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"", chance.randbytes(5)])
+    return bytes(octets) + bytes(8)
+
+
+def test_noise_is_answered_or_closes(plane: Plane) -> None:
+    """Under a sanitizer this finds a byte that is read behind the end."""
+    chance = random.Random(20261121)
+    fetches = [fetch_frame(0, version=each)[4:] for each in (4, 7, 11, 12, 13, 17)]
+    produces = [produce_frame(batch(), version=each)[4:] for each in (3, 8, 9, 13)]
+    for _ in range(300):
+        with plane.client(0.01) as client, contextlib.suppress(ConnectionError):
+            for _ in range(10):
+                client.send(noise(chance, chance.choice(fetches + produces)))
+            with contextlib.suppress(TimeoutError, EOFError):
+                client.receive()
+    with plane.client() as client:
+        assert client.produce(batch())[0].error_code == 0
+
+
 def test_large_requests_wait_for_memory(make: Any) -> None:
     """More is claimed than may be queued: all are served, one after the other."""
     plane = make(queued_max_bytes=1 << 20)
@@ -536,9 +565,10 @@ def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane) -> None:
     """This process's GIL is never let go while another process produces, waits for the disk, and
     fetches: a single acquisition would stop all of it."""
     old = sys.getswitchinterval()
+    folders = ":".join(each for each in sys.path if each)
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(plane.address[1])], stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[1], env={"PYTHONPATH": ":".join(p for p in sys.path if p)})
+        cwd=Path(__file__).parents[1], env={**os.environ, "PYTHONPATH": folders})
     plane.wait_for("produce_requests", 1)
     before = plane.data_plane.counters()["produce_requests"]
     sys.setswitchinterval(1000)  # whoever asks for the GIL waits for the end of the loop

@@ -1,4 +1,4 @@
-"""Stands between clients and a broker, passes everything on, and keeps the requests."""
+"""Stands between clients and a broker, passes everything on, and tells what is requested."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 CHUNK = 1 << 16
@@ -13,9 +14,9 @@ CHUNK = 1 << 16
 
 class FrameRelay:
     """`broker` is told after the start: the broker advertises this relay's address, so that clients
-    which connect again come here."""
+    which connect again come here. It may change: the address of the relay stays."""
 
-    def __init__(self, keep: Callable[[bytes], None]) -> None:
+    def __init__(self, keep: Callable[[bytes], None] = lambda frame: None) -> None:
         self._keep = keep
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -26,6 +27,9 @@ class FrameRelay:
         return self
 
     def __exit__(self, kind: type | None, value: object, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -35,9 +39,20 @@ class FrameRelay:
                 client, _ = self._listener.accept()
             except OSError:  # closed: the relay ends
                 return
-            broker = socket.create_connection(self.broker)
-            for job in (self._requests, self._answers):
-                threading.Thread(target=self._pass, args=(job, client, broker), daemon=True).start()
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                broker = socket.create_connection(self.broker)
+            except OSError:  # it is down, and the client sees the same
+                return
+            with broker:
+                both = (client, broker)
+                back = threading.Thread(target=self._pass, args=(self._answers, *both), daemon=True)
+                back.start()
+                self._pass(self._requests, *both)
+                back.join()
 
     @staticmethod
     def _pass(
@@ -45,17 +60,12 @@ class FrameRelay:
         client: socket.socket,
         broker: socket.socket,
     ) -> None:
-        """One direction; its end is the end of both."""
-        try:
+        """One direction; its end is the end of both. Either side may be gone at any time."""
+        with suppress(OSError):
             job(client, broker)
-        except OSError:  # one side has gone
-            pass
-        finally:
-            for each in (client, broker):
-                try:
-                    each.shutdown(socket.SHUT_RDWR)
-                except OSError:  # not connected any more
-                    each.close()
+        for each in (client, broker):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def _requests(self, client: socket.socket, broker: socket.socket) -> None:
         with client.makefile("rb") as stream:

@@ -1,0 +1,122 @@
+"""Clients whose broker is killed under them, again and again: nothing acknowledged is lost, and
+what an idempotent producer sends is there once and in order."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, overload
+
+import pytest
+
+from tests.interop import kafka_jars
+from tests.interop.clients import CLIENTS, Client, Record
+from tests.interop.kafka_tools import TOOLS
+from tests.support.frame_relay import FrameRelay
+from tests.test_server import Broker
+
+COUNT = 12_000
+KILL_AT = (2000, 5000, 8000)
+PER_TURN, TURN_S = 50, 0.005  # ten thousand a second
+DEADLINE_S = 60.0
+
+
+class Restarted:
+    """One data directory through the lives of its brokers, and one address: that of a relay, since
+    while no broker listens the port would be anybody's."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._relay = FrameRelay()
+        self.address = f"127.0.0.1:{self._relay.port}"
+        self._start()
+
+    def _start(self) -> None:
+        self._broker = Broker(self._data, "--set", f"advertised.address={self.address}")
+        host, port = self._broker.kafka.split(":")
+        self._relay.broker = (host, int(port))
+
+    def kill(self) -> None:
+        self._broker.end(signal.SIGKILL)
+        self._start()
+
+    def end_offset(self, topic: str) -> int:
+        logs = self._broker.get("/api/v1/logs")[1]["logs"]
+        return sum(each["log_end_offset"] for each in logs if each["topic"] == topic)
+
+    def close(self) -> None:
+        self._relay.close()
+        self._broker.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Restarted]:
+    with closing(Restarted(tmp_path)) as made:
+        yield made
+
+
+class Paced(Sequence[Record]):
+    """Records that come over time, as those of a real source do."""
+
+    def __init__(self, count: int) -> None:
+        self._records = [Record(None, b"%d" % i) for i in range(count)]
+        self.gone = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self._records[index]
+
+    def __iter__(self) -> Iterator[Record]:
+        for count, record in enumerate(self._records, 1):
+            self.gone = count
+            if count % PER_TURN == 0:
+                time.sleep(TURN_S)
+            yield record
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < end, what
+        threading.Event().wait(0.005)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_an_idempotent_producer_lives_through_kills(broker: Restarted, client: Client) -> None:
+    sent = Paced(COUNT)
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(client.produce, broker.address, "t", sent, is_idempotent=True)
+        for count in KILL_AT:
+            until(lambda count=count: sent.gone >= count or told.done(), f"{count} records")
+            assert not told.done(), told.exception()
+            broker.kill()
+        assert told.result(DEADLINE_S) == list(range(COUNT))
+    with closing(client.reader(broker.address, "t", 0)) as reader:
+        assert reader.ends() == (0, COUNT)
+        assert reader.take(COUNT) == list(enumerate(sent))
+
+
+def test_apache_kafkas_producer_lives_through_kills(broker: Restarted) -> None:
+    tool = ("--bootstrap-server", broker.address, "--topic", "t", "--num-records", str(COUNT),
+            "--record-size", "100", "--throughput", str(COUNT // 3))
+    with ThreadPoolExecutor(1) as thread:
+        said = thread.submit(
+            kafka_jars.must_run, TOOLS["kafka-producer-perf-test"], *tool)
+        for count in KILL_AT:
+            until(lambda count=count: broker.end_offset("t") >= count, f"{count} records")
+            assert not said.done(), said.result()
+            broker.kill()
+        assert re.search(rf"^{COUNT} records sent", said.result(DEADLINE_S), re.MULTILINE)
+    assert broker.end_offset("t") == COUNT

@@ -454,6 +454,11 @@ def test_the_cluster_is_one_broker(tools: KafkaTools) -> None:
     assert (replica.split()[0], replica.split()[-1]) == ("1", "Leader")
 
 
+def test_the_one_broker_cannot_be_unregistered(tools: KafkaTools) -> None:
+    assert tools.must("kafka-cluster", "unregister", "--id", "1") == (
+        "The target cluster does not support the broker unregistration API.\n")
+
+
 def test_there_are_no_features_to_upgrade(tools: KafkaTools) -> None:
     assert tools.must("kafka-features", "describe") == ""
     said = tools.refused("kafka-features", "upgrade", "--feature", "kraft.version=1")

@@ -13,6 +13,7 @@ from libcpp.vector cimport vector
 from appliance._log cimport LogRef
 from appliance._native cimport RawBytes
 from appliance._plane cimport Plane
+from appliance._quota cimport ClientQuotas, Quota
 from appliance._segment cimport FileRef
 from appliance._topics cimport TopicRef
 from appliance._watch cimport InboxRef, Watch
@@ -66,6 +67,7 @@ cdef cppclass Fetch:
     bint is_committed              # read_committed
     bint is_incremental
     int32_t session_id             # 0: none
+    int32_t throttle_ms            # as its answer says
     size_t first                   # the target to begin with
     vector[FetchTarget] own        # of a fetch without a session
     vector[FetchTarget]* targets
@@ -118,6 +120,9 @@ cdef cppclass Connection:
     bint is_starved                # its frame waits for memory
     bint is_listed                 # among the processor's connections with answers to send
     int64_t active_ns
+    ClientQuotas quotas
+    int64_t mute_until_ns          # a quota wants it not to be read; 0: it is
+    bint is_muted                  # the processor has a timer for the end of that
     FetchSession session           # id 0: none
 
 cdef Slot* slot_at(Connection* connection, int64_t number) noexcept nogil
@@ -136,3 +141,7 @@ cdef enum SendResult:
 cdef int connection_send(Connection* connection) noexcept nogil
 # Whether another request may be read now.
 cdef bint connection_has_room(Connection* connection) noexcept nogil
+# Counts `amount` against a quota. The result: for how many milliseconds the connection is not read,
+# after what was answered has been sent.
+cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil
+cdef int32_t connection_mute(Connection* connection, int64_t delay_ns) noexcept nogil

@@ -10,6 +10,7 @@ from posix.types cimport off_t
 from appliance._bytes cimport store_i32
 from appliance._frame cimport put_i32, put_room, put_tags
 from appliance._native cimport EAGAIN, EINTR, errno, monotonic_ns
+from appliance._quota cimport Quota, quota_charge
 from appliance._socket cimport (
     MSG_MORE, MSG_NOSIGNAL, iovec, msghdr, sendfile, sendmsg,
 )
@@ -61,7 +62,20 @@ cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible)
 cdef bint connection_has_room(Connection* connection) noexcept nogil:
     return (connection.slots.size() < <size_t>connection.plane.limits.requests_per_connection
             and connection.passed < connection.plane.limits.passed_per_connection
-            and connection.held_bytes < HELD_MAX)
+            and connection.held_bytes < HELD_MAX and connection.mute_until_ns == 0)
+
+
+cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil:
+    return connection_mute(connection, quota_charge(quota, amount, monotonic_ns(),
+                                                    connection.plane.quotas.window_ns))
+
+
+cdef int32_t connection_mute(Connection* connection, int64_t delay_ns) noexcept nogil:
+    if delay_ns == 0:
+        return 0
+    connection.plane.counters.throttled_requests.fetch_add(1)
+    connection.mute_until_ns = max(connection.mute_until_ns, monotonic_ns() + delay_ns)
+    return <int32_t>((delay_ns + 999999) // 1000000)
 
 
 cdef int connection_send(Connection* connection) noexcept nogil:

@@ -12,21 +12,25 @@ from collections import namedtuple
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._engine cimport Engine, Log
 from appliance._log cimport LogRef
-from appliance._native cimport EMFILE, ENFILE, atomic_bool, close, errno
+from appliance._native cimport EMFILE, ENFILE, atomic_bool, close, errno, monotonic_ns
 from appliance._plane cimport (
-    CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE,
-    CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT,
-    Closure as CClosure, ClosureFacts, Plane, Punt as CPunt, closure_put, closures_take,
-    punts_take,
+    CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP,
+    CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
+    CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, Closure as CClosure, ClosureFacts, Plane,
+    Punt as CPunt, closure_put, closures_take, punts_take,
 )
 from appliance._processor cimport (
     Peers, Processor, processor_give, processor_start, processor_stop,
+)
+from appliance._quota cimport (
+    QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_init, quotas_set,
 )
 from appliance._socket cimport (
     AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN,
@@ -58,6 +62,7 @@ CLOSURE_NAMES = {
     CLOSURE_HELD: "held",
     CLOSURE_CONNECTIONS: "connections",
     CLOSURE_CONNECTIONS_PER_IP: "connections per ip",
+    CLOSURE_CONNECTION_RATE: "connection rate",
 }
 
 cdef enum:
@@ -91,13 +96,15 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     cdef socklen_t size = sizeof(sockaddr_storage)
     cdef string peer
     cdef int on = 1
+    cdef int64_t mute_until_ns
     cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
     if fd < 0:
         if errno == EMFILE or errno == ENFILE:
             usleep(ACCEPT_PAUSE_US)
         return
     _name_peer(&address, &peer)
-    if not _admit(acceptor, peer):
+    mute_until_ns = _pace(acceptor.plane, peer)
+    if mute_until_ns < 0 or not _admit(acceptor, peer):
         acceptor.plane.counters.refused.fetch_add(1)
         close(fd)
         return
@@ -105,7 +112,7 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(int))
     acceptor.plane.counters.accepted.fetch_add(1)
     acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
-    processor_give(acceptor.processors.at(acceptor.turn), fd, peer)
+    processor_give(acceptor.processors.at(acceptor.turn), fd, peer, mute_until_ns)
 
 
 cdef void _name_peer(const sockaddr_storage* address, string* peer) noexcept nogil:
@@ -118,6 +125,27 @@ cdef void _name_peer(const sockaddr_storage* address, string* peer) noexcept nog
                         INET6_ADDRSTRLEN)
     if got != NULL:
         peer.assign(got)
+
+
+cdef int64_t _pace(Plane* plane, const string& peer) noexcept nogil:
+    """When a connection may be read for the first time: 0: at once; -1: there are so many before it
+    that it is refused."""
+    cdef int64_t now = monotonic_ns(), window_ns = plane.quotas.window_ns, delay_ns
+    cdef ClosureFacts facts
+    cdef QuotaRef quota
+    if plane.quotas.generation.load() == 0:
+        return 0
+    quota = quota_find(&plane.quotas, QUOTA_CONNECT, peer, now)
+    delay_ns = quota_delay(quota.get(), now, window_ns)
+    if delay_ns <= window_ns:
+        delay_ns = quota_charge(quota.get(), 1, now, window_ns)
+        return now + delay_ns if delay_ns > 0 else 0
+    facts.key = facts.version = -1
+    facts.kind = CLOSURE_CONNECTION_RATE
+    facts.got = delay_ns // 1000000
+    facts.wanted = window_ns // 1000000
+    closure_put(plane, peer, facts)
+    return -1
 
 
 cdef bint _admit(Acceptor* acceptor, string peer) noexcept nogil:
@@ -355,6 +383,17 @@ cdef class DataPlane:
         with nogil:
             topics_remove(&self.plane.topics, c_name)
 
+    # Quotas
+
+    def set_rates(self, int kind, dict named not None, int64_t others, int64_t of_user):
+        """What clients may use from now on, by a kind of `_quota.pxd`: the rate of each name, of
+        all other names, and of the user, in whose quota those with the rate OF_USER are."""
+        cdef unordered_map[string, int64_t] c_named
+        for name, rate in named.items():
+            c_named[name.encode()] = rate
+        with nogil:
+            quotas_set(&self.plane.quotas, kind, &c_named, others, of_user)
+
     def counters(self):
         """What was counted since the start, by name; `open` is how many connections there are."""
         cdef Plane* plane = self.plane
@@ -369,6 +408,7 @@ cdef class DataPlane:
             "produce_requests": plane.counters.produce_requests.load(),
             "fetch_requests": plane.counters.fetch_requests.load(),
             "punted_requests": plane.counters.punted_requests.load(),
+            "throttled_requests": plane.counters.throttled_requests.load(),
             "bytes_in": plane.counters.bytes_in.load(),
             "bytes_out": plane.counters.bytes_out.load(),
             "produced_bytes": plane.counters.produced_bytes.load(),
@@ -403,4 +443,5 @@ cdef int _fill_limits(Plane* plane, config) except -1:
     plane.limits.fetch_bytes = config.fetch_max_bytes
     plane.limits.fetch_partitions = config.fetch_max_partitions
     plane.limits.sendfile_bytes = config.sendfile_min_bytes
+    quotas_init(&plane.quotas, config.quota_window_s * <int64_t>1000000000)
     return 0

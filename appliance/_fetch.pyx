@@ -19,8 +19,8 @@ from appliance._bytes cimport Cursor
 from appliance._codes cimport OK
 from appliance._committer cimport committer_ask
 from appliance._connection cimport (
-    Answer, Connection, Fetch, FetchRef, FetchTarget, Slot, Span, answer_begin, slot_at,
-    slot_ready,
+    Answer, Connection, Fetch, FetchRef, FetchTarget, Slot, Span, answer_begin, connection_charge,
+    connection_mute, slot_at, slot_ready,
 )
 from appliance._fetch_session cimport (
     SESSION_FULL, SESSION_INCREMENTAL, SESSION_NONE, Forgotten, session_begin, session_change,
@@ -40,6 +40,7 @@ from appliance._log cimport (
 from appliance._native cimport monotonic_ns
 from appliance._plane cimport Plane
 from appliance._produce cimport HANDLED, MALFORMED
+from appliance._quota cimport Quota, quota_delay, quota_window
 from appliance._topics cimport TOPIC_ID_SIZE, TopicRef, topic_log, topics_find
 from appliance._watch cimport (
     WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_rearm, watch_remove,
@@ -100,15 +101,35 @@ cdef int fetch(Connection* connection, int64_t slot_number, int version, int cor
     elif use == SESSION_INCREMENTAL and not _has_room(connection, parsed.targets.size()):
         use = -FETCH_SESSION_ID_NOT_FOUND
     if use < 0:
-        _put_error(slot, parsed.fetch.get(), <int16_t>-use)
+        _put_nothing(slot, parsed.fetch.get(), <int16_t>-use, 0)
         slot_ready(connection, slot)
         return HANDLED
     _use_session(connection, &parsed, use)
+    if connection.quotas.fetch.get() != NULL:
+        if _is_held_back(connection, slot, parsed.fetch.get()):
+            return HANDLED
     slot.fetch = parsed.fetch
     is_late = parsed.max_wait_ms <= 0 or not _may_wait(connection, slot)
     if not fetch_check(connection, slot, is_late):
         _wait(connection, slot, slot_number, parsed.max_wait_ms)
     return HANDLED
+
+
+cdef bint _is_held_back(Connection* connection, Slot* slot, Fetch* fetch) noexcept nogil:
+    """Answers with nothing while more was fetched than the quota allows, by whichever connection of
+    this client. Else the answer is held to what may be used at once, so that it is never much
+    later than a client would wait for it."""
+    cdef Quota* quota = connection.quotas.fetch.get()
+    cdef int64_t window_ns = connection.plane.quotas.window_ns
+    cdef int64_t delay_ns = quota_delay(quota, monotonic_ns(), window_ns)
+    if delay_ns == 0:
+        fetch.max_bytes = min(fetch.max_bytes, quota_window(quota, window_ns))
+        fetch.min_bytes = min(fetch.min_bytes, <int32_t>fetch.max_bytes)
+        return False
+    fetch.throttle_ms = connection_mute(connection, delay_ns)
+    _put_nothing(slot, fetch, 0, fetch.session_id if fetch.is_incremental else 0)
+    slot_ready(connection, slot)
+    return True
 
 
 cdef bint _has_room(Connection* connection, int64_t more) noexcept nogil:
@@ -132,6 +153,7 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     parsed.fetch = make_shared[Fetch]()
     fetch = parsed.fetch.get()
     fetch.version = <int16_t>version
+    fetch.throttle_ms = 0
     fetch.correlation_id = correlation_id
     if version < 15:
         read_i32(cursor)  # replica id: there are no replicas
@@ -377,15 +399,15 @@ cdef int16_t _refusal(Fetch* fetch, FetchTarget* target) noexcept nogil:
 
 cdef void _put_head(Answer* answer, Fetch* fetch, int16_t error, int32_t session_id) noexcept nogil:
     answer_begin(answer, fetch.correlation_id, fetch.version >= FIRST_FLEXIBLE)
-    put_i32(&answer.bytes, 0)  # throttle time
+    put_i32(&answer.bytes, fetch.throttle_ms)
     if fetch.version >= 7:
         put_i16(&answer.bytes, error)
         put_i32(&answer.bytes, session_id)
 
 
-cdef void _put_error(Slot* slot, Fetch* fetch, int16_t error) noexcept nogil:
+cdef void _put_nothing(Slot* slot, Fetch* fetch, int16_t error, int32_t session_id) noexcept nogil:
     cdef bint is_flexible = fetch.version >= FIRST_FLEXIBLE
-    _put_head(&slot.answer, fetch, error, 0)
+    _put_head(&slot.answer, fetch, error, session_id)
     put_count(&slot.answer.bytes, 0, is_flexible)
     put_tags(&slot.answer.bytes, is_flexible)
 
@@ -400,6 +422,8 @@ cdef void _put_answer(Connection* connection, Slot* slot, Fetch* fetch, vector[R
             told.push_back(i)
     for i in range(told.size()):
         runs += i == 0 or not _share_topic(fetch, results, told[i - 1], told[i])
+    if total > 0 and connection.quotas.fetch.get() != NULL:
+        fetch.throttle_ms = connection_charge(connection, connection.quotas.fetch.get(), total)
     _put_head(&slot.answer, fetch, 0, fetch.session_id)
     put_count(&slot.answer.bytes, runs, is_flexible)
     i = 0

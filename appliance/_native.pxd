@@ -36,6 +36,7 @@ cdef extern from "_native.h" nogil:
         void store(int64_t value)
         int64_t fetch_add(int64_t delta)
         int64_t exchange(int64_t value)
+        bint compare_exchange_weak(int64_t& expected, int64_t value)
 
     cppclass atomic_bool "std::atomic<bool>":
         bint load()

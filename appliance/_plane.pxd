@@ -6,6 +6,7 @@ from libcpp.vector cimport vector
 
 from appliance._committer cimport CommitterRef
 from appliance._native cimport atomic_bool, atomic_i64, mutex
+from appliance._quota cimport QuotaTable
 from appliance._topics cimport TopicTable
 
 # Settings of the data plane; names and reasons in `config.py`.
@@ -45,7 +46,8 @@ cdef enum ClosureKind:
     CLOSURE_HELD = 5               # got: bytes of answers in memory; wanted: those of all
     CLOSURE_CONNECTIONS = 6        # got: connections of all; wanted: the limit
     CLOSURE_CONNECTIONS_PER_IP = 7
-    CLOSURE_KINDS = 8
+    CLOSURE_CONNECTION_RATE = 8    # got: milliseconds to wait; wanted: the most
+    CLOSURE_KINDS = 9
 
 cdef struct ClosureFacts:
     int kind
@@ -69,6 +71,7 @@ cdef cppclass Counters:
     atomic_i64 produce_requests
     atomic_i64 fetch_requests
     atomic_i64 punted_requests
+    atomic_i64 throttled_requests  # after which a quota held the connection back
     atomic_i64 bytes_in
     atomic_i64 bytes_out
     atomic_i64 produced_bytes
@@ -78,6 +81,7 @@ cdef cppclass Plane:
     Limits limits                  # constant, as is the committer
     CommitterRef committer
     TopicTable topics
+    QuotaTable quotas
     Counters counters
     atomic_i64 queued_bytes        # room promised to frames that arrive, and requests passed on
     atomic_i64 held_bytes          # answers in memory

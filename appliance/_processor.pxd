@@ -53,4 +53,5 @@ cdef cppclass Processor:
 cdef int processor_start(Processor* processor) noexcept nogil
 cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil
 # Takes a connection over: for the acceptor.
-cdef void processor_give(Processor* processor, int fd, const string& peer) noexcept nogil
+cdef void processor_give(Processor* processor, int fd, const string& peer,
+                         int64_t mute_until_ns) noexcept nogil

@@ -23,7 +23,7 @@ from appliance._connection cimport (
 )
 from appliance._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch, fetch_check, fetch_forget
 from appliance._fetch_session cimport session_end
-from appliance._frame cimport read_i16, read_i32, read_piece, skip_tags
+from appliance._frame cimport Piece, read_i16, read_i32, read_piece, skip_tags
 from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
 from appliance._plane cimport (
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
@@ -33,6 +33,7 @@ from appliance._produce cimport (
     MALFORMED, PRODUCE_KEY, PRODUCE_MAX, PRODUCE_MIN, PUNTED, produce, produce_check,
     produce_forget,
 )
+from appliance._quota cimport quotas_use
 from appliance._socket cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT,
     epoll_ctl, epoll_event, epoll_wait, eventfd_write, iovec, readv,
@@ -57,6 +58,7 @@ cdef enum:
     FEED_NS = 5000000              # how long memory that another processor freed may lie idle
     HEADER_MIN = 8                 # key, version, correlation id
     INBOX_EVENT = 0                # no connection has the id 0
+    UNMUTE = -1                    # in the place of a timer's slot: a quota's delay ends
 
 
 # ---- without the GIL ----
@@ -187,6 +189,9 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     connection.interest = EPOLLIN
     connection.is_full = connection.is_starved = connection.is_listed = False
     connection.active_ns = processor.now_ns
+    connection.quotas.generation = 0
+    connection.mute_until_ns = mail.mute_until_ns
+    connection.is_muted = False
     connection.session.id = 0
     connection.session.first = 0
     processor.connections[connection.id] = connection
@@ -194,14 +199,19 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     event.data.u64 = <uint64_t>connection.id
     if epoll_ctl(processor.epoll_fd, EPOLL_CTL_ADD, connection.fd, &event) != 0:
         _close(processor, connection)
+    elif connection.mute_until_ns > 0:
+        _mute(processor, connection)
+        _set_interest(processor, connection)
 
 
-cdef void processor_give(Processor* processor, int fd, const string& peer) noexcept nogil:
+cdef void processor_give(Processor* processor, int fd, const string& peer,
+                         int64_t mute_until_ns) noexcept nogil:
     cdef Mail mail
     cdef int64_t serial = processor.plane.serial.fetch_add(1) + 1
     mail.kind = MAIL_CONNECTION
     mail.fd = fd
     mail.slot = -1
+    mail.mute_until_ns = mute_until_ns
     mail.connection = serial * processor.plane.limits.processors + processor.index
     mail.bytes.assign(<const uint8_t*>peer.data(), <const uint8_t*>peer.data() + peer.size())
     inbox_put(processor.inbox.get(), &mail)
@@ -388,6 +398,7 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
                      int64_t size) noexcept nogil:
     """One request; False when the connection is gone."""
     cdef Cursor cursor
+    cdef Piece client_id
     cdef int key, version, correlation_id, handled = PUNTED
     cdef int64_t number = slot_new(connection)
     cursor.at = data
@@ -396,7 +407,9 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
     key = read_i16(&cursor)
     version = read_i16(&cursor)
     correlation_id = read_i32(&cursor)
-    read_piece(&cursor, read_i16(&cursor))  # client id
+    client_id = read_piece(&cursor, read_i16(&cursor))
+    if processor.plane.quotas.generation.load() > 0:
+        quotas_use(&processor.plane.quotas, client_id, &connection.quotas)
     if key == PRODUCE_KEY and PRODUCE_MIN <= version <= PRODUCE_MAX:
         skip_tags(&cursor, version >= 9)
         handled = produce(connection, number, version, correlation_id, &cursor)
@@ -449,7 +462,11 @@ cdef void _set_timer(Processor* processor, Connection* connection, int64_t numbe
     timer.at_ns = slot_at(connection, number).deadline_ns
     timer.connection = connection.id
     timer.slot = number
-    processor.timers.push_back(timer)
+    _push_timer(processor, &timer)
+
+
+cdef void _push_timer(Processor* processor, const Timer* timer) noexcept nogil:
+    processor.timers.push_back(timer[0])
     push_heap(processor.timers.begin(), processor.timers.end(), _is_later)
 
 
@@ -465,10 +482,34 @@ cdef void _run_timers(Processor* processor) noexcept nogil:
         connection = _find(processor, timer.connection)
         if connection == NULL:
             continue
+        if timer.slot == UNMUTE:
+            _unmute(processor, connection)
+            continue
         slot = slot_at(connection, timer.slot)
         if slot != NULL and not slot.is_ready and slot.fetch.get() != NULL:
             fetch_check(connection, slot, True)
             _list(processor, connection)
+
+
+cdef void _mute(Processor* processor, Connection* connection) noexcept nogil:
+    cdef Timer timer
+    timer.at_ns = connection.mute_until_ns
+    timer.connection = connection.id
+    timer.slot = UNMUTE
+    connection.is_muted = True
+    _push_timer(processor, &timer)
+
+
+cdef void _unmute(Processor* processor, Connection* connection) noexcept nogil:
+    """Unless requests that were in flight have used more meanwhile."""
+    connection.is_muted = False
+    if connection.mute_until_ns > processor.now_ns:
+        _mute(processor, connection)
+        return
+    connection.mute_until_ns = 0
+    connection.active_ns = processor.now_ns
+    if _resume(processor, connection):
+        _set_interest(processor, connection)
 
 
 cdef void _sweep(Processor* processor) noexcept nogil:
@@ -518,7 +559,8 @@ cdef bint _is_hopeless(Processor* processor, Connection* connection) noexcept no
         _tell(connection, CLOSURE_FRAME_TIMEOUT, <int64_t>connection.partial.size() - 4,
               connection.frame_size - 4)
         return True
-    if connection.slots.empty() and now - connection.active_ns > processor.plane.limits.idle_ns:
+    if (connection.slots.empty() and connection.mute_until_ns == 0
+            and now - connection.active_ns > processor.plane.limits.idle_ns):
         processor.plane.counters.closed_idle.fetch_add(1)
         return True
     return False
@@ -573,6 +615,8 @@ cdef void _send_all(Processor* processor) noexcept nogil:
         if result == SEND_MORE:
             _list(processor, connection)
         connection.is_full = result == SEND_FULL
+        if connection.mute_until_ns > 0 and not connection.is_muted:
+            _mute(processor, connection)
         if not _resume(processor, connection):
             continue
         _set_interest(processor, connection)

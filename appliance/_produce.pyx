@@ -24,7 +24,8 @@ from appliance._bytes cimport Cursor, store_i16, store_i64
 from appliance._codes cimport BATCH_INVALID, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
 from appliance._committer cimport committer_ask, committer_write_behind
 from appliance._connection cimport (
-    Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, slot_at, slot_ready,
+    Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, connection_charge, slot_at,
+    slot_ready,
 )
 from appliance._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_raw, put_string, put_tags, read_bytes,
@@ -60,6 +61,7 @@ cdef cppclass Request:
     int16_t acks
     int32_t timeout_ms
     bint is_for_control
+    int32_t throttle_ms
     vector[TopicTargets] topics
 
 
@@ -69,10 +71,14 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
                  Cursor* cursor) noexcept nogil:
     cdef Request request
     cdef Slot* slot
+    cdef int64_t size = cursor.end - cursor.at
     request.version = version
+    request.throttle_ms = 0
     _parse(connection, &request, cursor)
     if cursor.failed:
         return MALFORMED
+    if connection.quotas.produce.get() != NULL:
+        request.throttle_ms = connection_charge(connection, connection.quotas.produce.get(), size)
     if request.is_for_control or _is_behind_handed(connection):
         connection.handed_produce = slot_number
         return PUNTED
@@ -161,7 +167,7 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
         for j in range(topic.targets.size()):
             _append_one(connection, slot, request, &topic.targets[j])
         put_tags(&answer.bytes, request.is_flexible)
-    put_i32(&answer.bytes, 0)  # throttle time
+    put_i32(&answer.bytes, request.throttle_ms)
     put_tags(&answer.bytes, request.is_flexible)
 
 

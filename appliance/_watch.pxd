@@ -29,6 +29,7 @@ cdef cppclass Mail:
     int fd
     int64_t connection
     int64_t slot
+    int64_t mute_until_ns          # of a new connection; 0: it is read at once
     vector[uint8_t] bytes
 
 # One processor's mailbox. `event_fd` becomes readable with the first mail after it was emptied.

@@ -85,6 +85,7 @@ cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil:
     inbox.mails.back().fd = mail.fd
     inbox.mails.back().connection = mail.connection
     inbox.mails.back().slot = mail.slot
+    inbox.mails.back().mute_until_ns = mail.mute_until_ns
     inbox.mails.back().bytes.swap(mail.bytes)
     must_signal = not inbox.is_signalled
     inbox.is_signalled = True

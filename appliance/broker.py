@@ -8,7 +8,8 @@ for it is gone. Each is on disk before anybody sees it:
     configs   the catalog, then the logs
 
 Consumer groups have an owner of their own on the same thread, `groups`; their records live in an
-internal topic, which is made when the first group needs it.
+internal topic, which is made when the first group needs it. So have ACLs, credentials, quotas and
+subscriptions to clients' metrics, whose changes take their turn with all others.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from typing import Any, Protocol, TypeVar
 
 from appliance import broker_configs, event_log, kafka_uuid, topic_config, topic_directories
 from appliance._engine import Log
+from appliance.acls import Acls
 from appliance.broker_configs import BrokerConfigs, ConfigEntry
 from appliance.catalog import NAME, Catalog, TopicRow
+from appliance.client_metrics import ClientMetrics
+from appliance.client_quotas import ClientQuotas, RateTable
 from appliance.config import BrokerConfig, LogConfig
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups.coordinator import Coordinator
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
+from appliance.scram import ScramCredentials
 from appliance.topics import (
     DEFAULT,
     OFFSETS,
@@ -49,8 +54,9 @@ Result = TypeVar("Result")
 NO_CONFIGS: Mapping[str, str] = {}
 
 
-class TopicTable(Protocol):
-    """What the data plane is told, so that it answers for a topic by itself."""
+class TopicTable(RateTable, Protocol):
+    """What the data plane is told, so that it answers for a topic by itself and holds clients to
+    their quotas."""
 
     def put_topic(self, name: str, topic_id: bytes, logs: list[Log | None]) -> None: ...
 
@@ -79,6 +85,10 @@ class Broker:
         self._producer_ids: list[int] = []
         self._reserving = asyncio.Lock()
         self.groups = Coordinator(config.groups, self)
+        self.acls = Acls(catalog, self._change)
+        self.scram = ScramCredentials(catalog, self._change)
+        self.quotas = ClientQuotas(catalog, self._change)
+        self.client_metrics = ClientMetrics(catalog, self._change)
 
     @classmethod
     def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
@@ -118,8 +128,9 @@ class Broker:
         return broker
 
     def connect(self, data_plane: TopicTable) -> None:
-        """Tells the data plane every topic, and from here on every change."""
+        """Tells the data plane every topic and quota, and from here on every change."""
         self.data_plane = data_plane
+        self.quotas.connect(data_plane)
         for each in self.topics.values():
             self._show(each)
 

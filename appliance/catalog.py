@@ -13,6 +13,10 @@ the control thread reads once at the start, and sends changes to a thread beside
     deletions       topics that are deleted, but whose directories may still be there
     broker_configs  what was set at run time, for this broker or as the default of all brokers
     producer_ids    one row: the first id that was never reserved
+    acls            who may do what (`acls.py`)
+    scram           what a password is proven with, never the password (`scram.py`)
+    client_quotas   entity (as JSON), name and value of each quota (`client_quotas.py`)
+    client_metrics  configs of subscriptions to clients' metrics (`client_metrics.py`)
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,10 +79,47 @@ SCHEMA = [
     );
     INSERT INTO producer_ids VALUES (1, 0);
     """,
+    """
+    CREATE TABLE acls (
+        resource_type INTEGER NOT NULL,
+        resource_name TEXT NOT NULL,
+        pattern_type INTEGER NOT NULL,
+        principal TEXT NOT NULL,
+        host TEXT NOT NULL,
+        operation INTEGER NOT NULL,
+        permission_type INTEGER NOT NULL,
+        PRIMARY KEY (resource_type, resource_name, pattern_type, principal, host, operation,
+                     permission_type)
+    ) WITHOUT ROWID;
+    CREATE TABLE scram (
+        user TEXT NOT NULL,
+        mechanism INTEGER NOT NULL,
+        salt BLOB NOT NULL,
+        stored_key BLOB NOT NULL,
+        server_key BLOB NOT NULL,
+        iterations INTEGER NOT NULL,
+        PRIMARY KEY (user, mechanism)
+    ) WITHOUT ROWID;
+    CREATE TABLE client_quotas (
+        entity TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value REAL NOT NULL CHECK (value > 0),
+        PRIMARY KEY (entity, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE client_metrics (
+        subscription TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (subscription, name)
+    ) WITHOUT ROWID;
+    """,
 ]
 
 
 Run = Callable[..., sqlite3.Cursor]
+Values = tuple[object, ...]  # of a row, in the order of its columns
+# Runs changes one after the other, each to its end: for who keeps rows of the catalog in memory
+Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
 class CatalogUnusable(ApplianceError):
@@ -251,6 +292,53 @@ class Catalog:
             first: int = run("SELECT next FROM producer_ids").fetchone()[0]
             run("UPDATE producer_ids SET next = ?", (first + PRODUCER_IDS,))
         return range(first, first + PRODUCER_IDS)
+
+    # Rights, secrets, quotas. What a row means is the business of the module that keeps it.
+
+    def acls(self) -> list[tuple[Any, ...]]:
+        return self._rows("SELECT * FROM acls")
+
+    def change_acls(self, added: Iterable[Values], removed: Iterable[Values]) -> None:
+        with self._change() as run:
+            for row in removed:
+                run(
+                    "DELETE FROM acls WHERE (resource_type, resource_name, pattern_type, "
+                    "principal, host, operation, permission_type) = (?, ?, ?, ?, ?, ?, ?)",
+                    row,
+                )
+            for row in added:
+                run("INSERT INTO acls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def scram(self) -> list[tuple[Any, ...]]:
+        return self._rows("SELECT * FROM scram")
+
+    def change_scram(self, put: Iterable[Values], removed: Iterable[Values]) -> None:
+        """`removed` are users with their mechanisms."""
+        with self._change() as run:
+            for row in removed:
+                run("DELETE FROM scram WHERE (user, mechanism) = (?, ?)", row)
+            for row in put:
+                run("INSERT OR REPLACE INTO scram VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def client_quotas(self) -> list[tuple[str, str, float]]:
+        return self._rows("SELECT * FROM client_quotas")
+
+    def set_client_quotas(self, quotas: Mapping[str, Mapping[str, float]]) -> None:
+        """All of each entity that is given: what it had else is gone."""
+        with self._change() as run:
+            for entity, values in quotas.items():
+                run("DELETE FROM client_quotas WHERE entity = ?", (entity,))
+                for name, value in values.items():
+                    run("INSERT INTO client_quotas VALUES (?, ?, ?)", (entity, name, value))
+
+    def client_metrics(self) -> list[tuple[str, str, str]]:
+        return self._rows("SELECT * FROM client_metrics")
+
+    def set_client_metrics(self, subscription: str, configs: Mapping[str, str]) -> None:
+        with self._change() as run:
+            run("DELETE FROM client_metrics WHERE subscription = ?", (subscription,))
+            for name, value in configs.items():
+                run("INSERT INTO client_metrics VALUES (?, ?, ?)", (subscription, name, value))
 
     # SQLite
 

@@ -44,6 +44,8 @@ TEXTS = {
     "connections": "there are {got} connections, wanted at most {wanted} (max.connections.total)",
     "connections per ip": "there are {got} connections of this address, wanted at most {wanted} "
     "(max.connections.per.ip)",
+    "connection rate": "its turn would come in {got} ms, wanted at most {wanted} (the quota "
+    "connection_creation_rate)",
 }
 
 

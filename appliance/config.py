@@ -523,6 +523,15 @@ class NetworkConfig:
         unit="bytes",
         minimum=0,
     )
+    quota_window_s: int = setting(
+        "quota.window.size.seconds",
+        1,
+        "What a client with a quota may use at once when it used nothing before, in seconds of its "
+        "rate. A longer one lets bursts pass; Kafka's ten windows make it 10.",
+        unit="s",
+        minimum=1,
+        maximum=3600,
+    )
     drain_timeout_ms: int = setting(
         "shutdown.drain.timeout.ms",
         5 * SECOND_MS,

@@ -17,7 +17,7 @@ from typing import Any
 from appliance.config import LONG_MAX
 from appliance.errors import ApplianceError, RequestInvalid
 
-# A string of the older, not flexible versions of DescribeConfigs has a length of 16 bits: what is
+# A string of the older, not flexible versions of the Describe APIs has a length of 16 bits: what is
 # longer could be set but not be shown.
 VALUE_SIZE_MAX = 32_767
 INT_MAX = 2**31 - 1
@@ -156,6 +156,13 @@ _READERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.DOUBLE: _number,
     ConfigType.LIST: _list,
 }
+
+
+def check_size(text: str) -> None:
+    """Of what is to be shown again, as a config's value or otherwise."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > VALUE_SIZE_MAX:
+        raise RequestInvalid(f"got a text of {size} bytes, wanted at most {VALUE_SIZE_MAX}")
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ def _is_served(header: RequestHeader) -> bool:
 
 def _versions(key: int) -> tuple[int, int]:
     """What is advertised, less what is so only for old clients' sake and has no messages."""
-    first, last = SERVED[key]
+    first, last = HANDLERS[key].VERSIONS
     return max(first, API[key].versions[0]), last
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from appliance.handlers import HANDLERS
+from appliance.handlers import HANDLERS, SERVED
 from appliance.wire import API
 
 INTRODUCTION = """\
@@ -29,8 +29,10 @@ What holds for all of them:
   Kafka. The control plane writes into the log which, got and wanted; the data plane counts them.
   ApiVersions alone is answered in any version.
 - Sizes and counts are held against the bytes that came before anything is allocated.
-- Throttling does not exist: `throttle_time_ms` is always 0.
-- There are no ACLs: authorized operations, when asked for, are all that exist.
+- Only Produce and Fetch are throttled, by the quotas of AlterClientQuotas; everywhere else
+  `throttle_time_ms` is 0.
+- ACLs and SCRAM credentials are kept and shown, and **not enforced**: there are no logins yet,
+  every client may do everything, and authorized operations, when asked for, are all that exist.
 
 """
 
@@ -40,15 +42,9 @@ NOT_SERVED: dict[str, tuple[int, ...]] = {
         68, 69,
     ),
     "There is no transaction coordinator yet.": (24, 25, 26, 27, 28, 61, 65, 66),
-    "There are no logins yet.": (17, 36, 50, 51),
-    "There are no ACLs yet.": (29, 30, 31),
+    "There are no logins yet.": (17, 36),
     "Share groups do not exist yet.": (76, 77, 78, 79, 90, 91, 92),
     "The Streams group protocol does not exist yet.": (88, 89),
-    "There are no quotas yet.": (48, 49),
-    "Delegation tokens come after logins, if at all.": (38, 39, 40, 41),
-    "There is one broker and one directory: nothing to move.": (34, 45, 64),
-    "Kafka lists it only where a telemetry plug-in is configured; there is none.": (71, 72),
-    "There are no resources but topics and the broker that have configs.": (74,),
 }  # fmt: skip
 
 
@@ -70,7 +66,8 @@ def as_markdown() -> str:
     parts = [INTRODUCTION, "## Served\n\n| key | API | versions |\n|---|---|---|\n"]
     for key in sorted(HANDLERS):
         link = f"[{API[key].name}](#{_anchor(title(key))})"
-        parts.append(f"| {key} | {link} | {versions(key)} |\n")
+        note = "" if key in SERVED else ", not listed"
+        parts.append(f"| {key} | {link} | {versions(key)}{note} |\n")
     parts += [f"\n### {title(key)}\n\n{body(module)}\n" for key, module in sorted(HANDLERS.items())]
     parts.append("\n## Not served\n\n| APIs | why |\n|---|---|\n")
     for why, keys in NOT_SERVED.items():

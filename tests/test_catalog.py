@@ -324,7 +324,8 @@ def test_an_older_schema_is_taken_to_the_newest(
     for _ in range(2):
         with opened(tmp_path) as catalog:
             assert catalog._rows("SELECT name, owner FROM topics") == [("orders", "x")]
-            assert (catalog.cluster_id, catalog._pragma("user_version")) == (cluster_id, 2)
+            assert (catalog.cluster_id, catalog._pragma("user_version")) == (
+                cluster_id, len(more))
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(

@@ -121,7 +121,7 @@ def test_bytes_after_the_end_are_ignored(control: Control) -> None:
 def test_every_handler_survives_every_cut_of_its_request(control: Control) -> None:
     connection = 1
     for key in HANDLERS:
-        whole = frame_of(API[key].request(), key, SERVED[key][1])
+        whole = frame_of(API[key].request(), key, HANDLERS[key].VERSIONS[1])
         for size in range(len(whole)):
             connection += 1
             if key == 18:

@@ -30,6 +30,7 @@ class Recorder:
 
     topics: dict[str, tuple[bytes, list[Log | None]]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    rates: dict[int, tuple[dict[str, int], int, int]] = field(default_factory=dict)
 
     def put_topic(self, name: str, topic_id: bytes, logs: list[Log | None]) -> None:
         self.topics[name] = (topic_id, list(logs))
@@ -38,6 +39,9 @@ class Recorder:
     def remove_topic(self, name: str) -> None:
         del self.topics[name]
         self.told.append(f"remove {name}")
+
+    def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None:
+        self.rates[kind] = (named, others, of_user)
 
 
 def broker_config(data: Path, log: LogConfig | None = None, **topics: Any) -> BrokerConfig:

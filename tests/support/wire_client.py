@@ -16,8 +16,9 @@ from appliance.wire.produce import ProduceRequest, ProduceResponse
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 
 
-def frame_of(request: Any, key: int, version: int, correlation_id: int = 1) -> bytes:
-    header = headers.RequestHeader(key, version, correlation_id, "test")
+def frame_of(request: Any, key: int, version: int, correlation_id: int = 1,
+             client_id: str | None = "test") -> bytes:
+    header = headers.RequestHeader(key, version, correlation_id, client_id)
     return headers.encode_request(header) + codec.encode(request, version)
 
 
@@ -26,20 +27,22 @@ def with_length(frame: bytes) -> bytes:
 
 
 def produce_frame(*batches: bytes, acks: int = 1, version: int = 9, topic: str = "t",
-                  timeout_ms: int = 5000, partition: int = 0) -> bytes:
+                  timeout_ms: int = 5000, partition: int = 0,
+                  client_id: str | None = "test") -> bytes:
     """A whole frame with its length: a batch for each partition from the named one on."""
     asked = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
     for index, batch in enumerate(batches, partition):
         part = ProduceRequest.PartitionProduceData(index=index, records=batch)
         asked.topic_data.append(ProduceRequest.TopicProduceData(
             name=topic, topic_id=TOPIC_ID, partition_data=[part]))
-    return with_length(frame_of(asked, 0, version))
+    return with_length(frame_of(asked, 0, version, client_id=client_id))
 
 
 def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
                 partitions: tuple[int, ...] = (0,), wait_ms: int = 0, min_bytes: int = 1,
                 max_bytes: int = 50 << 20, partition_max_bytes: int = 1 << 20, isolation: int = 0,
-                session: tuple[int, int] = (0, -1), leader_epoch: int = -1) -> bytes:
+                session: tuple[int, int] = (0, -1), leader_epoch: int = -1,
+                client_id: str | None = "test") -> bytes:
     """A whole frame with its length."""
     asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
                          isolation_level=isolation, session_id=session[0],
@@ -53,7 +56,7 @@ def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
     if parts:
         asked.topics.append(
             FetchRequest.FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=parts))
-    return with_length(frame_of(asked, 1, version))
+    return with_length(frame_of(asked, 1, version, client_id=client_id))
 
 
 class WireClient:

@@ -16,7 +16,6 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,8 +28,8 @@ from appliance.groups.member import (
     AnswerSync,
     Join,
     Joined,
-    JoinedMember,
     Member,
+    Members,
     Rebalance,
     Store,
     Sync,
@@ -56,18 +55,17 @@ class Group:
     generation: int = 0
     protocol_type: str | None = None  # None: it only keeps offsets
     protocol_name: str | None = None
-    leader_id: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    static: dict[str, str] = field(default_factory=dict)  # instance id to member id
+    members: Members = field(init=False)
     named: dict[str, int] = field(default_factory=dict)  # ids given out, and until when to join
     rebalance: Rebalance | None = None
     unsynced: set[str] = field(default_factory=set)  # of this generation, no SyncGroup came yet
     sync_deadline_ms: int = NEVER_MS
     due_ms: int = NEVER_MS
     changed_ms: int = -1  # wall clock, as the last record of the group has it
-    _joining: int = 0  # members parked in JoinGroup
-    _supporters: Counter[str] = field(default_factory=Counter)  # of each protocol
     _storing: int = -1  # the generation whose assignment is on its way to the disk
+
+    def __post_init__(self) -> None:
+        self.members = Members(self.id)
 
     # JoinGroup
 
@@ -78,7 +76,7 @@ class Group:
                 del self.named[asked.member_id]
                 self._add(asked.member_id, asked, now_ms, answer)
             elif asked.member_id:
-                member = self._member(asked.member_id, asked.instance_id)
+                member = self.members.find(asked.member_id, asked.instance_id)
                 self._rejoin(member, asked, now_ms, answer)
             else:
                 self._join_new(asked, now_ms, answer)
@@ -87,21 +85,20 @@ class Group:
 
     def _check_protocols(self, asked: Join) -> None:
         """One protocol at least must be everybody's; a group without members takes any."""
-        is_known = bool(asked.protocol_type and asked.protocols)
+        names = [name for name, _ in asked.protocols]
+        is_known = bool(asked.protocol_type and names)
         if is_known and self.members:
-            count = len(self.members)
-            is_common = any(self._supporters[name] == count for name, _ in asked.protocols)
+            is_common = not self.members.common_protocols().isdisjoint(names)
             is_known = asked.protocol_type == self.protocol_type and is_common
         if not is_known:
             raise GroupRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {self.id} has protocol type {self.protocol_type} and the protocols "
-                f"{sorted(self._supporters)}, got {asked.protocol_type} and "
-                f"{[name for name, _ in asked.protocols]}",
+                f"{sorted(self.members.common_protocols())}, got {asked.protocol_type} and {names}",
             )
 
     def _join_new(self, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        if asked.instance_id in self.static:
+        if asked.instance_id in self.members.static:
             self._replace(asked, now_ms, answer)
             return
         count, most = len(self.members) + len(self.named), self.config.max_size
@@ -117,13 +114,11 @@ class Group:
         self._add(asked.new_member_id, asked, now_ms, answer)
 
     def _add(self, member_id: str, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        member = Member(member_id, asked.instance_id, "", "", 0, 0, ())
-        self._enter(member)
-        self._take(member, asked)
+        member = Member(member_id, asked.instance_id)
+        self.members.enter(member, asked)
         member.deadline_ms = self._due(now_ms + NEW_MEMBER_JOIN_MS)
         self.protocol_type = asked.protocol_type
-        self.leader_id = self.leader_id or member_id
-        self._park_join(member, answer)
+        self.members.park_join(member, answer)
         if self.rebalance:
             self.rebalance.has_newcomer = True
         self._rebalance(now_ms)
@@ -133,12 +128,12 @@ class Group:
         must_wait = self.state is State.PREPARING_REBALANCE
         if self.state is State.STABLE:
             # the leader joins again when it saw topics or partitions come and go
-            must_wait = member.id == self.leader_id or not is_same
+            must_wait = member.id == self.members.leader_id or not is_same
         elif self.state is State.COMPLETING_REBALANCE:
             must_wait = not is_same  # else the answer was lost on its way
         if must_wait:
-            self._take(member, asked)
-            self._park_join(member, answer)
+            self.members.take(member, asked)
+            self.members.park_join(member, answer)
             self._rebalance(now_ms)
             return
         self._touch(member, now_ms)
@@ -148,20 +143,19 @@ class Group:
         """A static member was restarted: it takes the place of its former self. In a Stable group
         nothing else changes, as long as it wants what it wanted before."""
         assert asked.instance_id is not None
-        leader_before, old = self.leader_id, self.members[self.static[asked.instance_id]]
+        leader_before, old = self.members.leader_id, self.members.of_instance(asked.instance_id)
         was_unsynced = old.id in self.unsynced
         self._remove(old, ErrorCode.FENCED_INSTANCE_ID)
-        member = Member(asked.new_member_id, asked.instance_id, "", "", 0, 0, ())
+        member = Member(asked.new_member_id, asked.instance_id)
         member.assignment, member.is_new = old.assignment, False
-        self._enter(member)
-        self._take(member, asked)
+        self.members.enter(member, asked)
         if leader_before == old.id:
-            self.leader_id = member.id
+            self.members.leader_id = member.id
         if was_unsynced:
             self.unsynced.add(member.id)
         self._touch(member, now_ms)
         if self.state is not State.STABLE or not self._wants_the_same(old, member):
-            self._park_join(member, answer)
+            self.members.park_join(member, answer)
             self._rebalance(now_ms)
             return
         joined = self._joined(member)
@@ -176,7 +170,7 @@ class Group:
         )
 
     def _wants_the_same(self, old: Member, new: Member) -> bool:
-        if self._select_protocol() != self.protocol_name:
+        if self.members.select_protocol() != self.protocol_name:
             return False
         if self.protocol_type != CONSUMER:
             return True
@@ -184,23 +178,16 @@ class Group:
         return subscription.topics(before) == subscription.topics(after)
 
     def _joined(self, member: Member) -> Joined:
-        leads = member.id == self.leader_id
+        leader_id = self.members.leader_id
         return Joined(
             0,
             member.id,
             self.generation,
             self.protocol_type,
             self.protocol_name,
-            self.leader_id or "",
-            self._joined_members() if leads else (),
+            leader_id or "",
+            self.members.for_leader(self.protocol_name) if member.id == leader_id else (),
         )
-
-    def _joined_members(self) -> list[JoinedMember]:
-        name = self.protocol_name
-        return [
-            JoinedMember(each.id, each.instance_id, each.metadata(name))
-            for each in self.members.values()
-        ]
 
     # Rebalance
 
@@ -211,24 +198,21 @@ class Group:
         self._complete_join(now_ms)
 
     def _prepare_rebalance(self, now_ms: int) -> None:
-        self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.members.answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self.unsynced.clear()
         self.sync_deadline_ms = NEVER_MS
-        time_ms = self._rebalance_timeout_ms()
+        time_ms = self.members.rebalance_timeout_ms()
         delay_ms = self.config.initial_rebalance_delay_ms
         is_first = self.state is State.EMPTY and delay_ms > 0
         wait_ms = min(delay_ms, time_ms) if is_first else time_ms
         self.rebalance = Rebalance(self._due(now_ms + wait_ms), is_first, time_ms - wait_ms)
         self._go(State.PREPARING_REBALANCE)
 
-    def _rebalance_timeout_ms(self) -> int:
-        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
-
     def _complete_join(self, now_ms: int) -> None:
         rebalance = self.rebalance
         if rebalance is None or rebalance.is_first:
             return
-        if self._joining == len(self.members) and not self.named:
+        if self.members.joining == len(self.members) and not self.named:
             self._begin_generation(now_ms)
 
     def _join_time_is_over(self, rebalance: Rebalance, now_ms: int) -> None:
@@ -238,12 +222,12 @@ class Group:
             rebalance.left_ms -= wait_ms
             rebalance.deadline_ms = now_ms + wait_ms
             return
-        for each in [each for each in self.members.values() if each.join is None]:
+        for each in [each for each in self.members if each.join is None]:
             if each.instance_id is None:
                 self._remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.members and not self._joining:
+        if self.members and not self.members.joining:
             # Static members only, none of which is back: each has until the end of its session.
-            rebalance.deadline_ms = now_ms + self._rebalance_timeout_ms()
+            rebalance.deadline_ms = now_ms + self.members.rebalance_timeout_ms()
             return
         self._begin_generation(now_ms)
 
@@ -256,32 +240,17 @@ class Group:
             # An error here costs little: a restart finds members whose sessions end.
             self.store(self.record(), lambda error, _: None)
             return
-        self._elect_leader()
-        self.protocol_name = self._select_protocol()
+        self.members.elect_leader()
+        self.protocol_name = self.members.select_protocol()
         self._go(State.COMPLETING_REBALANCE)
-        self.sync_deadline_ms = self._due(now_ms + self._rebalance_timeout_ms())
+        self.sync_deadline_ms = self._due(now_ms + self.members.rebalance_timeout_ms())
         # A static member that is away keeps its place until its session ends.
-        joined = [each for each in self.members.values() if each.join is not None]
+        joined = [each for each in self.members if each.join is not None]
         self.unsynced = {each.id for each in joined}
         for each in joined:
             self._touch(each, now_ms)
             each.is_new = False
-            self._answer_join(each, self._joined(each))
-
-    def _elect_leader(self) -> None:
-        """The one that led before, if it is back."""
-        leader = self.members.get(self.leader_id or "")
-        if leader is None or leader.join is None:
-            self.leader_id = next(each.id for each in self.members.values() if each.join)
-
-    def _select_protocol(self) -> str:
-        """Everybody votes for the first in its own list that all know; most votes win."""
-        count = len(self.members)
-        votes = Counter(
-            next(name for name, _ in each.protocols if self._supporters[name] == count)
-            for each in self.members.values()
-        )
-        return votes.most_common(1)[0][0]
+            self.members.answer_join(each, self._joined(each))
 
     # SyncGroup
 
@@ -300,10 +269,9 @@ class Group:
             self._touch(member, now_ms)
             answer(self._synced(member))
             return
-        if member.sync is not None:
-            member.sync(Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # its client asked again
+        member.answer_sync(Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # its client asked again
         member.sync = answer
-        if member.id == self.leader_id and self._storing != self.generation:
+        if member.id == self.members.leader_id and self._storing != self.generation:
             self._assign(asked.assignments)
 
     def _check_protocol_of(self, asked: Sync) -> None:
@@ -318,11 +286,12 @@ class Group:
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
         # Java's consumers cannot read an assignment of no bytes at all
         nothing = subscription.NO_PARTITIONS if self.protocol_type == CONSUMER else b""
-        assigned = {each: assignments.get(each) or nothing for each in self.members}
+        assigned = {each.id: assignments.get(each.id) or nothing for each in self.members}
         generation = self._storing = self.generation
 
         def stored(error: ApplianceError | None, now_ms: int) -> None:
-            self._storing = -1
+            if self._storing == generation:
+                self._storing = -1
             if self.state is State.COMPLETING_REBALANCE and self.generation == generation:
                 self._assigned(assigned, error, now_ms)
 
@@ -332,26 +301,18 @@ class Group:
         self, assigned: Mapping[str, bytes], error: ApplianceError | None, now_ms: int
     ) -> None:
         if error:
-            self._answer_syncs(error.kafka_code)
+            self.members.answer_syncs(error.kafka_code)
             self._rebalance(now_ms)
             return
         self._go(State.STABLE)
-        for each in self.members.values():
+        for each in self.members:
             each.assignment = assigned.get(each.id, b"")
             if each.sync is not None:
                 self._touch(each, now_ms)
-                answer, each.sync = each.sync, None
-                answer(self._synced(each))
+                each.answer_sync(self._synced(each))
 
     def _synced(self, member: Member) -> Synced:
         return Synced(0, self.protocol_type, self.protocol_name, member.assignment)
-
-    def _answer_syncs(self, error: int) -> None:
-        for each in self.members.values():
-            each.assignment = b""
-            if each.sync is not None:
-                answer, each.sync = each.sync, None
-                answer(Synced(error))
 
     # Heartbeat, LeaveGroup, OffsetCommit
 
@@ -367,7 +328,8 @@ class Group:
         if self.named.pop(member_id, None) is not None:
             self._complete_join(now_ms)
             return
-        member = self._member(member_id or self.static.get(instance_id or "", ""), instance_id)
+        holder = self.members.static.get(instance_id or "", "")
+        member = self.members.find(member_id or holder, instance_id)
         self._remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self._rebalance(now_ms)
 
@@ -402,7 +364,7 @@ class Group:
         if self.protocol_type != CONSUMER or self.protocol_name is None:
             return None
         wanted: set[str] = set()
-        for each in self.members.values():
+        for each in self.members:
             topics = subscription.topics(each.metadata(self.protocol_name))
             if topics is None:
                 return None
@@ -415,9 +377,9 @@ class Group:
         """Whatever is over by now. Cheap when nothing is."""
         if self.rebalance and self.rebalance.deadline_ms <= now_ms:
             self._join_time_is_over(self.rebalance, now_ms)
-        self._expire([each for each in self.members.values() if each.is_late(now_ms)], now_ms)
+        self._expire([each for each in self.members if each.is_late(now_ms)], now_ms)
         if self.sync_deadline_ms <= now_ms:
-            self._expire([self.members[each] for each in self.unsynced], now_ms)
+            self._expire([each for each in self.members if each.id in self.unsynced], now_ms)
         for each in [each for each, end_ms in self.named.items() if end_ms <= now_ms]:
             del self.named[each]
             self._complete_join(now_ms)
@@ -435,24 +397,22 @@ class Group:
             yield self.rebalance.deadline_ms
         yield self.sync_deadline_ms
         yield from self.named.values()
-        for each in self.members.values():
+        for each in self.members:
             # one that is parked past its deadline is looked at again when it is answered
             if each.deadline_ms > now_ms:
                 yield each.deadline_ms
 
     def postpone(self, by_ms: int, now_ms: int) -> None:
         """The process stood still so long: signs of life wait unread, and nobody is late yet."""
-        for each in self.members.values():
+        for each in self.members:
             grace_ms = min(by_ms, each.session_timeout_ms)
             each.deadline_ms = max(each.deadline_ms, now_ms + grace_ms)
 
     def stop(self) -> None:
         """The broker is about to end. Whoever waits is told to look for a coordinator again."""
-        for each in self.members.values():
-            self._answer_join(each, Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE, each.id))
-            if each.sync is not None:
-                answer, each.sync = each.sync, None
-                answer(Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        for each in self.members:
+            self.members.answer_join(each, Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE, each.id))
+            each.answer_sync(Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _due(self, at_ms: int) -> int:
         self.due_ms = min(self.due_ms, at_ms)
@@ -469,7 +429,7 @@ class Group:
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol_name,
-            leader=self.leader_id if self.members else None,
+            leader=self.members.leader_id,
             members=[
                 GroupMetadataValue.MemberMetadata(
                     member_id=each.id,
@@ -481,7 +441,7 @@ class Group:
                     subscription=each.metadata(self.protocol_name),
                     assignment=each.assignment if assigned is None else assigned[each.id],
                 )
-                for each in self.members.values()
+                for each in self.members
             ],
         )
 
@@ -489,46 +449,17 @@ class Group:
         """What a restart finds. Members go on with their generation, each with a new session."""
         self.generation = value.generation
         self.protocol_type, self.protocol_name = value.protocol_type or None, value.protocol
-        self.leader_id = value.leader
         self.changed_ms = value.current_state_timestamp
         for each in value.members:
-            member = Member(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                each.session_timeout,
-                # version 0 had none; its clients took the session's
-                each.rebalance_timeout if each.rebalance_timeout >= 0 else each.session_timeout,
-                [(value.protocol or "", each.subscription)],
-                each.assignment,
-                is_new=False,
-            )
-            self._enter(member)
-            self._support(member, 1)
+            member = self.members.restore(each, value.protocol or "")
             self._touch(member, now_ms)
+        self.members.leader_id = value.leader
         self.state = State.STABLE if self.members else State.EMPTY
 
-    # Members
-
-    def _member(self, member_id: str, instance_id: str | None) -> Member:
-        if instance_id is not None:
-            holder = self.static.get(instance_id)
-            if holder is not None and holder != member_id:
-                raise GroupRefused(
-                    ErrorCode.FENCED_INSTANCE_ID,
-                    f"group {self.id}: instance {instance_id} is member {holder}, not {member_id}",
-                )
-        member = self.members.get(member_id)
-        if member is None or (instance_id is not None and member.instance_id != instance_id):
-            raise GroupRefused(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {self.id} has no member {member_id!r} with instance {instance_id}",
-            )
-        return member
+    # States
 
     def _of_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        member = self._member(member_id, instance_id)
+        member = self.members.find(member_id, instance_id)
         if generation != self.generation:
             raise GroupRefused(
                 ErrorCode.ILLEGAL_GENERATION,
@@ -541,52 +472,10 @@ class Group:
         if code is not None:
             raise GroupRefused(code, f"group {self.id} is {self.state.value}: no {ask.value} now")
 
-    def _enter(self, member: Member) -> None:
-        self.members[member.id] = member
-        if member.instance_id is not None:
-            self.static[member.instance_id] = member.id
-
-    def _take(self, member: Member, asked: Join) -> None:
-        """What a member says of itself each time it joins."""
-        self._support(member, -1)
-        member.client_id, member.client_host = asked.client_id, asked.client_host
-        member.session_timeout_ms = asked.session_timeout_ms
-        member.rebalance_timeout_ms = asked.rebalance_timeout_ms
-        member.protocols = asked.protocols
-        self._support(member, 1)
-
-    def _support(self, member: Member, by: int) -> None:
-        for name, _ in member.protocols:
-            self._supporters[name] += by
-            if not self._supporters[name]:
-                del self._supporters[name]
-
-    def _remove(self, member: Member, error: ErrorCode) -> Member:
+    def _remove(self, member: Member, error: ErrorCode) -> None:
         """Its parked calls get the error; what follows for the group is the caller's."""
-        self._answer_join(member, Joined(error, member.id))
-        if member.sync is not None:
-            member.sync(Synced(error))
-            member.sync = None
-        self._support(member, -1)
-        del self.members[member.id]
-        if member.instance_id is not None:
-            del self.static[member.instance_id]
+        self.members.remove(member, error)
         self.unsynced.discard(member.id)
-        if member.id == self.leader_id:
-            self.leader_id = next(iter(self.members), None)
-        return member
-
-    def _park_join(self, member: Member, answer: AnswerJoin) -> None:
-        # its client asked again: one answer is enough, but none may be left out
-        self._answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
-        member.join = answer
-        self._joining += 1
-
-    def _answer_join(self, member: Member, joined: Joined) -> None:
-        if member.join is not None:
-            self._joining -= 1
-            answer, member.join = member.join, None
-            answer(joined)
 
     def _go(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.id}: {self.state} to {state}"

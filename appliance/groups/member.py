@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from appliance.errors import ApplianceError
 from appliance.groups.records import GroupMetadataValue
+from appliance.groups.states import GroupRefused
+from appliance.wire import ErrorCode
 
 NEVER_MS = (1 << 63) - 1
 
@@ -83,11 +86,11 @@ AnswerSync = Callable[[Synced], None]
 class Member:
     id: str
     instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: Protocols
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int = 0
+    rebalance_timeout_ms: int = 0
+    protocols: Protocols = ()
     assignment: bytes = b""
     deadline_ms: int = NEVER_MS  # of its session; means nothing while it is parked
     is_new: bool = True
@@ -96,6 +99,11 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def answer_sync(self, synced: Synced) -> None:
+        if self.sync is not None:
+            answer, self.sync = self.sync, None
+            answer(synced)
 
     def is_late(self, now_ms: int) -> bool:
         is_parked = self.join is not None or self.sync is not None
@@ -112,3 +120,141 @@ class Rebalance:
     is_first: bool = False
     left_ms: int = 0
     has_newcomer: bool = False
+
+
+class Members:
+    """Who is in a group, what all of them support, and who is parked in JoinGroup."""
+
+    def __init__(self, group_id: str) -> None:
+        self.static: dict[str, str] = {}  # instance id to member id
+        self.leader_id: str | None = None  # the first that came, as long as it is there
+        self.joining = 0  # parked in JoinGroup
+        self._group_id = group_id
+        self._by_id: dict[str, Member] = {}
+        self._supporters: Counter[str] = Counter()  # of each protocol
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._by_id.values())
+
+    def find(self, member_id: str, instance_id: str | None) -> Member:
+        if instance_id is not None:
+            holder = self.static.get(instance_id)
+            if holder is not None and holder != member_id:
+                raise GroupRefused(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"group {self._group_id}: instance {instance_id} is member {holder}, "
+                    f"not {member_id!r}",
+                )
+        member = self._by_id.get(member_id)
+        if member is None or (instance_id is not None and member.instance_id != instance_id):
+            raise GroupRefused(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self._group_id} has no member {member_id!r} with instance {instance_id}",
+            )
+        return member
+
+    def of_instance(self, instance_id: str) -> Member:
+        return self._by_id[self.static[instance_id]]
+
+    # Coming and going
+
+    def enter(self, member: Member, asked: Join) -> None:
+        self._enter(member)
+        self.take(member, asked)
+
+    def restore(self, value: GroupMetadataValue.MemberMetadata, protocol: str) -> Member:
+        # version 0 of the record had no rebalance timeout; clients of its time took the session's
+        has_timeout = value.rebalance_timeout >= 0
+        member = Member(
+            value.member_id,
+            value.group_instance_id,
+            value.client_id,
+            value.client_host,
+            value.session_timeout,
+            value.rebalance_timeout if has_timeout else value.session_timeout,
+            [(protocol, value.subscription)],
+            value.assignment,
+            is_new=False,
+        )
+        self._enter(member)
+        self._support(member, 1)
+        return member
+
+    def _enter(self, member: Member) -> None:
+        self._by_id[member.id] = member
+        self.leader_id = self.leader_id or member.id
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.id
+
+    def take(self, member: Member, asked: Join) -> None:
+        """What a member says of itself each time it joins."""
+        self._support(member, -1)
+        member.client_id, member.client_host = asked.client_id, asked.client_host
+        member.session_timeout_ms = asked.session_timeout_ms
+        member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+        member.protocols = asked.protocols
+        self._support(member, 1)
+
+    def remove(self, member: Member, error: int) -> None:
+        """Its parked calls get the error."""
+        self.answer_join(member, Joined(error, member.id))
+        member.answer_sync(Synced(error))
+        self._support(member, -1)
+        del self._by_id[member.id]
+        if member.instance_id is not None:
+            del self.static[member.instance_id]
+        if member.id == self.leader_id:
+            self.leader_id = next(iter(self._by_id), None)
+
+    def elect_leader(self) -> None:
+        """The one that led before, if it is back."""
+        leader = self._by_id.get(self.leader_id or "")
+        if leader is None or leader.join is None:
+            self.leader_id = next(each.id for each in self if each.join is not None)
+
+    # Waiting
+
+    def park_join(self, member: Member, answer: AnswerJoin) -> None:
+        # its client asked again: one answer is enough, but none may be left out
+        self.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+        member.join = answer
+        self.joining += 1
+
+    def answer_join(self, member: Member, joined: Joined) -> None:
+        if member.join is not None:
+            self.joining -= 1
+            answer, member.join = member.join, None
+            answer(joined)
+
+    def answer_syncs(self, error: int) -> None:
+        """There is no assignment any more."""
+        for each in self:
+            each.assignment = b""
+            each.answer_sync(Synced(error))
+
+    # What they have in common
+
+    def common_protocols(self) -> frozenset[str]:
+        count = len(self)
+        return frozenset(name for name, each in self._supporters.items() if each == count)
+
+    def select_protocol(self) -> str:
+        """Everybody votes for the first in its own list that all know; most votes win."""
+        common = self.common_protocols()
+        votes = Counter(next(name for name, _ in each.protocols if name in common) for each in self)
+        return votes.most_common(1)[0][0]
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((each.rebalance_timeout_ms for each in self), default=0)
+
+    def for_leader(self, protocol: str | None) -> list[JoinedMember]:
+        return [JoinedMember(each.id, each.instance_id, each.metadata(protocol)) for each in self]
+
+    def _support(self, member: Member, by: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._supporters[name] += by
+            if not self._supporters[name]:
+                del self._supporters[name]

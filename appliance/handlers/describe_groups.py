@@ -50,7 +50,7 @@ def _describe(broker: Broker, group_id: str, version: int) -> Answer:
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if group.state is State.STABLE else "",
-        members=[_member(group, each) for each in group.members.values()],
+        members=[_member(group, each) for each in group.members],
     )
 
 

@@ -54,6 +54,10 @@ cdef int batch_check_crc(const uint8_t* data, const BatchHeader* header) noexcep
 # before writing.
 cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
 
+# The same for a batch of the broker's own: one with a producer id needs no sequence. Offsets that
+# are committed within a transaction belong to its producer, which did not count them.
+cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
+
 # Writes base offset and leader epoch in place; the CRC does not cover them.
 cdef void batch_stamp(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil
 

@@ -171,7 +171,7 @@ cdef int _check_client_counts(const BatchHeader* header) noexcept nogil:
 cdef int _check_client_producer(const BatchHeader* header) noexcept nogil:
     if header.producer_id == -1:
         return BATCH_INVALID if header.attributes & ATTRIBUTE_TRANSACTIONAL else OK
-    if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0:
+    if header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < -1:
         return BATCH_INVALID
     return OK
 
@@ -196,6 +196,13 @@ cdef int _check_short(const uint8_t* data, int64_t size, BatchHeader* header) no
 
 
 cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
+    cdef int code = batch_check_own(data, size, header)
+    if code == OK and header.producer_id >= 0 and header.base_sequence < 0:
+        return BATCH_INVALID
+    return code
+
+
+cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
     cdef int code
     memset(header, 0, sizeof(BatchHeader))
     if size < BATCH_HEADER_SIZE:

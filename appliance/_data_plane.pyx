@@ -367,12 +367,14 @@ cdef class DataPlane:
 
     # Topics
 
-    def put_topic(self, str name not None, bytes topic_id not None, list logs not None):
+    def put_topic(self, str name not None, bytes topic_id not None, list logs not None,
+                  bint is_internal=False):
         """Serves a topic as it is now; `logs` by partition, None: not to be served."""
         cdef TopicRef topic = make_shared[Topic]()
         cdef LogRef none
         topic.get().name = name.encode()
         topic.get().id = topic_id
+        topic.get().is_internal = is_internal
         for log in logs:
             topic.get().logs.push_back(none if log is None else (<Log?>log).log)
         with nogil:

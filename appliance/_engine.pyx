@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
-    batch_check_crc, batch_check_header, batch_load_header,
+    batch_check_crc, batch_check_header, batch_check_own, batch_load_header,
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
@@ -113,16 +113,19 @@ cdef int _append(Committer* committer, const LogRef& log, uint8_t* data, int64_t
 
 
 cdef int _check(const uint8_t* data, int64_t size, int origin, BatchHeader* header) noexcept nogil:
-    """The coordinator may write control batches, which no client may; all else is the same."""
+    """The coordinator may write control batches, and in a transaction batches without sequence,
+    which no client may; all else is the same."""
     cdef int code
-    if origin == ORIGIN_COORDINATOR and size >= BATCH_HEADER_SIZE:
+    if origin != ORIGIN_COORDINATOR:
+        return batch_check(data, size, header)
+    if size >= BATCH_HEADER_SIZE:
         batch_load_header(data, header)
         if header.attributes & ATTRIBUTE_CONTROL:
             code = batch_check_header(header, size)
             if code == OK and header.size != size:
                 code = BATCH_TORN
             return code if code != OK else batch_check_crc(data, header)
-    return batch_check(data, size, header)
+    return batch_check_own(data, size, header)
 
 
 cdef int _read(const LogRef& log, int64_t offset, int64_t max_bytes, int limit,

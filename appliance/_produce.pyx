@@ -41,6 +41,7 @@ from appliance._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 
 cdef enum:
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_TOPIC_EXCEPTION = 17
     INVALID_REQUIRED_ACKS = 21
     UNKNOWN_TOPIC_ID = 100
     FIRST_FLEXIBLE = 9
@@ -165,13 +166,14 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
                        request.is_flexible)
         put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
         for j in range(topic.targets.size()):
-            _append_one(connection, slot, request, &topic.targets[j])
+            _append_one(connection, slot, request, topic.topic.get().is_internal,
+                        &topic.targets[j])
         put_tags(&answer.bytes, request.is_flexible)
     put_i32(&answer.bytes, request.throttle_ms)
     put_tags(&answer.bytes, request.is_flexible)
 
 
-cdef void _append_one(Connection* connection, Slot* slot, Request* request,
+cdef void _append_one(Connection* connection, Slot* slot, Request* request, bint is_internal,
                       Target* target) noexcept nogil:
     cdef Appended appended
     cdef PartitionLog* log = target.log.get()
@@ -183,6 +185,9 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         text = b"acks must be -1, 0 or 1"
     elif log == NULL:
         error = UNKNOWN_TOPIC_ID if request.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+    elif is_internal:
+        error = INVALID_TOPIC_EXCEPTION
+        text = b"the topic is internal: only the broker writes to it"
     else:
         code = _append(connection, request, target, &appended)
         error = kafka_error(code)

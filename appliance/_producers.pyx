@@ -59,6 +59,8 @@ cdef int producers_check(ProducerTable* table, const BatchHeader* header,
         return OK
     if header.producer_epoch < producer.epoch:
         return PRODUCER_EPOCH_OLD
+    if header.base_sequence < 0:
+        return OK  # the coordinator's, which counts nothing
     if header.producer_epoch > producer.epoch:
         return OK if header.base_sequence == 0 else SEQUENCE_OUT_OF_ORDER
     if _find_duplicate(producer, header, seen):
@@ -125,13 +127,8 @@ cdef Producer* _producer_of(ProducerTable* table, const BatchHeader* header,
     return producer
 
 
-cdef void producers_note(ProducerTable* table, const BatchHeader* header,
-                         int64_t now_ms) noexcept nogil:
-    cdef Producer* producer
+cdef void _remember(Producer* producer, const BatchHeader* header) noexcept nogil:
     cdef BatchSeen* batch
-    if header.producer_id < 0:
-        return
-    producer = _producer_of(table, header, now_ms)
     if producer.count == BATCHES_REMEMBERED:
         memmove(&producer.batches[0], &producer.batches[1],
                 (BATCHES_REMEMBERED - 1) * sizeof(BatchSeen))
@@ -142,6 +139,16 @@ cdef void producers_note(ProducerTable* table, const BatchHeader* header,
     batch.offset_delta = header.last_offset_delta
     batch.last_sequence = _after(header.base_sequence, header.last_offset_delta)
     producer.count += 1
+
+
+cdef void producers_note(ProducerTable* table, const BatchHeader* header,
+                         int64_t now_ms) noexcept nogil:
+    cdef Producer* producer
+    if header.producer_id < 0:
+        return
+    producer = _producer_of(table, header, now_ms)
+    if header.base_sequence >= 0:
+        _remember(producer, header)
     if header.attributes & ATTRIBUTE_TRANSACTIONAL and producer.txn_first_offset < 0:
         producer.txn_first_offset = header.base_offset
         table.open_txns[header.base_offset] = header.producer_id

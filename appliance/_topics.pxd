@@ -18,6 +18,7 @@ cdef cppclass Topic:
     string name
     string id                      # 16 bytes
     vector[LogRef] logs            # by partition; an empty one cannot be served
+    bint is_internal               # read by clients, written by the broker alone
 
 ctypedef shared_ptr[Topic] TopicRef
 

@@ -44,6 +44,7 @@ from appliance.topics import (
     TopicUnknown,
     check_name,
     check_new_name,
+    check_own,
     check_partitions,
 )
 
@@ -58,7 +59,9 @@ class TopicTable(RateTable, Protocol):
     """What the data plane is told, so that it answers for a topic by itself and holds clients to
     their quotas."""
 
-    def put_topic(self, name: str, topic_id: bytes, logs: list[Log | None]) -> None: ...
+    def put_topic(
+        self, name: str, topic_id: bytes, logs: list[Log | None], is_internal: bool
+    ) -> None: ...
 
     def remove_topic(self, name: str) -> None: ...
 
@@ -180,6 +183,10 @@ class Broker:
         self, name: str, partitions: int = DEFAULT, configs: Mapping[str, str] = NO_CONFIGS
     ) -> int:
         """Whether it could be created now; how many partitions it would have."""
+        check_own(name)
+        return self._validate_topic(name, partitions, configs)
+
+    def _validate_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> int:
         check_new_name(name, self.topics)
         if name in self.unavailable:
             raise TopicUnavailable(f"topic {name} is not served: {self.unavailable[name]}")
@@ -201,12 +208,13 @@ class Broker:
     async def create_topic(
         self, name: str, partitions: int = DEFAULT, configs: Mapping[str, str] = NO_CONFIGS
     ) -> Topic:
+        check_own(name)
         return await self._change(self._create_topic(name, partitions, configs))
 
     async def _create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str]
     ) -> Topic:
-        count = self.validate_topic(name, partitions, configs)
+        count = self._validate_topic(name, partitions, configs)
         kept = topic_config.validate(configs, self.log_config)
         row = TopicRow(name, kafka_uuid.new(), count, kept, time.time_ns() // 1_000_000)
         config = topic_config.to_log_config(kept, self.log_config)
@@ -220,6 +228,7 @@ class Broker:
         return topic
 
     async def create_partitions(self, name: str, total: int) -> None:
+        check_own(name)
         await self._change(self._create_partitions(name, total))
 
     async def _create_partitions(self, name: str, total: int) -> None:
@@ -237,7 +246,9 @@ class Broker:
         events.info("partitions created", topic=name, partitions=total)
 
     async def delete_topic(self, name: str) -> None:
+        check_own(name)
         await self._change(self._delete_topic(name))
+        self.groups.delete_topic_offsets(name)
 
     async def _delete_topic(self, name: str) -> None:
         if not self.config.topics.may_delete:
@@ -375,7 +386,8 @@ class Broker:
 
     def _show(self, topic: Topic) -> None:
         if self.data_plane:
-            self.data_plane.put_topic(topic.name, topic.id.bytes, [*topic.logs])
+            logs: list[Log | None] = [*topic.logs]
+            self.data_plane.put_topic(topic.name, topic.id.bytes, logs, topic.is_internal)
 
     def _hide(self, name: str) -> None:
         topic = self.topics.pop(name, None)

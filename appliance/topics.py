@@ -32,6 +32,12 @@ class TopicExists(ApplianceError):
     kafka_code = 36
 
 
+class TopicInternal(ApplianceError):
+    """It is the broker's own: made when it is needed, and not for clients to change."""
+
+    kafka_code = 17
+
+
 class PartitionsInvalid(ApplianceError):
     kafka_code = 37
 
@@ -74,6 +80,12 @@ def check_name(name: str) -> None:
         )
     if name == METADATA:
         raise TopicNameInvalid(f"{name} is Kafka's own; wanted another name")
+
+
+def check_own(name: str) -> None:
+    """Whether a client may make, extend or delete it."""
+    if name in INTERNAL:
+        raise TopicInternal(f"{name} is internal: it is the broker's to make and to keep")
 
 
 def check_new_name(name: str, taken: Collection[str]) -> None:

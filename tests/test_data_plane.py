@@ -583,3 +583,20 @@ def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane) -> None:
     assert child.returncode == 0
     count, _ = output.split()
     assert during > 20, f"{during} produce requests while the GIL was held, {count!r} in all"
+
+
+def test_internal_topics_are_read_but_not_written(make: Any) -> None:
+    plane = make()
+    logs = list[Log | None](plane.logs)
+    plane.logs[0].append_durable(batch())
+    plane.data_plane.put_topic("t", TOPIC_ID.bytes, logs, is_internal=True)
+    with plane.client() as client:
+        for version in (3, 8, 9, 13):
+            for acks in (1, -1):
+                (part,) = client.produce(batch(), version=version, acks=acks)
+                assert (part.error_code, part.base_offset) == (17, -1)
+        assert client.fetch_one().high_watermark == 1
+        client.send_produce(batch(), acks=0)
+        with pytest.raises(EOFError):
+            client.receive()
+    assert plane.logs[0].log_end_offset == 1

@@ -68,7 +68,7 @@ def with_three_partitions(control: Control) -> None:
 
 
 def with_an_internal_topic(control: Control) -> None:
-    control.create("__consumer_offsets")
+    control.run(control.broker.make_offsets_topic())
     control.create(TOPIC, 3)
 
 

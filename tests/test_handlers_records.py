@@ -316,3 +316,10 @@ def test_what_cannot_be_fetched_has_an_error_of_its_own(control: Control) -> Non
 def test_a_session_that_is_not_known_here_makes_the_client_begin_again(control: Control) -> None:
     assert control.ask(FetchRequest(session_id=5, session_epoch=3), 18).error_code == 70
     assert control.ask(FetchRequest(session_id=0, session_epoch=0), 18).error_code == 0
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_internal_topics_are_not_for_clients_to_write(control: Control, version: int) -> None:
+    control.run(control.broker.make_offsets_topic())
+    part = produce(control, batch(codec="gzip"), version=version, topic="__consumer_offsets")
+    assert (part.error_code, part.base_offset) == (17, -1)

@@ -450,3 +450,23 @@ def test_a_topic_that_cannot_be_served_is_neither_unknown_nor_made_anew(control:
     asked = CreatePartitionsRequest(topics=[More("t", 3, None)])
     assert control.ask(asked, 3).results[0].error_code == 56
     assert control.broker.topics == {}
+
+
+# Internal topics
+
+
+def test_internal_topics_are_the_brokers_own(control: Control) -> None:
+    name = "__consumer_offsets"
+    new = CreateTopicsRequest.CreatableTopic(name, 3, 1)
+    for validate_only in (False, True):
+        asked = CreateTopicsRequest(topics=[new], validate_only=validate_only)
+        assert control.ask(asked, 7).topics[0].error_code == 17
+    assert metadata(control, name).topics[0].error_code == 3
+    control.run(control.broker.make_offsets_topic())
+    (row,) = metadata(control, name).topics
+    assert (row.error_code, row.is_internal, len(row.partitions)) == (0, True, 4)
+    doomed = DeleteTopicsRequest.DeleteTopicState(name)
+    assert control.ask(DeleteTopicsRequest([doomed]), 6).responses[0].error_code == 17
+    more = CreatePartitionsRequest.CreatePartitionsTopic(name, 9, None)
+    assert control.ask(CreatePartitionsRequest([more]), 3).results[0].error_code == 17
+    assert len(control.broker.topics[name].logs) == 4

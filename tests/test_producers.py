@@ -13,6 +13,7 @@ from appliance import _batch
 from appliance._engine import Log, ProducerInfo
 from appliance.errors import (
     ApplianceError,
+    BatchInvalid,
     ProducerEpochOld,
     SequenceDuplicate,
     SequenceOutOfOrder,
@@ -552,3 +553,22 @@ def test_an_aborted_transaction_that_a_power_cut_took_does_not_come_back(log_dir
         assert log.aborted_transactions(0, 9) == []
     with one_log(log_dir.path) as log:
         assert log.aborted_transactions(0, 9) == []
+
+
+def test_the_coordinators_batches_need_no_sequence(log: Log) -> None:
+    """Offsets in a transaction belong to its producer, which did not count them."""
+    own = batch("a", producer_id=7, producer_epoch=0, transactional=True)
+    refused(log, own, BatchInvalid)
+    for _ in range(7):
+        log.append(own, origin="coordinator")
+    (producer,) = log.producers()
+    assert (producer.txn_first_offset, log.last_stable_offset) == (0, 0)
+    end_txn(log, "commit")
+    log.append(own, origin="coordinator")
+    end_txn(log, "abort")
+    newer = batch("a", producer_id=7, producer_epoch=1, transactional=True)
+    log.append(newer, origin="coordinator")
+    refused(log, own, ProducerEpochOld, "coordinator")
+    end_txn(log, "abort", epoch=1)
+    log.append(produced(0, pid=7, epoch=1))
+    assert log.log_end_offset == 13

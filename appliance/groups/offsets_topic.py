@@ -138,11 +138,12 @@ def _batches(writes: Iterable[Write]) -> Iterable[list[Write]]:
             yield [each]
             run, size = [], 0
             continue
-        size += sum(len(key) + len(value or b"") for key, value in each.records)
-        if run and size > BATCH_BYTES:
+        own = sum(len(key) + len(value or b"") for key, value in each.records)
+        if run and size + own > BATCH_BYTES:
             yield run
             run, size = [], 0
         run.append(each)
+        size += own
     if run:
         yield run
 

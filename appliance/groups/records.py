@@ -19,12 +19,15 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from appliance.wire.codec import decode, encode
+from appliance.wire.errors import MalformedMessage
 from appliance.wire.types import Versions, array, data, field, int32, int64, string
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE, OFFSET_VALUE_WITH_EXPIRY, GROUP_VALUE = 3, 1, 3
 VERSION = struct.Struct(">h")
+PLAIN_OFFSET = struct.Struct(">hqihq")  # version 3 without metadata, with its version before it
+PARTITION_SIZE = 4  # at the end of an offset's key
 NEVER = -1  # an offset that expires by the broker's setting alone
 
 
@@ -93,8 +96,20 @@ def store(message: Any, version: int) -> bytes:
 
 
 def load(message: type[Any], stored: bytes) -> Any:
+    if len(stored) < VERSION.size:
+        raise MalformedMessage(f"{message.__name__}: no version in {len(stored)} bytes")
     (version,) = VERSION.unpack_from(stored)
     return decode(message, stored[VERSION.size :], version)
+
+
+def load_offset(stored: bytes) -> OffsetCommitValue:
+    """Nearly all are of one shape, and a start reads a hundred thousand."""
+    if len(stored) == PLAIN_OFFSET.size:
+        version, offset, leader_epoch, size, timestamp = PLAIN_OFFSET.unpack(stored)
+        if version == OFFSET_VALUE and size == 0:
+            return OffsetCommitValue(offset, leader_epoch, "", timestamp)
+    found: OffsetCommitValue = load(OffsetCommitValue, stored)
+    return found
 
 
 def offset_record(group: str, place: Partition, value: OffsetCommitValue | None) -> Record:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from appliance import _batch
 from appliance._engine import Log
@@ -17,13 +17,14 @@ from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
     GROUP_KEY,
     OFFSET_KEYS,
+    PARTITION_SIZE,
     VERSION,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
-    OffsetCommitValue,
     Partition,
     load,
+    load_offset,
 )
 from appliance.wire import MalformedMessage, VersionUnsupported
 
@@ -58,6 +59,7 @@ class _Partition:
         self._found = found
         self._latest: dict[bytes, Latest] = {}
         self._open: dict[int, dict[bytes, Latest]] = {}  # by producer id
+        self._names: dict[bytes, tuple[str, str]] = {}  # group and topic, by the start of a key
 
     def read(self) -> None:
         holes = dict(self._log.holes())
@@ -112,7 +114,7 @@ class _Partition:
         try:
             (kind,) = VERSION.unpack_from(key.ljust(VERSION.size, b"\xff"))
             if kind in OFFSET_KEYS:
-                self._offset(load(OffsetCommitKey, key), latest, producer_id)
+                self._offset(key, latest, producer_id)
             elif kind == GROUP_KEY:
                 self._group(load(GroupMetadataKey, key).group, latest.value)
             else:
@@ -120,14 +122,22 @@ class _Partition:
         except (MalformedMessage, VersionUnsupported) as error:
             self._fault(f"record {latest.log_offset} cannot be read: {error}")
 
-    def _offset(self, key: OffsetCommitKey, latest: Latest, producer_id: int | None) -> None:
-        place = Partition(key.topic, key.partition)
+    def _offset(self, key: bytes, latest: Latest, producer_id: int | None) -> None:
         stored, log_offset = latest
-        value: Any = None if stored is None else load(OffsetCommitValue, stored)
+        value = None if stored is None else load_offset(stored)
+        if producer_id is None and value is None:
+            return
+        # a key ends with the partition, so all of a topic begin alike, and share their names
+        names = self._names.get(key[:-PARTITION_SIZE])
+        if names is None:
+            found: OffsetCommitKey = load(OffsetCommitKey, key)
+            names = self._names[key[:-PARTITION_SIZE]] = found.group, found.topic
+        group, topic = names
+        place = Partition(topic, int.from_bytes(key[-PARTITION_SIZE:], "big"))
         if producer_id is not None:
-            self._found.offsets.hold(producer_id, key.group, {place: value}, log_offset)
-        elif value is not None:
-            self._found.offsets.put(key.group, {place: value}, log_offset)
+            self._found.offsets.hold(producer_id, group, {place: value}, log_offset)
+        else:
+            self._found.offsets.put(group, {place: value}, log_offset)
 
     def _group(self, group: str, stored: bytes | None) -> None:
         if stored is not None:

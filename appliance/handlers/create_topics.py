@@ -3,6 +3,7 @@
 -1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is taken
 when it puts every partition on this broker. A topic named twice is refused, the others are made, up
 to `max.topics.per.request`; what is beyond is refused with POLICY_VIOLATION.
+Internal topics are the broker's to make: INVALID_TOPIC_EXCEPTION.
 
 Left out: replication factors above 1, because there is one broker (INVALID_REPLICATION_FACTOR);
 the timeout, because a creation is over when it is answered.

@@ -1,6 +1,7 @@
 """DeleteTopics 1-6: removes topics with all their records, by name or, in version 6, by id.
 
-The name is free again when the answer arrives. One topic's failure stops no other.
+The name is free again when the answer arrives; what groups committed for the topic is forgotten.
+One topic's failure stops no other. Internal topics stay: INVALID_TOPIC_EXCEPTION.
 
 Left out: the timeout, because a deletion is over when it is answered.
 """

@@ -5,6 +5,7 @@ may be asked for by its id. A topic that does not exist is created with the brok
 the client allows it (before version 4 it always does) and `auto.create.topics.enable` is on; the
 answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again. One
 request makes at most `max.topics.per.request` topics; the others are unknown until it asks again.
+Internal topics are the broker's to make.
 
 Left out: racks, offline replicas and other leaders, because there is one broker.
 """
@@ -20,7 +21,7 @@ from appliance.errors import ApplianceError
 from appliance.handlers.call import Call, Refused
 from appliance.handlers.lookup import find_topic, find_topic_of_id
 from appliance.handlers.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from appliance.topics import Topic
+from appliance.topics import INTERNAL, Topic
 from appliance.wire import NO_UUID, ErrorCode
 from appliance.wire.metadata import MetadataRequest, MetadataResponse
 
@@ -90,7 +91,7 @@ async def _find(broker: Broker, asked: Asked, version: int, may_create: bool) ->
         return find_topic_of_id(broker, asked.topic_id)
     if asked.name is None:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic without name and id")
-    if may_create and asked.name not in broker.topics:
+    if may_create and asked.name not in broker.topics and asked.name not in INTERNAL:
         await _create(broker, asked.name)
     return find_topic(broker, asked.name)
 

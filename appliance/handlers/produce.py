@@ -8,6 +8,8 @@ a connection sends behind such a request comes here too, and is appended in turn
 acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
 answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
 
+Internal topics are the broker's to write: INVALID_TOPIC_EXCEPTION.
+
 Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
 compression off when version 0 is not listed.
 
@@ -26,6 +28,7 @@ from appliance.broker import Broker
 from appliance.errors import ApplianceError, BatchInvalid
 from appliance.handlers.call import Call, ConnectionDropped, Refused
 from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
+from appliance.topics import check_own
 from appliance.wire import ErrorCode
 from appliance.wire.produce import ProduceRequest, ProduceResponse
 
@@ -102,6 +105,7 @@ def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call)
             found = find_topic_of_id(broker, topic.topic_id)
         else:
             found = find_topic(broker, topic.name)
+        check_own(found.name)
         job.log = find_log(found, given.index)
     except ApplianceError as error:
         job.log = error

@@ -32,7 +32,9 @@ class Recorder:
     told: list[str] = field(default_factory=list)
     rates: dict[int, tuple[dict[str, int], int, int]] = field(default_factory=dict)
 
-    def put_topic(self, name: str, topic_id: bytes, logs: list[Log | None]) -> None:
+    def put_topic(
+        self, name: str, topic_id: bytes, logs: list[Log | None], is_internal: bool
+    ) -> None:
         self.topics[name] = (topic_id, list(logs))
         self.told.append(f"put {name} {len(logs)}")
 

@@ -12,6 +12,7 @@ COORDINATOR_LOAD_IN_PROGRESS, which clients take as "ask again".
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -108,6 +109,9 @@ class Coordinator:
             return
         self._restore(found)
         self._unavailable = None
+        # It stays for good. Walking through a hundred thousand offsets again and again, the garbage
+        # collector took twice as long as the commits themselves.
+        gc.freeze()
         took_ms = round((time.monotonic() - begin) * 1000)
         events.info("groups loaded", groups=len(self.groups), ms=took_ms)
         for each in found.faults:

@@ -54,10 +54,14 @@ class RequestQueue(Generic[Waiting]):
         return request
 
     def drop(self, connection: int) -> None:
-        """Nobody waits for its answers."""
-        self._requests.pop(connection, None)
+        """Nobody waits for its answers. What is small is done all the same: a consumer that ends
+        says so, or commits what it read, and closes."""
+        requests = self._requests.pop(connection, ())
         self._small.pop(connection, None)
         self._large.pop(connection, None)
+        for each in requests:
+            if len(each.frame) <= SMALL_BYTES:
+                self.put(each)
 
     def clear(self) -> None:
         self._requests.clear()

@@ -379,3 +379,20 @@ def test_records_of_older_kafkas_are_read() -> None:
     assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (3000, 3000)
     offset = load(OffsetCommitValue, bytes.fromhex(f"0000 {5:016x} 0000 {NOW:016x}"))
     assert (offset.offset, offset.leader_epoch, offset.commit_timestamp) == (5, -1, NOW)
+
+
+def test_a_damaged_batch_costs_what_is_in_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log, writes = log_dir.create("t", 0, log_config()), Writes()
+        for i in range(5):
+            commit_some([log], [writes.of(f"g{i}", i)], 10)
+        path = Path(log.segments()[0].path)
+        size = path.stat().st_size // 5
+    with path.open("r+b") as file:
+        file.seek(2 * size + 62)  # in a record's head
+        file.write(b"\xff" * 8)
+    with opened(tmp_path) as log_dir:
+        found = replay(log_dir.logs().values())
+        assert sorted(found.offsets.groups()) == ["g0", "g1", "g3", "g4"]
+        assert len(found.faults) == 1
+        assert "the batch at 2 cannot be read" in found.faults[0]

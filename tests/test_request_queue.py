@@ -47,14 +47,16 @@ def test_what_stands_behind_a_large_request_waits_with_it() -> None:
     assert order(large, behind, *others) == [*others, large, behind]
 
 
-def test_what_nobody_waits_for_is_dropped() -> None:
+def test_what_is_large_is_dropped_when_nobody_waits_for_it() -> None:
     queue: RequestQueue[Request] = RequestQueue()
-    for size in (1, SMALL_BYTES + 1):
+    for size in (1, SMALL_BYTES + 1, 2):
         for connection in (1, 2, 3):
             queue.put(Request(connection, bytes(size)))
     queue.drop(2)
     queue.drop(9)
-    assert [queue.take().connection for _ in range(4)] == [1, 3, 1, 3]
+    taken = [queue.take() for _ in range(8)]
+    assert [len(each.frame) for each in taken if each.connection == 2] == [1, 2]
+    assert [each.connection for each in taken].count(1) == 3
     assert not queue
 
 

@@ -46,7 +46,7 @@ from appliance.groups.replay import Found, replay
 from appliance.groups.states import GroupRefused, State
 from appliance.wire import ErrorCode
 
-events = event_log.named("groups")
+logger = event_log.named("groups")
 
 # A timer that rings so much later than it should shows that the process stood still: suspended, or
 # busy. What its members sent meanwhile waits unread, so they get that time again.
@@ -102,10 +102,10 @@ class Coordinator:
         begin = time.monotonic()
         try:
             found = await asyncio.to_thread(replay, logs)
-        except ApplianceError as error:
-            self.fault = f"offsets and groups cannot be read: {error}"
+        except Exception as error:
+            self.fault = f"offsets and groups cannot be read, no group is served: {error!r}"
             self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
-            events.error("no group is served", error=error)
+            logger.exception("offsets and groups cannot be read, no group is served")
             return
         self._restore(found)
         self._unavailable = None
@@ -113,9 +113,9 @@ class Coordinator:
         # collector took twice as long as the commits themselves.
         gc.freeze()
         took_ms = round((time.monotonic() - begin) * 1000)
-        events.info("groups loaded", groups=len(self.groups), ms=took_ms)
+        logger.info("groups loaded", groups=len(self.groups), ms=took_ms)
         for each in found.faults:
-            events.warning("left out while groups were loaded", what=each)
+            logger.warning("left out while groups were loaded", what=each)
 
     def _restore(self, found: Found) -> None:
         self.offsets = found.offsets
@@ -368,7 +368,7 @@ class Coordinator:
 
         def stored(error: ApplianceError | None, _: int) -> None:
             if error is not None:
-                events.warning("a group was not stored", group=group_id, error=error)
+                logger.warning("a group was not stored", group=group_id, error=error)
             done(_told(error), self._now_ms())
             self._arm(group)
 

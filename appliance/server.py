@@ -15,19 +15,21 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import resource
 import signal
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
 from appliance.admin_http import Health
 from appliance.broker import Broker
-from appliance.config import Address, BrokerConfig
+from appliance.config import Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.log_dir import LogDir, Progress
@@ -142,7 +144,7 @@ class Server:
     @asynccontextmanager
     async def _clients(self, broker: Broker) -> AsyncIterator[None]:
         """Kafka clients are served inside; on the way out they get the answers that are due."""
-        network = self.config.network
+        network = within_descriptors(self.config.network)
         listener = listening(self.config.listen_address)
         host, port = listener.getsockname()[:2]
         self.kafka_address = Address(host, port)
@@ -217,6 +219,18 @@ class Server:
         except asyncio.TimeoutError:
             return False
         return True
+
+
+def within_descriptors(network: NetworkConfig) -> NetworkConfig:
+    """Clients get half of the file descriptors that this process may have: with none left no
+    segment could be opened, and every partition would pay for a flood of connections."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(1, limit // 2)
+    if network.max_connections <= most:
+        return network
+    log.warning("fewer connections than max.connections.total are taken: half of the descriptors",
+                wanted=network.max_connections, taken=most, descriptors=limit)
+    return replace(network, max_connections=most)
 
 
 def listening(address: Address) -> socket.socket:

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -147,6 +148,29 @@ def test_more_connections_than_one_address_may_have(broker: Serving, source: str
     assert broker.log.count(f"peer={source} ") == 1
     for each in clients:
         each.socket.close()
+
+
+def test_more_connections_than_file_descriptors(tmp_path: Path) -> None:
+    """The logs keep theirs: under a flood a topic can still be made, written and read."""
+    broker = Serving(tmp_path, descriptors=200)
+    broker.wait_for_log("fewer connections than max.connections.total .*taken=100 descriptors=200")
+    clients = [WireClient(broker.kafka) for _ in range(100)]
+    for each in clients:
+        each.send(API_VERSIONS)
+        assert each.receive()
+    for _ in range(150):
+        with WireClient(broker.kafka) as refused:
+            assert ends(refused)
+    clients[0].create_topic("made", 10)
+    for partition in range(10):
+        (part,) = clients[0].produce(batch(), topic="made", partition=partition, acks=-1)
+        assert part.error_code == 0
+        found = clients[0].fetch_one(0, topic="made", partitions=(partition,))
+        assert (found.error_code, len(found.records) > 0) == (0, True)
+    for each in clients:
+        each.socket.close()
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.log
 
 
 def test_connections_that_come_and_go(broker: Serving) -> None:

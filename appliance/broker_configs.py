@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from appliance import topic_config
-from appliance.config import BrokerConfig, LogConfig, Setting, settings, values_of
+from appliance.config import LONG_MAX, BrokerConfig, LogConfig, Setting, settings, values_of
 from appliance.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 from appliance.errors import RequestInvalid
 
@@ -76,6 +76,21 @@ DYNAMIC: dict[str, ConfigKey] = {
         "No effect: there is no Kerberos here.",
         minimum=0,
     ),
+    # kafka-reassign-partitions clears these when it is asked how a move has gone.
+    **{
+        name: ConfigKey(
+            name,
+            ConfigType.LONG,
+            str(LONG_MAX),
+            "No effect: there is one copy, in one directory.",
+            minimum=0,
+        )
+        for name in (
+            "leader.replication.throttled.rate",
+            "follower.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
+    },
 }
 
 TYPES: dict[type, ConfigType] = {

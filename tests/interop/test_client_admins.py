@@ -110,6 +110,71 @@ def test_confluent_kafka_records(bootstrap: str) -> None:
         assert found.result(DEADLINE_S).offset == wanted
 
 
+def test_confluent_kafka_acls(bootstrap: str) -> None:
+    module = confluent_kafka.admin
+    admin = module.AdminClient({"bootstrap.servers": bootstrap})
+    kinds, patterns = module.ResourceType, module.ResourcePatternType
+    operation, permission = module.AclOperation, module.AclPermissionType
+
+    def bindings(name: str, pattern: Any, principal: str | None = None) -> Any:
+        asked = module.AclBindingFilter(kinds.TOPIC, name, pattern, principal, None,
+                                        operation.ANY, permission.ANY)
+        return set(admin.describe_acls(asked).result(DEADLINE_S))
+
+    exact = module.AclBinding(kinds.TOPIC, "orders", patterns.LITERAL, "User:ann", "*",
+                              operation.READ, permission.ALLOW)
+    prefix = module.AclBinding(kinds.TOPIC, "ord", patterns.PREFIXED, "User:bob", "10.0.0.1",
+                               operation.WRITE, permission.DENY)
+    for acls in ([exact, prefix], [exact]):
+        for made in admin.create_acls(acls).values():
+            made.result(DEADLINE_S)
+    assert bindings("orders", patterns.LITERAL) == {exact}
+    assert bindings("orders", patterns.MATCH) == {exact, prefix}
+    assert bindings("orders", patterns.MATCH, "User:bob") == {prefix}
+    wrong = module.AclBinding(kinds.TOPIC, "orders", patterns.LITERAL, "ann", "*",
+                              operation.READ, permission.ALLOW)
+    with pytest.raises(confluent_kafka.KafkaException, match="wanted TYPE:NAME"):
+        admin.create_acls([wrong])[wrong].result(DEADLINE_S)
+    asked = module.AclBindingFilter(kinds.ANY, None, patterns.ANY, "User:bob", None,
+                                    operation.ANY, permission.ANY)
+    assert set(admin.delete_acls([asked])[asked].result(DEADLINE_S)) == {prefix}
+    assert bindings("orders", patterns.MATCH) == {exact}
+
+
+def test_confluent_kafka_scram_credentials(bootstrap: str) -> None:
+    module = confluent_kafka.admin
+    admin = module.AdminClient({"bootstrap.servers": bootstrap})
+    mechanism = module.ScramMechanism
+
+    def alter(change: Any) -> None:
+        for each in admin.alter_user_scram_credentials([change]).values():
+            each.result(DEADLINE_S)
+
+    def put(user: str, iterations: int, kind: Any = mechanism.SCRAM_SHA_256) -> None:
+        info = module.ScramCredentialInfo(kind, iterations)
+        alter(module.UserScramCredentialUpsertion(user, info, b"secret"))
+
+    def known() -> dict[str, list[tuple[Any, int]]]:
+        users = admin.describe_user_scram_credentials().result(DEADLINE_S)
+        return {name: [(each.mechanism, each.iterations)
+                       for each in found.scram_credential_infos] for name, found in users.items()}
+
+    put("ann", 8192)
+    put("ann", 4096, mechanism.SCRAM_SHA_512)
+    assert known() == {
+        "ann": [(mechanism.SCRAM_SHA_256, 8192), (mechanism.SCRAM_SHA_512, 4096)]}
+    with pytest.raises(confluent_kafka.KafkaException, match="wanted 4096 to 16384"):
+        put("ann", 20_000)
+    described = admin.describe_user_scram_credentials(["ann", "bob"])
+    assert described["ann"].result(DEADLINE_S).user == "ann"
+    with pytest.raises(confluent_kafka.KafkaException, match="'bob' has no credential"):
+        described["bob"].result(DEADLINE_S)
+    alter(module.UserScramCredentialDeletion("ann", mechanism.SCRAM_SHA_256))
+    assert known() == {"ann": [(mechanism.SCRAM_SHA_512, 4096)]}
+    with pytest.raises(confluent_kafka.KafkaException, match="no credential of mechanism 1"):
+        alter(module.UserScramCredentialDeletion("ann", mechanism.SCRAM_SHA_256))
+
+
 # kafka-python
 
 

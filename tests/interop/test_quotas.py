@@ -1,0 +1,120 @@
+"""Quotas, as unmodified clients feel them: the rate that they get, and the throttling they hear of.
+
+A client may use a window (1 s) of its rate at once, so the rate is measured behind it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from tests.interop.kafka_tools import KafkaTools
+from tests.test_server import Broker
+
+RATE = 1_000_000
+TOLERANCE = 0.2
+SECONDS = 6.0
+SIZE = 10_000
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    folder: Path = tmp_path_factory.mktemp("quotas")
+    with Broker(folder / "data") as broker:
+        started = KafkaTools(broker.kafka, folder / "classes")
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+def limit(tools: KafkaTools, client_id: str, quota: str) -> None:
+    tools.must("kafka-configs", "--alter", "--entity-type", "clients", "--entity-name", client_id,
+               "--add-config", f"{quota}={RATE}")
+
+
+class Throttled:
+    """What librdkafka tells of throttling: seconds, as the answers say."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def __call__(self, event: Any) -> None:
+        self.seconds.append(event.throttle_time)
+
+
+def test_a_producer_is_held_to_its_rate(tools: KafkaTools) -> None:
+    limit(tools, "slow-producer", "producer_byte_rate")
+    throttled = Throttled()
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": tools.address, "client.id": "slow-producer", "linger.ms": 20,
+        "batch.num.messages": 10, "throttle_cb": throttled})
+    done: list[float] = []
+    for _ in range(int((SECONDS + 1) * RATE / SIZE)):
+        producer.produce("quota-in", bytes(SIZE), partition=0,
+                         on_delivery=lambda error, _: done.append(time.monotonic()))
+    assert producer.flush(DEADLINE_S) == 0
+    free = int(RATE / SIZE)
+    rate = (len(done) - free) * SIZE / (done[-1] - done[free])
+    assert rate == pytest.approx(RATE, rel=TOLERANCE)
+    assert len(throttled.seconds) > 1
+    assert max(throttled.seconds) < 1.5
+
+
+def test_a_consumer_is_held_to_its_rate(tools: KafkaTools) -> None:
+    filler = confluent_kafka.Producer({"bootstrap.servers": tools.address})
+    count = int((SECONDS + 1) * RATE / SIZE)
+    for _ in range(count):
+        filler.produce("quota-out", bytes(SIZE), partition=0)
+    assert filler.flush(DEADLINE_S) == 0
+    limit(tools, "slow-consumer", "consumer_byte_rate")
+    throttled = Throttled()
+    consumer = confluent_kafka.Consumer({
+        "bootstrap.servers": tools.address, "client.id": "slow-consumer", "group.id": "none",
+        "enable.auto.commit": False, "throttle_cb": throttled, "fetch.message.max.bytes": 200_000,
+        "queued.max.messages.kbytes": 1000})
+    consumer.assign([confluent_kafka.TopicPartition("quota-out", 0, 0)])
+    done: list[float] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(done) < count and time.monotonic() < deadline:
+        done += [time.monotonic() for each in consumer.consume(1000, 0.1) if not each.error()]
+    consumer.close()
+    free = int(RATE / SIZE)
+    rate = (len(done) - free) * SIZE / (done[-1] - done[free])
+    assert rate == pytest.approx(RATE, rel=TOLERANCE)
+    assert len(throttled.seconds) > 1
+    assert max(throttled.seconds) < 1.5
+
+
+def test_who_has_no_quota_is_not_held(tools: KafkaTools) -> None:
+    limit(tools, "somebody-else", "producer_byte_rate")
+    throttled = Throttled()
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": tools.address, "client.id": "fast", "throttle_cb": throttled})
+    begin = time.monotonic()
+    for _ in range(int(4 * RATE / SIZE)):
+        producer.produce("quota-free", bytes(SIZE))
+    assert producer.flush(DEADLINE_S) == 0
+    assert time.monotonic() - begin < 2
+    assert throttled.seconds == []
+
+
+def test_the_java_producer_is_held_to_its_rate(tools: KafkaTools) -> None:
+    limit(tools, "slow-java", "producer_byte_rate")
+    said = tools.must(
+        "kafka-producer-perf-test", "--topic", "quota-java", "--num-records", "600",
+        "--record-size", str(SIZE), "--throughput", "-1", "--print-metrics",
+        "--command-property", "client.id=slow-java")
+    found = re.search(r"^600 records sent, ([\d.]+) records/sec", said, re.MULTILINE)
+    assert found, said
+    seconds = 600 / float(found[1])
+    assert (600 * SIZE - RATE) / seconds == pytest.approx(RATE, rel=TOLERANCE)
+    metrics = dict(re.findall(r"producer-metrics:(produce-throttle-time-\w+):.*?: ([\d.]+)", said))
+    assert 0 < float(metrics["produce-throttle-time-max"]) < 1500

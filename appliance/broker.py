@@ -55,15 +55,23 @@ Result = TypeVar("Result")
 NO_CONFIGS: Mapping[str, str] = {}
 
 
-class TopicTable(RateTable, Protocol):
-    """What the data plane is told, so that it answers for a topic by itself and holds clients to
-    their quotas."""
+class TopicTable(Protocol):
+    """What is told of every topic."""
 
     def put_topic(
         self, name: str, topic_id: bytes, logs: list[Log | None], is_internal: bool
     ) -> None: ...
 
     def remove_topic(self, name: str) -> None: ...
+
+
+def put(table: TopicTable, topic: Topic) -> None:
+    table.put_topic(topic.name, topic.id.bytes, [*topic.logs], topic.is_internal)
+
+
+class PlaneTable(TopicTable, RateTable, Protocol):
+    """What the data plane is told, so that it answers for a topic by itself and holds clients to
+    their quotas."""
 
 
 class Broker:
@@ -80,7 +88,7 @@ class Broker:
         self.advertised = config.advertised(config.listen_address)
         self.topics: dict[str, Topic] = {}
         self.unavailable: dict[str, str] = {}  # topics that are not served, and why
-        self.data_plane: TopicTable | None = None
+        self.tables: list[TopicTable] = []
         self._configs = configs
         self._names: dict[uuid.UUID, str] = {}
         self._changing = asyncio.Lock()
@@ -130,12 +138,16 @@ class Broker:
         broker._names = {each.id: each.name for each in found.topics.values()}
         return broker
 
-    def connect(self, data_plane: TopicTable) -> None:
+    def connect(self, data_plane: PlaneTable) -> None:
         """Tells the data plane every topic and quota, and from here on every change."""
-        self.data_plane = data_plane
         self.quotas.connect(data_plane)
+        self.tell_topics(data_plane)
+
+    def tell_topics(self, table: TopicTable) -> None:
+        """Of every topic, and from here on every change."""
+        self.tables.append(table)
         for each in self.topics.values():
-            self._show(each)
+            put(table, each)
 
     async def close(self) -> None:
         """After the last change that has begun."""
@@ -385,16 +397,15 @@ class Broker:
         return await asyncio.shield(task)
 
     def _show(self, topic: Topic) -> None:
-        if self.data_plane:
-            logs: list[Log | None] = [*topic.logs]
-            self.data_plane.put_topic(topic.name, topic.id.bytes, logs, topic.is_internal)
+        for table in self.tables:
+            put(table, topic)
 
     def _hide(self, name: str) -> None:
         topic = self.topics.pop(name, None)
         if topic:
             del self._names[topic.id]
-            if self.data_plane:
-                self.data_plane.remove_topic(name)
+            for table in self.tables:
+                table.remove_topic(name)
 
     def _configure(self, topic: Topic) -> None:
         config = topic_config.to_log_config(topic.configs, self.log_config)

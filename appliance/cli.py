@@ -1,4 +1,5 @@
-"""The `appliance` command: run the broker, or look into the data directory of a stopped one."""
+"""The `appliance` command: run the broker, or a ZooKeeper for it; look into the data directory of a
+stopped one."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +21,7 @@ from appliance import _batch, event_log, log_files
 from appliance import config as configuration
 from appliance.errors import ApplianceError
 from appliance.server import Server
+from appliance.zookeeper_server import ZooKeeperServer
 
 REDRAW_SECONDS = 0.1  # of a bar at a terminal
 LINE_SECONDS = 1.0  # between two plain lines
@@ -75,6 +78,11 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="One setting; may be repeated.",
         ),
         click.option(
+            "--zookeeper",
+            metavar="HOST:PORT[,...]/PATH",
+            help="Where to register, if anywhere (zookeeper.connect).",
+        ),
+        click.option(
             "--admin", metavar="HOST:PORT", help="Where health is served (admin.address)."
         ),
         click.option(
@@ -87,15 +95,19 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+FLAGS = {
+    "data_dir": "data.dir",
+    "listen": "listen.address",
+    "admin": "admin.address",
+    "zookeeper": "zookeeper.connect",
+}
+
+
 def load_config(
-    file: Path | None,
-    data_dir: str | None,
-    listen: str | None,
-    admin: str | None,
-    pairs: Iterable[str],
+    file: Path | None, pairs: Iterable[str], **flags: str | None
 ) -> configuration.BrokerConfig:
-    flags = {"data.dir": data_dir, "listen.address": listen, "admin.address": admin}
-    return configuration.load(file, os.environ, pairs, flags)
+    named = {FLAGS[flag]: text for flag, text in flags.items()}
+    return configuration.load(file, os.environ, pairs, named)
 
 
 @main.command(cls=Command)
@@ -105,6 +117,30 @@ def serve(**options: Any) -> None:
     event_log.to_stderr()
     server = Server(load_config(**options))
     asyncio.run(server.run(Progress("recovering partitions")))
+
+
+@main.command(cls=Command)
+@click.option("--port", default=2181, show_default=True, help="Where it listens, on loopback.")
+@click.option(
+    "--data-dir",
+    default="zookeeper",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it keeps its data.",
+)
+def zookeeper(port: int, data_dir: Path) -> None:
+    """Run a single ZooKeeper to try things out with, until SIGTERM or SIGINT.
+
+    It is Apache's own, from PySpark's jars, and needs Java."""
+    server = ZooKeeperServer(data_dir, port)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.terminate())
+    with server:
+        server.wait_until_serving()
+        click.echo(f"ready zookeeper={server.address} data={data_dir}")
+        code = server.wait()
+    if code not in (0, 128 + signal.SIGTERM):
+        raise click.ClickException(f"ZooKeeper ended with code {code}")
 
 
 @main.command(cls=Command)

@@ -11,7 +11,7 @@ import difflib
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,31 @@ class Address:
 
 
 NO_ADDRESS = Address("", 0)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The servers of one ZooKeeper, and the path in it under which all our nodes are."""
+
+    servers: tuple[Address, ...] = ()
+    root: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Ensemble:
+        servers, slash, path = text.partition("/")
+        parts = path.rstrip("/").split("/") if path else []
+        if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
+            raise ValueError(text)
+        addresses = tuple(Address.parse(each.strip()) for each in servers.split(","))
+        return cls(addresses, "".join(slash + part for part in parts))
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.servers)) + self.root
+
+
+PARSED: dict[type, Callable[[str], Any]] = {Address: Address.parse, Ensemble: Ensemble.parse}
+NO_ENSEMBLE = Ensemble()
+NO_FILE = Path(os.devnull)
 EVERY_INTERFACE = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
@@ -109,7 +134,12 @@ class Setting:
         if self.choices:
             return "one of " + ", ".join(repr(choice) for choice in self.choices)
         if self.kind not in (int, float):
-            return {Path: "a path", Address: "HOST:PORT", bool: "true or false"}[self.kind]
+            return {
+                Path: "a path",
+                Address: "HOST:PORT",
+                Ensemble: "HOST:PORT[,HOST:PORT...][/PATH]",
+                bool: "true or false",
+            }[self.kind]
         words = "a whole number" if self.kind is int else "a number"
         if self.maximum is not None:
             words += f" from {self.minimum} to {self.maximum}"
@@ -122,10 +152,10 @@ class Setting:
         bare = text.strip()
         if self.kind is bool:
             return {"true": True, "false": False}.get(bare.lower(), text)
-        if not bare and self.default == NO_ADDRESS:
-            return NO_ADDRESS
+        if not bare and self.default in (NO_ADDRESS, NO_ENSEMBLE):
+            return self.default
         try:
-            return Address.parse(bare) if self.kind is Address else self.kind(bare)
+            return PARSED.get(self.kind, self.kind)(bare)
         except ValueError:
             return text
 
@@ -730,6 +760,54 @@ class GroupsConfig:
 
 
 @dataclass(frozen=True)
+class ZooKeeperConfig:
+    """Registration in a ZooKeeper, for clients and tools that look for brokers there."""
+
+    ensemble: Ensemble = setting(
+        "zookeeper.connect",
+        NO_ENSEMBLE,
+        "The ZooKeeper in which this broker and its topics are registered, and the path there. "
+        "Only clients of the original kind look for brokers there.",
+        default_words="none",
+    )
+    format: str = setting(
+        "zookeeper.format",
+        "original",
+        "How nodes are written: the original host:port and number of partitions, or the JSON of "
+        "Kafka 0.8 to 3.x for tools that read that.",
+        choices=("original", "json"),
+    )
+    auth_file: Path = setting(
+        "zookeeper.auth.file",
+        NO_FILE,
+        "A file with one line, user:password. With it we log in by digest, and our nodes may be "
+        "changed by this user alone. A file, so that no list of settings or processes shows it.",
+        default_words="none",
+    )
+    session_timeout_ms: int = setting(
+        "zookeeper.session.timeout.ms",
+        6 * SECOND_MS,
+        "How long after a broker died its nodes stay, and how long a broker may be out of touch "
+        "before they go. ZooKeeper itself allows 2 to 20 of its ticks.",
+        unit="ms",
+        minimum=100,
+        maximum=HOUR_MS,
+    )
+    connection_timeout_ms: int = setting(
+        "zookeeper.connection.timeout.ms",
+        2 * SECOND_MS,
+        "How long a start waits for ZooKeeper to learn that its id is free. After that the broker "
+        "serves and registers once ZooKeeper is there.",
+        unit="ms",
+        minimum=1,
+        maximum=HOUR_MS,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
 class BrokerConfig:
     """One broker: its directory, its addresses, its timers, and the tables above."""
 
@@ -783,6 +861,7 @@ class BrokerConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     control: ControlConfig = field(default_factory=ControlConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
+    zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -814,6 +893,7 @@ PARTS: dict[str, type] = {
     "network": NetworkConfig,
     "control": ControlConfig,
     "groups": GroupsConfig,
+    "zookeeper": ZooKeeperConfig,
 }
 
 
@@ -838,7 +918,7 @@ class Given:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SettingInvalid(f"{self.name}: no such setting ({self.origin}){hint}")
         value = self.value
-        if self.is_text or (isinstance(value, str) and row.kind in (Path, Address)):
+        if self.is_text or (isinstance(value, str) and row.kind in (Path, *PARSED)):
             value = row.from_text(value)
         elif row.kind is float and type(value) is int:
             value = float(value)

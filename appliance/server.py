@@ -1,10 +1,10 @@
 """One broker process: opens the data directory, keeps its timers, serves the admin pages, stops.
 
     starting   admin listens, so that a supervisor sees life while the logs are recovered
-    serving    Kafka clients are let in; ready line on stdout, sd_notify READY; retention and
-               compaction by timer
-    stopping   clients get the answers that are due, timers end, logs are closed with a clean mark,
-               the admin pages last
+    serving    Kafka clients are let in, ZooKeeper is told if there is one; ready line on stdout,
+               sd_notify READY; retention and compaction by timer
+    stopping   ZooKeeper is told, clients get the answers that are due, timers end, logs are closed
+               with a clean mark, the admin pages last
 
 The control plane runs on one asyncio thread; what touches the disk runs on threads beside it, and
 the data plane has threads of its own (`_data_plane.pyx`).
@@ -23,16 +23,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
 from appliance.admin_http import Health
 from appliance.broker import Broker
-from appliance.config import Address, BrokerConfig, NetworkConfig
+from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.log_dir import LogDir, Progress
+
+if TYPE_CHECKING:
+    from appliance.zookeeper import Registration
 
 log = event_log.named("server")
 
@@ -62,6 +65,7 @@ class Server:
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
         self.broker: Broker | None = None
         self.data_plane: DataPlane | None = None
+        self.registration: Registration | None = None
         self.kafka_address: Address | None = None  # where clients come in, while they may
         self.admin_address: Address | None = None
         self.started = time.monotonic()
@@ -96,6 +100,12 @@ class Server:
             reasons.append(f"writes are refused: {free} bytes free, low water is {low_water}")
         facts |= {"partitions": len(logs), "free_bytes": free, "losses": len(report.losses)}
         facts["topics"] = len(self.broker.topics)
+        if self.registration:
+            # being away is a fact and no reason: one lost ZooKeeper must not take all brokers out
+            # of a load balancer, as they serve on
+            facts["zookeeper"] = self.registration.status
+            if self.registration.refusal:
+                reasons.append(f"not registered: {self.registration.refusal}")
         return Health("failing" if reasons else "ok", reasons, facts)
 
     def logs(self) -> list[dict[str, Any]]:
@@ -116,7 +126,7 @@ class Server:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
                 if not self.stopping.is_set():
-                    async with self._clients(broker):
+                    async with self._clients(broker), self._registered(broker):
                         self._announce()
                         await asyncio.gather(*self._timers(broker.log_dir))
             finally:
@@ -161,6 +171,25 @@ class Server:
             dispatcher.stop_waiting()
             await asyncio.to_thread(data_plane.stop, network.drain_timeout_ms)
             await dispatcher.close()
+
+    @asynccontextmanager
+    async def _registered(self, broker: Broker) -> AsyncIterator[None]:
+        """ZooKeeper, if there is one, knows the broker inside."""
+        config = self.config
+        if config.zookeeper.ensemble == NO_ENSEMBLE:
+            yield
+            return
+        # only now: kazoo takes a start 50 ms, and few want it
+        from appliance.zookeeper import Identity, Registration
+
+        us = Identity(config.node_id, broker.cluster_id, broker.advertised, config.data_dir)
+        self.registration = Registration(config.zookeeper, us)
+        broker.tell_topics(self.registration)
+        await self.registration.start()
+        try:
+            yield
+        finally:
+            await self.registration.close()
 
     def _announce(self) -> None:
         self.status = "ok"

@@ -45,8 +45,9 @@ LATER = NOW + 4000 * DAY_MS  # everything is due for deletion
 
 
 def recorder(broker: Broker) -> Recorder:
-    assert isinstance(broker.data_plane, Recorder)
-    return broker.data_plane
+    (table,) = broker.tables
+    assert isinstance(table, Recorder)
+    return table
 
 
 def directories(data: Path) -> list[str]:

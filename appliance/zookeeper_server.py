@@ -1,0 +1,158 @@
+"""A single ZooKeeper for trying things out and for tests: Apache's own server, on loopback.
+
+Its jars come with PySpark, which whoever exports with Spark has anyway. For more than a try install
+ZooKeeper as its own service.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from appliance.config import Address
+from appliance.errors import ApplianceError
+
+JAVA_NEEDED = 17
+MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+# Of Spark's hundreds of jars those that ZooKeeper needs: a start with all takes twice as long.
+JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java")
+# Small and soon there. With log4j's beans it would print a line of no use.
+FLAGS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx256m",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+TICK_MS = 2000  # ZooKeeper's own: session timeouts are 2 to 20 of them
+START_S = 60.0
+STOP_S = 20.0
+LOOK_S = 0.02  # between two looks whether it serves
+ASK_S = 5.0
+
+
+class ZooKeeperUnavailable(ApplianceError):
+    """Java or the jars are missing, or it does not run; the text says what to do about it."""
+
+
+def java() -> str:
+    needed = f"ZooKeeper needs Java {JAVA_NEEDED} or newer"
+    found = shutil.which("java")
+    if found is None:
+        raise ZooKeeperUnavailable(f"{needed}: there is no 'java' on PATH")
+    said = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
+    match = re.search(r'version "(\d+)', said)
+    if match is None or int(match[1]) < JAVA_NEEDED:
+        raise ZooKeeperUnavailable(f"{needed}, found: {said.partition(chr(10))[0] or 'none'}")
+    return found
+
+
+def class_path() -> str:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ZooKeeperUnavailable(
+            "ZooKeeper's jar comes with PySpark, which is not installed: "
+            "pip install 'appliance[spark]'"
+        )
+    jars = Path(spec.origin).parent / "jars"
+    found = [path for name in JARS for path in sorted(jars.glob(f"{name}-*.jar"))]
+    if not any(path.name.startswith("zookeeper-") for path in found):
+        raise ZooKeeperUnavailable(f"PySpark came without ZooKeeper: no zookeeper-*.jar in {jars}")
+    return ":".join(map(str, found))
+
+
+class ZooKeeperServer:
+    """Started by `with` (or `start`), gone at its end; may be started again on the same data."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int,
+        tick_ms: int = TICK_MS,
+        output: IO[bytes] | None = None,
+    ) -> None:
+        self.data_dir, self.tick_ms, self.output = data_dir, tick_ms, output
+        self.address = Address("127.0.0.1", port)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> ZooKeeperServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns at once; see `wait_until_serving`."""
+        host_and_port = (self.address.host, self.address.port)
+        socket.create_server(host_and_port).close()  # taken: say so now, and do not ask a stranger
+        command = [java(), *FLAGS, "-cp", class_path(), MAIN, str(self._write_config())]
+        # in a session of its own, so that Ctrl-C at a terminal ends it through us alone
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output or 2,
+            stderr=self.output or 2,
+            start_new_session=True,
+        )
+
+    def _write_config(self) -> Path:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        path = self.data_dir / "zoo.cfg"
+        settings = {
+            "dataDir": self.data_dir.resolve(),
+            "clientPort": self.address.port,
+            "clientPortAddress": self.address.host,
+            "tickTime": self.tick_ms,
+            "maxClientCnxns": 0,  # all clients of a try come from one address
+            "admin.enableServer": "false",  # it would take port 8080, on every interface
+        }
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return path
+
+    def wait_until_serving(self) -> None:
+        end = time.monotonic() + START_S
+        while not self._is_serving():
+            assert self.process
+            code = self.process.poll()
+            if code is not None:
+                raise ZooKeeperUnavailable(f"ZooKeeper ended with code {code} before it served")
+            if time.monotonic() > end:
+                raise ZooKeeperUnavailable(f"ZooKeeper did not serve within {START_S:.0f} s")
+            time.sleep(LOOK_S)
+
+    def _is_serving(self) -> bool:
+        with (
+            suppress(OSError),
+            socket.create_connection((self.address.host, self.address.port), ASK_S) as connection,
+        ):
+            connection.sendall(b"srvr")
+            return b"Mode: standalone" in connection.makefile("rb").read()
+        return False
+
+    def wait(self) -> int:
+        assert self.process
+        return self.process.wait()
+
+    def terminate(self) -> None:
+        if self.process:
+            self.process.terminate()
+
+    def stop(self) -> None:
+        self._end(subprocess.Popen.terminate)
+
+    def kill(self) -> None:
+        self._end(subprocess.Popen.kill)
+
+    def _end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        if self.process:
+            how(self.process)
+            self.process.wait(STOP_S)
+            self.process = None

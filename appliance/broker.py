@@ -260,7 +260,7 @@ class Broker:
     async def delete_topic(self, name: str) -> None:
         check_own(name)
         await self._change(self._delete_topic(name))
-        self.groups.delete_topic_offsets(name)
+        await self.groups.forget_topic(name)
 
     async def _delete_topic(self, name: str) -> None:
         if not self.config.topics.may_delete:

@@ -211,6 +211,7 @@ def test_a_topic_takes_its_offsets_with_it(tmp_path: Path) -> None:
     one.commit(2, topic="u")
     GroupClient(control, "h").commit(3)
     control.run(control.broker.delete_topic("t"))
+    assert committed(control) == {("u", 0): 2}
     control.create("t")
     assert one.commit(5, topic="u") == [0]
     assert committed(control) == {("u", 0): 5}

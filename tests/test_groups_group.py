@@ -10,7 +10,7 @@ import pytest
 
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError, TimedOut
-from appliance.groups.group import NEW_MEMBER_JOIN_MS, Group
+from appliance.groups.group import NEW_MEMBER_JOIN_MS, SESSION_GRAIN_MS, Group
 from appliance.groups.member import NEVER_MS, Join, Joined, Protocols, Stored, Sync, Synced
 from appliance.groups.records import GroupMetadataValue
 from appliance.groups.states import GroupRefused, State
@@ -443,6 +443,20 @@ def test_a_heartbeat_rings_no_timer(world: World) -> None:
             rung += 1
     assert rung <= 1000 * 100 // SESSION_MS + 1
     assert world.group.due_ms > due_ms
+
+
+def test_many_members_that_die_together_are_looked_at_a_few_times(world: World) -> None:
+    consumers = stable(world, *(f"c{i}" for i in range(50)))
+    for each in consumers:
+        world.now_ms += 20
+        each.heartbeat()
+    ticks, end_ms = 0, world.now_ms + SESSION_MS + 2 * SESSION_GRAIN_MS
+    while world.group.due_ms <= end_ms:
+        world.now_ms = max(world.now_ms, world.group.due_ms)
+        world.group.tick(world.now_ms)
+        ticks += 1
+    assert world.state is State.EMPTY
+    assert ticks <= 50 * 20 // SESSION_GRAIN_MS + 3
 
 
 def test_a_process_that_stood_still_expires_nobody(world: World) -> None:

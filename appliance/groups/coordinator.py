@@ -215,16 +215,22 @@ class Coordinator:
 
         self._write(group_id, [offset_record(group_id, each, None) for each in places], stored)
 
-    def delete_topic_offsets(self, topic: str) -> None:
+    async def forget_topic(self, topic: str) -> None:
         """Its offsets mean nothing in a new topic of the same name."""
-
-        def settled(error: ApplianceError | None, _: int) -> None:
-            for group_id, places in list(self.offsets.places_of_topic(topic)):
-                self.delete_offsets(group_id, places, lambda error: None)
-
-        if self._topics.offsets_logs() or self._topic.is_busy:
-            # behind the commits that are on their way
-            self._write("", [], settled)
+        if not self._topics.offsets_logs() and not self._topic.is_busy:
+            return
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[None] = loop.create_future()
+        # behind the commits that are on their way
+        self._write("", [], lambda error, first_offset: settled.set_result(None))
+        await settled
+        forgotten: list[asyncio.Future[ApplianceError | None]] = []
+        for group_id, places in list(self.offsets.places_of_topic(topic)):
+            forgotten.append(loop.create_future())
+            self.delete_offsets(group_id, places, forgotten[-1].set_result)
+        for error in await asyncio.gather(*forgotten):
+            if error is not None:
+                logger.warning("offsets of a deleted topic stay", topic=topic, error=error)
 
     # Groups
 

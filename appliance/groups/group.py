@@ -9,8 +9,8 @@ Invariants:
    CompletingRebalance. Leaving that state answers every parked call.
 2. A parked member is alive, however long it has been silent: it waits for us. Only a new one is
    given up after a while, since its client may have gone and come again under another id.
-3. `due_ms` is never later than the first deadline. It may be earlier: a heartbeat only moves its
-   member's own deadline, so that it costs the same in a group of any size.
+3. `due_ms` is no later than the first deadline, but for the grain of sessions. It may be earlier:
+   a heartbeat only moves its member's own deadline, and costs the same in a group of any size.
 4. What a generation is assigned is on disk before anybody hears of it.
 """
 
@@ -42,6 +42,10 @@ from appliance.wire import ErrorCode
 # How long a member that never had an answer is kept: long enough for any rebalance, short enough
 # for the leftovers of a client that joins again and again. Kafka's number.
 NEW_MEMBER_JOIN_MS = 300_000
+
+# Sessions end up to so much late: a thousand members that die together are a few looks at all of
+# them, not a thousand.
+SESSION_GRAIN_MS = 100
 
 CONSUMER = "consumer"  # the protocol type of consumers; Connect and Streams have their own
 
@@ -400,7 +404,7 @@ class Group:
         for each in self.members:
             # one that is parked past its deadline is looked at again when it is answered
             if each.deadline_ms > now_ms:
-                yield each.deadline_ms
+                yield max(each.deadline_ms, now_ms + SESSION_GRAIN_MS)
 
     def postpone(self, by_ms: int, now_ms: int) -> None:
         """The process stood still so long: signs of life wait unread, and nobody is late yet."""

@@ -540,7 +540,7 @@ class NetworkConfig:
         minimum=1,
     )
     fetch_max_partitions_all: int = setting(
-        "fetch.max.partitions.total",
+        "fetch.max.total.partitions",
         1_000_000,
         "Partitions in the sessions and waiting fetches of all connections; each takes about 300 "
         "bytes. Beyond it there are no new sessions and no waiting: fetches are answered at once.",

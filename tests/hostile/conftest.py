@@ -22,7 +22,7 @@ SETTINGS = {
     "max.topics.per.request": 20,
     "max.connections.per.ip": 300,
     "queued.max.response.bytes": 48 * MIB,
-    "fetch.max.partitions.total": 100_000,
+    "fetch.max.total.partitions": 100_000,
 }
 
 # What a broker may take under attack beyond what it took before it. 70 MiB: the largest request

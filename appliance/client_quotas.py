@@ -236,6 +236,10 @@ class ClientQuotas:
         self._quotas = {entity: each for entity, each in self._quotas.items() if each}
         self._enforce()
         events.info("client quotas altered", quotas=rows)
+        without = {_text_of(entity): names for entity, values in after.items()
+                   if (names := _without_effect(entity, values))}
+        if without:
+            events.warning("quotas are kept but have no effect", quotas=without)
 
     # What the data plane is told
 
@@ -277,6 +281,12 @@ class ClientQuotas:
         """Of the first entity that has one."""
         found = (self._quotas.get(each, {}).get(quota) for each in entities)
         return next((each for each in found if each is not None), None)
+
+
+def _without_effect(entity: Entity, values: Iterable[str]) -> list[str]:
+    """Quotas that nobody holds anybody to: of their kind, or of users who cannot log in."""
+    is_nobody = dict(entity).get(USER, ANY) not in (ANY, ANONYMOUS)
+    return [each for each in values if is_nobody or each not in ENFORCED.values()]
 
 
 def _altered(

@@ -34,6 +34,7 @@ ENGINE_TESTS = (
     "test_log_dir.py",
     "test_threads.py",
     "test_data_plane.py",
+    "test_quota.py",
 )
 REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)
 OURS = re.compile(r"/_\w+\.cpython-[^/]*\.so|\(_\w+\.cpython-[^/)]*\.so")
@@ -68,7 +69,7 @@ SANITIZERS = {
         ("libtsan.so",),
         ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
         {"APPLIANCE_THREADS_S": "10"},
-        ("test_committer.py", "test_threads.py", "test_data_plane.py"),
+        ("test_committer.py", "test_threads.py", "test_data_plane.py", "test_quota.py"),
     ),
 }
 

@@ -313,6 +313,28 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 # Migrations
 
 
+def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
+    acl = (2, "orders", 3, "User:ann", "*", 3, 3)
+    other = (2, "clicks", 3, "User:ann", "*", 3, 3)
+    secret = ("ann", 1, b"salt", b"stored", b"server", 4096)
+    (tmp_path / "own").mkdir()
+    with opened(tmp_path / "own") as catalog:
+        catalog.change_acls([acl, other], [])
+        catalog.change_acls([], [other])
+        catalog.change_scram([secret, ("bob", 2, b"", b"x", b"y", 8192)], [])
+        catalog.change_scram([], [("bob", 2)])
+        catalog.set_client_quotas({"a": {"x": 1.5, "y": 2.0}, "b": {"x": 3.0}})
+        catalog.set_client_quotas({"a": {"x": 4.5}, "b": {}})
+        catalog.set_client_metrics("slow", {"match": "", "interval.ms": "100"})
+        copy = killed(tmp_path / "own", tmp_path / "copy")
+    with opened(copy) as catalog:
+        assert catalog.acls() == [acl]
+        assert catalog.scram() == [secret]
+        assert catalog.client_quotas() == [("a", "x", 4.5)]
+        assert sorted(catalog.client_metrics()) == [
+            ("slow", "interval.ms", "100"), ("slow", "match", "")]
+
+
 def test_an_older_schema_is_taken_to_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +348,17 @@ def test_an_older_schema_is_taken_to_the_newest(
             assert catalog._rows("SELECT name, owner FROM topics") == [("orders", "x")]
             assert (catalog.cluster_id, catalog._pragma("user_version")) == (
                 cluster_id, len(more))
+
+
+def test_a_catalog_from_before_quotas_gets_room_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SCHEMA", SCHEMA[:1])
+        with opened(tmp_path) as catalog:
+            catalog.put_topic(ORDERS)
+    with opened(tmp_path) as catalog:
+        assert (catalog.topics(), catalog.client_quotas()) == ([ORDERS], [])
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(

@@ -144,6 +144,22 @@ def test_a_quota_that_cannot_be_kept_is_not_in_force(
     assert control.queue.rates == {}
 
 
+@pytest.mark.parametrize(("who", "name", "is_warned"), [
+    ({"user": "ann"}, "producer_byte_rate", True),
+    ({"user": "ANONYMOUS"}, "producer_byte_rate", False),
+    ({"user": ANY, "client-id": "a"}, "consumer_byte_rate", False),
+    ({"client-id": "a"}, "request_percentage", True),
+    ({"client-id": "a"}, "controller_mutation_rate", True),
+    ({"ip": ANY}, "connection_creation_rate", False),
+])
+def test_whoever_sets_what_has_no_effect_is_warned(
+    control: Control, who: Who, name: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(control, who, **{name: 7.0})
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warned == (["quotas are kept but have no effect"] if is_warned else [])
+
+
 # What is found
 
 ENTITIES: list[Who] = [

@@ -33,6 +33,7 @@ class ProducerInfo(NamedTuple):
     last_offset: int
     txn_first_offset: int
     last_timestamp: int
+    coordinator_epoch: int
 
 @disjoint_base
 class Engine:

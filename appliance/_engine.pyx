@@ -29,8 +29,8 @@ from appliance._journal cimport (
     Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
 )
 from appliance._log cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, READ_END, READ_STABLE, READ_VISIBLE, AppendOptions,
-    Appended as CAppended,
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE, READ_VISIBLE,
+    AppendOptions, Appended as CAppended,
     LogRef, LogSettings, Slice, log_aborted, log_append, log_end_for_epoch,
     log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
@@ -66,11 +66,14 @@ Recovered = namedtuple(
 )
 SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
 ProducerInfo = namedtuple(
-    "ProducerInfo", "producer_id epoch last_sequence last_offset txn_first_offset last_timestamp"
+    "ProducerInfo",
+    "producer_id epoch last_sequence last_offset txn_first_offset last_timestamp coordinator_epoch",
 )
 
 _LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
-_ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR}
+_ORIGINS = {
+    "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
+}
 _SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
 
 
@@ -673,7 +676,7 @@ cdef class Log:
                 entry.first, producer.epoch,
                 producer.batches[producer.count - 1].last_sequence if producer.count else -1,
                 producer.batches[producer.count - 1].last_offset if producer.count else -1,
-                producer.txn_first_offset, producer.last_timestamp,
+                producer.txn_first_offset, producer.last_timestamp, producer.coordinator_epoch,
             ))
         return found
 
@@ -685,7 +688,7 @@ cdef class Log:
         """What log_append does where it can: a compressed batch must be decompressed for it."""
         cdef BatchHeader header
         cdef int64_t most
-        if origin != ORIGIN_CLIENT or not self.log.get().is_compacted.load():
+        if origin == ORIGIN_COORDINATOR or not self.log.get().is_compacted.load():
             return
         if batch.shape[0] >= BATCH_HEADER_SIZE:
             batch_load_header(&batch[0], &header)

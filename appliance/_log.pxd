@@ -11,7 +11,7 @@ Locks, in the order in which they may be taken:
     watches.guard  (`_watch.pxd`)
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -27,7 +27,10 @@ from appliance._watch cimport WatchList
 
 cdef enum Origin:
     ORIGIN_CLIENT = 0              # every rule applies
-    ORIGIN_COORDINATOR = 1         # our own records and markers: also when the disk is low
+    ORIGIN_COORDINATOR = 1         # our own records and markers: also when the disk is low, and in
+                                   # no sequence
+    ORIGIN_UNVERIFIED = 2          # a client of whom nobody asked the transaction coordinator: goes
+                                   # on with a transaction that is open here, and begins none
 
 cdef enum ReadLimit:
     READ_VISIBLE = 0               # the high watermark
@@ -152,6 +155,10 @@ cdef cppclass CommitPlan:
 # Appends one checked batch (`header` is its header); stamps `data` in place. OK or a code.
 cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
                     const AppendOptions* options, Appended* appended) noexcept nogil
+
+# Whether this producer, in this epoch, has a transaction open here.
+cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
+                          int16_t producer_epoch) noexcept nogil
 
 # Up to max_bytes from the batch that holds `offset`, at least that whole batch; size 0 at the
 # limit.

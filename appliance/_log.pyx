@@ -15,7 +15,7 @@ States: open -> failed (log_fail,
                         for good) ; open or failed -> closed (log_close in `_recovery.pyx`).
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
@@ -26,7 +26,7 @@ from appliance._batch cimport (
 from appliance._codes cimport (
     BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
     LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
-    STORAGE_FULL, STORAGE_IO,
+    STORAGE_FULL, STORAGE_IO, TXN_STATE_INVALID,
 )
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
@@ -36,7 +36,7 @@ from appliance._native cimport (
 from appliance._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_expire,
     producers_first_open, producers_note, producers_note_marker, producers_store,
-    producers_store_snapshot,
+    producers_store_snapshot, producers_txn_is_open,
 )
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
@@ -110,7 +110,7 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
 
 cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
                 const AppendOptions* options, Appended* appended) noexcept nogil:
-    cdef bint is_client = options.origin == ORIGIN_CLIENT
+    cdef bint is_client = options.origin != ORIGIN_COORDINATOR
     cdef BatchSeen seen
     cdef int32_t coordinator_epoch
     cdef int code
@@ -144,6 +144,12 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         # The first answer may have been lost before the data was durable: the second waits for it
         # too.
         appended.commit_by_ns = INT64_MAX if seen.last_offset < log.durable_offset.load() else 0
+    elif code == OK and options.origin == ORIGIN_UNVERIFIED:
+        # Its transaction may have ended since somebody looked: a batch behind the marker would open
+        # one that nobody knows of, and hold up readers for good.
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
+                return TXN_STATE_INVALID
     return code
 
 
@@ -310,6 +316,15 @@ cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
         # For Kafka's tools. Recovery believes the journal, so nothing hangs on this file.
         producers_store_snapshot(&log.producers, log.directory.get().fd, end_offset)
     return OK
+
+
+cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
+                          int16_t producer_epoch) noexcept nogil:
+    cdef bint is_open
+    log.guard.lock()
+    is_open = producers_txn_is_open(&log.producers, producer_id, producer_epoch)
+    log.guard.unlock()
+    return is_open
 
 
 # Reading

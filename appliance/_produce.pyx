@@ -7,8 +7,9 @@
 Two passes: the first finds every batch and decides who answers, so that nothing is appended of a
 request that is malformed or belongs to the control plane. Left to the control plane: batches for
 compacted topics that are compressed, so that their keys are not seen here, or hold a record without
-a key, which the answer has to name; and whatever comes behind such a request on its connection
-before that is answered, so that records keep their order.
+a key, which the answer has to name; batches of a transaction that is not open in their partition
+yet, for which the transaction coordinator has to be asked; and whatever comes behind such a request
+on its connection before that is answered, so that records keep their order.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -17,8 +18,8 @@ from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    ATTRIBUTE_CODEC, BATCH_HEADER_SIZE, BatchHeader, batch_check, batch_check_keys,
-    batch_load_header,
+    ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
+    batch_check_keys, batch_load_header,
 )
 from appliance._bytes cimport Cursor, store_i16, store_i64
 from appliance._codes cimport BATCH_INVALID, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
@@ -33,7 +34,7 @@ from appliance._frame cimport (
 )
 from appliance._kafka_error cimport kafka_error, kafka_message
 from appliance._log cimport (
-    ORIGIN_CLIENT, AppendOptions, Appended, LogRef, PartitionLog, log_append,
+    ORIGIN_UNVERIFIED, AppendOptions, Appended, LogRef, PartitionLog, log_append, log_txn_is_open,
 )
 from appliance._native cimport monotonic_ns, wall_ms
 from appliance._topics cimport TOPIC_ID_SIZE, TopicRef, topic_log, topics_find
@@ -134,20 +135,27 @@ cdef void _parse_partition(Request* request, TopicTargets* topic, Cursor* cursor
     target.batch = read_bytes(cursor, request.is_flexible)
     skip_tags(cursor, request.is_flexible)
     target.log = topic_log(topic.topic, target.partition)
-    if target.log.get() != NULL and target.log.get().is_compacted.load():
-        request.is_for_control = request.is_for_control or not _has_keys(&target.batch)
+    if target.log.get() != NULL and target.batch.size >= BATCH_HEADER_SIZE:
+        request.is_for_control = request.is_for_control or _is_for_control(&target)
     topic.targets.push_back(target)
 
 
-cdef bint _has_keys(const Piece* batch) noexcept nogil:
-    """False also where it cannot be seen. What is no batch at all is refused when appended."""
+cdef bint _is_for_control(const Target* target) noexcept nogil:
+    """What is no batch at all is not: it is refused when appended."""
+    cdef PartitionLog* log = target.log.get()
     cdef BatchHeader header
-    if batch.size < BATCH_HEADER_SIZE:
-        return True
-    batch_load_header(batch.data, &header)
+    batch_load_header(target.batch.data, &header)
+    if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+        if not log_txn_is_open(log, header.producer_id, header.producer_epoch):
+            return True
+    return log.is_compacted.load() and not _has_keys(&target.batch, &header)
+
+
+cdef bint _has_keys(const Piece* batch, const BatchHeader* header) noexcept nogil:
+    """False also where it cannot be seen."""
     if header.attributes & ATTRIBUTE_CODEC:
         return False
-    return header.size != batch.size or batch_check_keys(batch.data, &header) == OK
+    return header.size != batch.size or batch_check_keys(batch.data, header) == OK
 
 
 cdef void _append_all(Connection* connection, Slot* slot, Request* request,
@@ -211,7 +219,7 @@ cdef int _append(Connection* connection, Request* request, Target* target,
     code = batch_check(target.batch.data, target.batch.size, &header)
     if code != OK:
         return code
-    options.origin = ORIGIN_CLIENT
+    options.origin = ORIGIN_UNVERIFIED
     options.leader_epoch = -1
     options.now_ms = wall_ms()
     code = log_append(log, <uint8_t*>target.batch.data, &header, &options, appended)

@@ -49,6 +49,9 @@ cdef bint producers_note_marker(ProducerTable* table, const BatchHeader* header,
                                 int32_t coordinator_epoch, int64_t now_ms,
                                 AbortedTxn* aborted) noexcept nogil
 
+cdef bint producers_txn_is_open(ProducerTable* table, int64_t producer_id,
+                                int16_t producer_epoch) noexcept nogil
+
 # First offset of the oldest open transaction; INT64_MAX: none is open.
 cdef int64_t producers_first_open(ProducerTable* table) noexcept nogil
 

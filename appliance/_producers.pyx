@@ -174,6 +174,14 @@ cdef bint producers_note_marker(ProducerTable* table, const BatchHeader* header,
     return was_open and control_type == CONTROL_ABORT
 
 
+cdef bint producers_txn_is_open(ProducerTable* table, int64_t producer_id,
+                                int16_t producer_epoch) noexcept nogil:
+    cdef Producer* producer = _find(table, producer_id)
+    if producer == NULL or producer.epoch != producer_epoch:
+        return False
+    return producer.txn_first_offset >= 0
+
+
 cdef int64_t producers_first_open(ProducerTable* table) noexcept nogil:
     if table.open_txns.empty():
         return INT64_MAX

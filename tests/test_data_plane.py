@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from appliance._batch import Record, build, records
+from appliance._batch import Record, build, build_control, records
 from appliance._data_plane import DataPlane
 from appliance._engine import Log
 from appliance.config import LogConfig, NetworkConfig
@@ -329,6 +329,31 @@ def test_a_compacted_topic_gets_keys_itself_and_passes_on_what_lacks_them(make: 
             plane.data_plane.reply(punt.connection, punt.slot, b"answer")
             assert client.receive() == b"answer"
     assert plane.logs[0].log_end_offset == 1
+
+
+def test_a_transaction_is_begun_by_the_control_plane_and_goes_on_here(
+    client: WireClient, plane: Plane
+) -> None:
+    def part(sequence: int, epoch: int = 0) -> bytes:
+        return batch(
+            producer_id=7, producer_epoch=epoch, base_sequence=sequence, transactional=True
+        )
+
+    def is_passed_on(data: bytes, number: int) -> bool:
+        client.send_produce(data)
+        plane.wait_for("punted_requests", number)
+        (punt,) = plane.data_plane.punts()
+        plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+        return client.receive() == b"answer"
+
+    assert is_passed_on(part(0), 1)
+    plane.logs[0].append(part(0))
+    assert [client.produce(part(n))[0].error_code for n in (1, 2)] == [0, 0]
+    assert is_passed_on(part(0, epoch=1), 2)
+    plane.logs[0].append(build_control("commit", 7, 0, 0, 0), origin="coordinator")
+    assert is_passed_on(part(3), 3)
+    plain = batch(producer_id=7, producer_epoch=0, base_sequence=3)
+    assert client.produce(plain)[0].error_code == 0
 
 
 def test_no_produce_overtakes_one_that_was_passed_on(make: Any) -> None:

@@ -100,7 +100,7 @@ def test_a_gap_is_refused_and_the_missing_batch_is_then_taken(log: Log) -> None:
     refused(log, produced(3), SequenceOutOfOrder)
     log.append(produced(2))
     log.append(produced(3))
-    assert producer(log) == (7, 0, 3, 3, -1, NOW)
+    assert producer(log) == (7, 0, 3, 3, -1, NOW, -1)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -194,6 +194,25 @@ def test_all_five_are_remembered_over_a_reopen(
     again = reopened(log_dir, cleanly)
     remembers_all_five(again.log("t", 0))
     again.close()
+
+
+def test_an_unverified_batch_goes_on_with_a_transaction_and_begins_none(log: Log) -> None:
+    refused(log, produced(0, txn=True), TransactionStateInvalid, "unverified")
+    log.append(produced(0, txn=True))
+    log.append(produced(1, txn=True), origin="unverified")
+    # Another epoch is another producer, and what a client sent twice is in the log already.
+    refused(log, produced(0, epoch=1, txn=True), TransactionStateInvalid, "unverified")
+    end_txn(log, "commit")
+    refused(log, produced(2, txn=True), TransactionStateInvalid, "unverified")
+    assert log.append(produced(1, txn=True), origin="unverified").duplicate
+    log.append(produced(2), origin="unverified")
+    assert producer(log).txn_first_offset == -1
+
+
+def test_an_epoch_that_ended_is_told_before_anything_else(log: Log) -> None:
+    log.append(produced(0, txn=True))
+    end_txn(log, "abort", epoch=1)
+    refused(log, produced(1, txn=True), ProducerEpochOld, "unverified")
 
 
 @HOW
@@ -324,7 +343,8 @@ def test_a_truncated_log_takes_its_state_from_the_snapshot_and_the_rest(log: Log
     log.append(produced(3, pid=1))
     end_txn(log, "commit", pid=2)
     log.truncate(4)
-    assert sorted(log.producers()) == [(1, 0, 2, 3, -1, NOW), (2, 0, 0, 2, 2, NOW)]
+    found = [each[:5] for each in sorted(log.producers())]
+    assert found == [(1, 0, 2, 3, -1), (2, 0, 0, 2, 2)]
     refused(log, produced(4, pid=1), SequenceOutOfOrder)
     assert log.append(produced(2, pid=1)) == (3, 3, -1, True)
     assert log.append(produced(3, pid=1)) == (4, 4, -1, False)

@@ -2,7 +2,7 @@
 
 Everything here runs on the one asyncio thread. Nothing waits: what is not known at once comes
 through a callback, when the members it waits for are there, or when the disk has it
-(`offsets_topic.py`). A group has one timer, set to its first deadline and looked at again when it
+(`internal_topic.py`). A group has one timer, set to its first deadline and looked at again when it
 rings, so that a heartbeat touches its own member and nothing else.
 
 At a start the topic is read on a thread beside the loop. Until it is, groups are answered
@@ -32,18 +32,17 @@ from appliance.groups.member import (
     Sync,
 )
 from appliance.groups.offsets import Offsets
-from appliance.groups.offsets_topic import OffsetsTopic, Write
 from appliance.groups.records import (
     NEVER,
     GroupMetadataValue,
     OffsetCommitValue,
     Partition,
-    Record,
     group_record,
     offset_record,
 )
 from appliance.groups.replay import Found, replay
 from appliance.groups.states import GroupRefused, State
+from appliance.internal_topic import InternalTopic, Record, Write
 from appliance.wire import ErrorCode
 
 logger = event_log.named("groups")
@@ -72,7 +71,7 @@ class Coordinator:
         self.offsets = Offsets()
         self.fault = ""  # why no group is served, for people
         self._topics = topics
-        self._topic = OffsetsTopic(topics.make_offsets_topic, config.commit_timeout_ms)
+        self._topic = InternalTopic(topics.make_offsets_topic, config.commit_timeout_ms)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._loading: asyncio.Task[None] | None = None
         self._unavailable: GroupRefused | None = GroupRefused(

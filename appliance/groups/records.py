@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from appliance.wire.codec import decode, encode
-from appliance.wire.errors import MalformedMessage
+from appliance.internal_topic import Record, load, store
 from appliance.wire.types import Versions, array, data, field, int32, int64, string
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE, OFFSET_VALUE_WITH_EXPIRY, GROUP_VALUE = 3, 1, 3
-VERSION = struct.Struct(">h")
 PLAIN_OFFSET = struct.Struct(">hqihq")  # version 3 without metadata, with its version before it
 PARTITION_SIZE = 4  # at the end of an offset's key
 NEVER = -1  # an offset that expires by the broker's setting alone
@@ -81,25 +78,9 @@ class GroupMetadataValue:
     members: list[MemberMetadata] = field(array(MemberMetadata))
 
 
-class Record(NamedTuple):
-    key: bytes
-    value: bytes | None  # None: what the key names is no more
-
-
 class Partition(NamedTuple):
     topic: str
     partition: int
-
-
-def store(message: Any, version: int) -> bytes:
-    return VERSION.pack(version) + encode(message, version)
-
-
-def load(message: type[Any], stored: bytes) -> Any:
-    if len(stored) < VERSION.size:
-        raise MalformedMessage(f"{message.__name__}: no version in {len(stored)} bytes")
-    (version,) = VERSION.unpack_from(stored)
-    return decode(message, stored[VERSION.size :], version)
 
 
 def load_offset(stored: bytes) -> OffsetCommitValue:
@@ -123,14 +104,3 @@ def offset_record(group: str, place: Partition, value: OffsetCommitValue | None)
 def group_record(group: str, value: GroupMetadataValue | None) -> Record:
     key = store(GroupMetadataKey(group), GROUP_KEY)
     return Record(key, None if value is None else store(value, GROUP_VALUE))
-
-
-@lru_cache(maxsize=1 << 14)
-def partition_of(group: str, partitions: int) -> int:
-    """Where Kafka looks for a group: Java's hash of the name, without its sign."""
-    units = group.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for (unit,) in struct.iter_unpack(">H", units):
-        code = (31 * code + unit) & 0xFFFFFFFF
-    signed = code - (1 << 32) if code >= 1 << 31 else code
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

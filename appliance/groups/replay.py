@@ -20,14 +20,13 @@ from appliance.groups.records import (
     GROUP_KEY,
     OFFSET_KEYS,
     PARTITION_SIZE,
-    VERSION,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     Partition,
-    load,
     load_offset,
 )
+from appliance.internal_topic import VERSION, load
 from appliance.wire import MalformedMessage, VersionUnsupported
 
 # Read at a time: few calls, and no more memory than a start can spare.

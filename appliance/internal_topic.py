@@ -1,37 +1,50 @@
-"""The way into `__consumer_offsets`. `replay.py` is the way back.
+"""The way into a topic that the broker writes for itself: `__consumer_offsets`,
+`__transaction_state`.
+
+Such a topic is a table: a record's key says what it is about, the last record of each key counts,
+and a record without a value is a tombstone. All of one owner's records, a group's or a
+transactional id's, stand in one partition.
 
 Many writes share one group commit. Whatever comes while the disk is busy waits in one queue; when
 the disk is done, all of it becomes one batch a partition, and one commit makes all batches durable.
 A write alone goes at once. The event loop only fills the queue: batches are built, appended and
 waited for on one thread. `done` is called on the loop, in the order of the writes.
 
-    write -> queue -> _commit_some (thread): a batch a partition, appended -> one wait for the disk
-                                                                           -> done, done, done
+    write -> queue -> commit_some (thread): a batch a partition, appended -> one wait for the disk
+                                                                          -> done, done, done
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from appliance import _batch, event_log
 from appliance._engine import Log
 from appliance.errors import ApplianceError
-from appliance.groups.records import Record, partition_of
-from appliance.groups.states import GroupRefused
-from appliance.wire import ErrorCode
+from appliance.wire.codec import decode, encode
+from appliance.wire.errors import MalformedMessage
 
-logger = event_log.named("groups")
+logger = event_log.named("internal_topic")
+
+VERSION = struct.Struct(">h")
 
 # One write may be larger; this only bounds what is gathered from many.
 BATCH_BYTES = 1 << 20
 
 # This broker never loses the coordinator to another, so the epoch in its markers stays.
 COORDINATOR_EPOCH = 0
+
+
+class Record(NamedTuple):
+    key: bytes
+    value: bytes | None  # None: what the key names is no more
 
 
 class Transaction(NamedTuple):
@@ -44,9 +57,9 @@ class Transaction(NamedTuple):
 
 @dataclass(slots=True)
 class Write:
-    """Records of one group, to stand side by side. Without any it is a place in the order."""
+    """Records of one owner, to stand side by side. Without any it is a place in the order."""
 
-    group: str
+    owner: str
     records: Sequence[Record]
     timestamp_ms: int
     done: Callable[[ApplianceError | None, int], None]  # the error, or the first record's offset
@@ -55,14 +68,14 @@ class Write:
     error: ApplianceError | None = None
 
 
-class OffsetsTopic:
+class InternalTopic:
     def __init__(self, logs: Callable[[], Awaitable[list[Log]]], timeout_ms: int) -> None:
         """`logs` makes the topic when it is not there."""
         self._logs = logs
         self._timeout_s = timeout_ms / 1000
         self._queue: list[Write] = []
         self._writing: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "offsets")
+        self._thread = ThreadPoolExecutor(1, "internal-topic")
 
     @property
     def is_busy(self) -> bool:
@@ -99,8 +112,8 @@ class OffsetsTopic:
         except ApplianceError as error:
             _fail(writes, error)
         except Exception as error:
-            logger.exception("writing offsets failed in a way that was not foreseen")
-            _fail(writes, GroupRefused(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__))
+            logger.exception("writing failed in a way that was not foreseen", writes=len(writes))
+            _fail(writes, ApplianceError(type(error).__name__))
 
 
 def _fail(writes: Iterable[Write], error: ApplianceError) -> None:
@@ -112,7 +125,7 @@ def commit_some(logs: list[Log], writes: list[Write], timeout_s: float) -> None:
     """Everything is appended before anything is waited for: one commit covers all."""
     of_partition: dict[int, list[Write]] = {}
     for each in writes:
-        of_partition.setdefault(partition_of(each.group, len(logs)), []).append(each)
+        of_partition.setdefault(partition_of(each.owner, len(logs)), []).append(each)
     waits: list[tuple[Log, int, list[Write]]] = []
     for partition, own in of_partition.items():
         log = logs[partition]
@@ -183,3 +196,27 @@ def _build(writes: list[Write]) -> bytes | None:
         producer_epoch=transaction.producer_epoch,
         transactional=True,
     )
+
+
+def store(message: Any, version: int) -> bytes:
+    """A key or a value: its version, and then the fields of that version as in the protocol."""
+    return VERSION.pack(version) + encode(message, version)
+
+
+def load(message: type[Any], stored: bytes) -> Any:
+    if len(stored) < VERSION.size:
+        raise MalformedMessage(f"{message.__name__}: no version in {len(stored)} bytes")
+    (version,) = VERSION.unpack_from(stored)
+    return decode(message, stored[VERSION.size :], version)
+
+
+@lru_cache(maxsize=1 << 14)
+def partition_of(owner: str, partitions: int) -> int:
+    """Where Kafka looks for a group or a transactional id: Java's hash of the name, without its
+    sign."""
+    units = owner.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

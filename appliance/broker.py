@@ -7,9 +7,10 @@ for it is gone. Each is on disk before anybody sees it:
     topics    the catalog's row, the directories (`topic_directories.py`), then the data plane
     configs   the catalog, then the logs
 
-Consumer groups have an owner of their own on the same thread, `groups`; their records live in an
-internal topic, which is made when the first group needs it. So have ACLs, credentials, quotas and
-subscriptions to clients' metrics, whose changes take their turn with all others.
+Consumer groups and transactions have owners of their own on the same thread, `groups` and
+`transactions`; their records live in internal topics, each made when the first of them needs it. So
+have ACLs, credentials, quotas and subscriptions to clients' metrics, whose changes take their turn
+with all others.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from appliance.client_quotas import ClientQuotas, RateTable
 from appliance.config import BrokerConfig, LogConfig
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
-from appliance.groups.coordinator import Coordinator
+from appliance.groups import coordinator as groups
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
 from appliance.topics import (
     DEFAULT,
     OFFSETS,
+    TRANSACTIONS,
     PartitionsInvalid,
     Topic,
     TopicDeletionDisabled,
@@ -47,6 +49,7 @@ from appliance.topics import (
     check_own,
     check_partitions,
 )
+from appliance.txn import coordinator as transactions
 
 events = event_log.named("broker")
 
@@ -95,7 +98,10 @@ class Broker:
         self._changes: set[asyncio.Task[Any]] = set()
         self._producer_ids: list[int] = []
         self._reserving = asyncio.Lock()
-        self.groups = Coordinator(config.groups, self)
+        self.groups = groups.Coordinator(config.groups, self)
+        self.transactions = transactions.Coordinator(
+            config.transactions, self, self.groups.loaded, self.groups.end_transaction
+        )
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
@@ -151,6 +157,7 @@ class Broker:
 
     async def close(self) -> None:
         """After the last change that has begun."""
+        await self.transactions.close()
         await self.groups.close()
         while self._changes:
             await asyncio.wait(self._changes)
@@ -363,26 +370,51 @@ class Broker:
                 self._producer_ids = list(reversed(block))
             return self._producer_ids.pop()
 
-    # The topic of the groups' records
+    # Internal topics
 
     def offsets_logs(self) -> list[Log]:
         return self.topics[OFFSETS].logs if OFFSETS in self.topics else []
 
     async def make_offsets_topic(self) -> list[Log]:
-        if OFFSETS not in self.topics:
-            await self._change(self._make_offsets_topic())
-        return self.offsets_logs()
+        config = self.config.groups
+        return await self._internal_topic(
+            OFFSETS, config.offsets_partitions, config.offsets_segment_bytes
+        )
 
-    async def _make_offsets_topic(self) -> None:
-        if OFFSETS in self.topics:
+    def transaction_logs(self) -> list[Log]:
+        return self.topics[TRANSACTIONS].logs if TRANSACTIONS in self.topics else []
+
+    async def make_transaction_topic(self) -> list[Log]:
+        config = self.config.transactions
+        return await self._internal_topic(
+            TRANSACTIONS, config.log_partitions, config.log_segment_bytes
+        )
+
+    async def _internal_topic(self, name: str, partitions: int, segment_bytes: int) -> list[Log]:
+        if name not in self.topics:
+            await self._change(self._make_internal_topic(name, partitions, segment_bytes))
+        return self.topics[name].logs
+
+    async def _make_internal_topic(self, name: str, partitions: int, segment_bytes: int) -> None:
+        if name in self.topics:
             return
-        groups = self.config.groups
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(groups.offsets_segment_bytes),
+            "segment.bytes": str(segment_bytes),
         }
-        await self._create_topic(OFFSETS, groups.offsets_partitions, configs)
+        await self._create_topic(name, partitions, configs)
+
+    # Where transactions end
+
+    def find_log(self, topic: str, partition: int) -> Log | None:
+        found = self.topics.get(topic)
+        if found is None or not 0 <= partition < len(found.logs):
+            return None
+        return found.logs[partition]
+
+    def all_logs(self) -> Iterable[Log]:
+        return [log for topic in self.topics.values() for log in topic.logs]
 
     # How changes are made
 

@@ -96,11 +96,13 @@ class Dispatcher:
     def start(self) -> None:
         """On the event loop that every handler is to run on."""
         self._broker.groups.start()
+        self._broker.transactions.start()
         asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
 
     def stop_waiting(self) -> None:
         """Answers the requests that wait for others, so that a stop need not."""
         self._broker.groups.stop()
+        self._broker.transactions.stop()
 
     async def close(self) -> None:
         """Begins nothing more and cuts off what runs; the data plane was drained before. When it

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,8 +38,12 @@ VERSION = struct.Struct(">h")
 # One write may be larger; this only bounds what is gathered from many.
 BATCH_BYTES = 1 << 20
 
-# This broker never loses the coordinator to another, so the epoch in its markers stays.
-COORDINATOR_EPOCH = 0
+# Read at a time: few calls, and no more memory than a start can spare.
+READ_BYTES = 4 << 20
+
+# Base offset, bytes after the field that says so, last offset delta.
+BATCH_HEAD = struct.Struct(">qi11xi")
+SIZE_AFTER = 12
 
 
 class Record(NamedTuple):
@@ -48,11 +52,10 @@ class Record(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """To which a write belongs; `marker` ends it: "commit" or "abort"."""
+    """To which a write belongs; its records count once its marker says so."""
 
     producer_id: int
     producer_epoch: int
-    marker: str = ""
 
 
 @dataclass(slots=True)
@@ -181,10 +184,6 @@ def _append(log: Log, writes: list[Write]) -> int:
 
 def _build(writes: list[Write]) -> bytes | None:
     transaction = writes[0].transaction
-    if transaction and transaction.marker:
-        producer_id, epoch, kind = transaction
-        now_ms = writes[0].timestamp_ms
-        return _batch.build_control(kind, producer_id, epoch, COORDINATOR_EPOCH, now_ms)
     rows = [(each.timestamp_ms, *record) for each in writes for record in each.records]
     if not rows:
         return None
@@ -196,6 +195,51 @@ def _build(writes: list[Write]) -> bytes | None:
         producer_epoch=transaction.producer_epoch,
         transactional=True,
     )
+
+
+def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:
+    """Gives whole batches from the first on, some at a time; those that `take` cannot read one by
+    one, so that a damaged batch costs what is in it. Blocks: for a thread."""
+    holes = dict(log.holes())
+    offset, end_offset = log.log_start_offset, log.log_end_offset
+    while offset < end_offset:
+        if offset in holes:
+            on_fault(f"offsets {offset} to {holes[offset] - 1} are lost")
+            offset = holes[offset]
+            continue
+        data = log.read(offset, READ_BYTES, "end")
+        if not data:
+            return
+        try:
+            take(data)
+        except ApplianceError:
+            _take_each(data, take, on_fault)
+        offset = [each.next_offset for each in _batches_in(data)][-1]
+
+
+def _take_each(data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:
+    for each in _batches_in(data):
+        try:
+            take(data[each.position : each.end])
+        except ApplianceError as error:
+            on_fault(f"the batch at {each.base_offset} cannot be read: {error}")
+
+
+class _Place(NamedTuple):
+    position: int
+    end: int
+    base_offset: int
+    next_offset: int
+
+
+def _batches_in(data: bytes) -> Iterator[_Place]:
+    """Reading a log gives whole batches, found by these fields alone."""
+    position = 0
+    while position < len(data):
+        base_offset, size_after, last_delta = BATCH_HEAD.unpack_from(data, position)
+        end = position + SIZE_AFTER + size_after
+        yield _Place(position, end, base_offset, base_offset + last_delta + 1)
+        position = end
 
 
 def store(message: Any, version: int) -> bytes:

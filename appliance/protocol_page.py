@@ -15,7 +15,8 @@ INTRODUCTION = """\
 # The protocol
 
 Kafka's wire protocol, as Apache Kafka 4.3 speaks it: every API below is served in all the versions
-that Kafka 4.3 lists, and no API is listed that is not served. This page is printed by
+that Kafka 4.3 lists, but for those that its section leaves out, and no API is listed that is not
+served. This page is printed by
 `python -m appliance.protocol_page` from the heads of the files in `appliance/handlers/`; a test
 compares the two.
 
@@ -41,7 +42,6 @@ NOT_SERVED: dict[str, tuple[int, ...]] = {
     "The newer protocol of consumer groups does not exist yet; clients use the classic one.": (
         68, 69,
     ),
-    "There is no transaction coordinator yet.": (24, 25, 26, 27, 28, 61, 65, 66),
     "There are no logins yet.": (17, 36),
     "Share groups do not exist yet.": (76, 77, 78, 79, 90, 91, 92),
     "The Streams group protocol does not exist yet.": (88, 89),

@@ -91,8 +91,7 @@ class Server:
             if each.failed:
                 reasons.append(f"{topic}-{partition}: {each.failed}")
         reasons += [f"topic {name}: {why}" for name, why in self.broker.unavailable.items()]
-        if self.broker.groups.fault:
-            reasons.append(self.broker.groups.fault)
+        reasons += filter(None, (self.broker.groups.fault, self.broker.transactions.fault))
         if log_dir.journal_failed:
             reasons.append("recovery points cannot be saved: a start after a crash would take long")
         free, low_water = log_dir.free_bytes, self.config.storage.low_water_bytes

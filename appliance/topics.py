@@ -17,7 +17,8 @@ DEFAULT = -1  # partitions: as many as the broker's setting says
 # Kafka keeps its own metadata under this name, in a directory that we leave alone.
 METADATA = "__cluster_metadata"
 OFFSETS = "__consumer_offsets"
-INTERNAL = frozenset({OFFSETS, "__transaction_state", "__share_group_state"})
+TRANSACTIONS = "__transaction_state"
+INTERNAL = frozenset({OFFSETS, TRANSACTIONS, "__share_group_state"})
 
 SHOWN_MAX = 100  # characters of a wrong name that an error repeats
 

@@ -342,7 +342,7 @@ def test_a_transaction_is_begun_by_the_control_plane_and_goes_on_here(
     def is_passed_on(data: bytes, number: int) -> bool:
         client.send_produce(data)
         plane.wait_for("punted_requests", number)
-        (punt,) = plane.data_plane.punts()
+        (punt,), _ = plane.data_plane.punts()
         plane.data_plane.reply(punt.connection, punt.slot, b"answer")
         return client.receive() == b"answer"
 

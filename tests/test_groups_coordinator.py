@@ -12,9 +12,9 @@ import pytest
 from appliance.config import GroupsConfig
 from appliance.errors import LogFailed, StorageFull
 from appliance.groups.coordinator import STALL_MS
-from appliance.groups.offsets_topic import OffsetsTopic
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import State
+from appliance.internal_topic import InternalTopic
 from appliance.wire.delete_groups import DeleteGroupsRequest
 from appliance.wire.join_group import JoinGroupRequest
 from tests.support.control import Control
@@ -154,13 +154,13 @@ def test_a_disk_that_fails_is_told_as_something_to_try_again(
     assert one.commit(1) == [0]
     faults = [LogFailed("the disk is gone"), StorageFull("no room")]
 
-    async def fail(self: OffsetsTopic, writes: list[object]) -> None:
+    async def fail(self: InternalTopic, writes: list[object]) -> None:
         for each in writes:
             each.error = faults[0]  # type: ignore[attr-defined]
         faults.pop(0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OffsetsTopic, "_write_some", fail)
+        patch.setattr(InternalTopic, "_write_some", fail)
         assert one.commit(2) == [15]
         assert committed(control) == {("t", 0): 1}
         assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 68
@@ -175,12 +175,12 @@ def test_a_deletion_that_cannot_be_stored_leaves_the_offsets(
     control.create("t")
     GroupClient(control).commit(1)
 
-    async def fail(self: OffsetsTopic, writes: list[object]) -> None:
+    async def fail(self: InternalTopic, writes: list[object]) -> None:
         for each in writes:
             each.error = StorageFull("no room")  # type: ignore[attr-defined]
 
     with monkeypatch.context() as patch:
-        patch.setattr(OffsetsTopic, "_write_some", fail)
+        patch.setattr(InternalTopic, "_write_some", fail)
         assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 15
     assert committed(control) == {("t", 0): 1}
     assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 0

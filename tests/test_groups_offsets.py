@@ -16,25 +16,25 @@ from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError, LogClosed, TimedOut
 from appliance.groups.group import Group
 from appliance.groups.offsets import Offsets
-from appliance.groups.offsets_topic import (
-    BATCH_BYTES,
-    OffsetsTopic,
-    Transaction,
-    Write,
-    commit_some,
-)
 from appliance.groups.records import (
     GroupMetadataValue,
     OffsetCommitValue,
     Partition,
-    Record,
     group_record,
-    load,
     offset_record,
-    partition_of,
 )
 from appliance.groups.replay import Found, replay
-from tests.support.logs import NOW, everything, log_config, one_log, opened
+from appliance.internal_topic import (
+    BATCH_BYTES,
+    InternalTopic,
+    Record,
+    Transaction,
+    Write,
+    commit_some,
+    load,
+    partition_of,
+)
+from tests.support.logs import NOW, end_txn, everything, log_config, one_log, opened
 
 T0, T1 = Partition("t", 0), Partition("t", 1)
 
@@ -204,8 +204,8 @@ def test_transactions_have_batches_of_their_own_and_end_with_a_marker(log: Log) 
     found = loaded(log)
     assert (offsets_of(found.offsets), found.offsets.is_unstable("g", T0)) == ({T0: 1}, True)
     assert log.last_stable_offset == 1
-    end = Write("g", [], NOW, lambda error, offset: None, open_._replace(marker="commit"))
-    commit_some([log], [end], 10)
+    end_txn(log, "commit")
+    log.flush()
     assert log.last_stable_offset == log.log_end_offset == 4
     found = loaded(log)
     assert (offsets_of(found.offsets), found.offsets.is_unstable("g", T0)) == ({T0: 5}, False)
@@ -219,7 +219,7 @@ def test_a_replay_ends_transactions_as_they_ended(log: Log, kind: str, seen: int
     writes, txn = Writes(), Transaction(7, 0)
     commit_some([log], [writes.of("g", 5, 6, transaction=txn)], 10)
     commit_some([log], [writes.of("g", 9)], 10)
-    commit_some([log], [Write("g", [], NOW, print, txn._replace(marker=kind))], 10)
+    end_txn(log, kind)
     wanted = {T0: seen, T1: 6} if kind == "commit" else {T0: seen}
     assert offsets_of(loaded(log).offsets) == wanted
     live = Offsets()
@@ -278,7 +278,7 @@ def test_writes_are_done_in_order_and_share_commits(log: Log) -> None:
         return [log]
 
     async def run() -> None:
-        topic = OffsetsTopic(logs, 10_000)
+        topic = InternalTopic(logs, 10_000)
         for i in range(200):
             topic.write(writes.of(f"g{i}", i))
             if i % 20 == 0:
@@ -308,7 +308,7 @@ def test_a_topic_that_cannot_be_made_fails_the_writes_and_is_tried_again(log: Lo
         return [log]
 
     async def run() -> None:
-        topic = OffsetsTopic(logs, 10_000)
+        topic = InternalTopic(logs, 10_000)
         for name in "abc":
             topic.write(writes.of(name, 1))
             assert topic._writing is not None

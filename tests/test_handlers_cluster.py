@@ -51,13 +51,17 @@ def test_every_version_tells_what_is_served(control: Control, version: int) -> N
     assert rows == SERVED
 
 
+# The heads of their handlers say why.
+KAFKA_HAS_MORE = {66: (0, 2)}
+
+
 def test_ranges_are_those_of_kafka() -> None:
     (captured,) = [
         each for each in frames("captured.tsv") if each.key == 18 and each.direction == "response"
     ]
     answer = decode(ApiVersionsResponse, captured.body, 4)
     kafkas = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert {key: kafkas[key] for key in SERVED} == SERVED
+    assert {key: kafkas[key] for key in SERVED} == SERVED | KAFKA_HAS_MORE
 
 
 def test_only_versions_with_messages_are_served() -> None:
@@ -263,12 +267,6 @@ def test_an_idempotent_producer_that_begins_again_gets_a_new_id(control: Control
     again = control.ask(InitProducerIdRequest(None, 1, first.producer_id, 0), 5)
     assert (again.error_code, again.producer_epoch) == (0, 0)
     assert again.producer_id != first.producer_id
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_transactions_are_refused_for_good(control: Control, version: int) -> None:
-    answer = control.ask(InitProducerIdRequest("tx", 60_000), version)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (35, -1, -1)
 
 
 @pytest.mark.parametrize(

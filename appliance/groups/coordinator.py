@@ -42,7 +42,7 @@ from appliance.groups.records import (
 )
 from appliance.groups.replay import Found, replay
 from appliance.groups.states import GroupRefused, State
-from appliance.internal_topic import InternalTopic, Record, Write
+from appliance.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
 from appliance.wire import ErrorCode
 
 logger = event_log.named("groups")
@@ -205,6 +205,36 @@ class Coordinator:
             done(_told(error))
 
         self._write(group_id, [offset_record(group_id, *each) for each in values.items()], stored)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        member: tuple[str, str | None, int],
+        values: Mapping[Partition, OffsetCommitValue],
+        transaction: Transaction,
+        done: Done,
+    ) -> None:
+        """As `commit`, but nobody sees the offsets before `end_transaction`."""
+        self.check_loaded()
+        group = self.groups.get(group_id) or self.make(group_id)
+        self._check_alive(group)
+        group.check_transactional_commit(*member)
+
+        def stored(error: ApplianceError | None, first_offset: int) -> None:
+            if error is None:
+                self.offsets.hold(transaction.producer_id, group_id, values, first_offset)
+            done(_told(error))
+
+        records = [offset_record(group_id, *each) for each in values.items()]
+        self._topic.write(Write(group_id, records, self._wall_ms(), stored, transaction))
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Its marker is on disk: what it committed counts, or never was."""
+        self.offsets.end(producer_id, is_commit)
+
+    async def partition_of(self, group_id: str) -> int:
+        """Of `__consumer_offsets`, where the group's offsets stand."""
+        return partition_of(group_id, len(await self._topics.make_offsets_topic()))
 
     def delete_offsets(self, group_id: str, places: list[Partition], done: Done) -> None:
         def stored(error: ApplianceError | None, first_offset: int) -> None:

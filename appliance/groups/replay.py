@@ -7,14 +7,12 @@ left out and told: one of them must not keep every group from its offsets.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from appliance import _batch
 from appliance._engine import Log
-from appliance.errors import ApplianceError
 from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
     GROUP_KEY,
@@ -26,16 +24,8 @@ from appliance.groups.records import (
     Partition,
     load_offset,
 )
-from appliance.internal_topic import VERSION, load
+from appliance.internal_topic import VERSION, load, read_all
 from appliance.wire import MalformedMessage, VersionUnsupported
-
-# Read at a time: few calls, and no more memory than a start can spare.
-READ_BYTES = 4 << 20
-
-# Base offset, bytes after the field that says so, last offset delta. Reading a log gives whole
-# batches, found by these alone.
-BATCH_HEAD = struct.Struct(">qi11xi")
-SIZE_AFTER = 12
 
 
 class Latest(NamedTuple):
@@ -68,48 +58,20 @@ class _Partition:
         self._names: dict[bytes, tuple[str, str]] = {}  # group and topic, by the start of a key
 
     def read(self) -> None:
-        holes = dict(self._log.holes())
-        offset, end_offset = self._log.log_start_offset, self._log.log_end_offset
-        while offset < end_offset:
-            if offset in holes:
-                self._fault(f"offsets {offset} to {holes[offset] - 1} are lost")
-                offset = holes[offset]
-                continue
-            data = self._log.read(offset, READ_BYTES, "end")
-            if not data:
-                break
-            try:
-                offset = self._take(data)
-            except ApplianceError:
-                offset = self._take_what_can_be_read(data)
+        read_all(self._log, self._take, self._fault)
         for key, latest in self._latest.items():
             self._decode(key, latest, None)
         for producer_id, held in self._open.items():
             for key, latest in held.items():
                 self._decode(key, latest, producer_id)
 
-    def _take(self, data: bytes) -> int:
-        """The offset after the last batch."""
+    def _take(self, data: bytes) -> None:
         infos = _batch.headers(data)
         if any(each.is_transactional for each in infos):
             for info in infos:
                 self._take_batch(info, data[info.position : info.position + info.size])
         else:
             self._note(self._latest, data)
-        return infos[-1].last_offset + 1
-
-    def _take_what_can_be_read(self, data: bytes) -> int:
-        """The same where a batch is damaged: the others are taken."""
-        position = next_offset = 0
-        while position < len(data):
-            base_offset, size, last_delta = BATCH_HEAD.unpack_from(data, position)
-            end = position + SIZE_AFTER + size
-            try:
-                self._take(data[position:end])
-            except ApplianceError as error:
-                self._fault(f"the batch at {base_offset} cannot be read: {error}")
-            position, next_offset = end, base_offset + last_delta + 1
-        return next_offset
 
     def _take_batch(self, info: _batch.BatchInfo, batch: bytes) -> None:
         ended = _batch.control(batch) if info.is_control else None

@@ -1,39 +1,50 @@
-"""InitProducerId 0-5: a new producer id for an idempotent producer, never given out twice.
+"""InitProducerId 0-5: who a producer is from now on, idempotent or transactional.
 
 Without a transactional id every call gets a fresh id with epoch 0, whatever id the client had.
 
-Left out: transactions. There is no transaction coordinator yet, and a transactional id is refused
-with UNSUPPORTED_VERSION, which clients take as final: a retriable error would have them wait for
-ever. Version 6, two-phase commit, is not stable in Kafka either.
+With one it gets that id's next epoch. Whoever had the last one is fenced, and what they left open
+is aborted before this is answered: no client is told to ask again. A client that says who it was
+(version 3) must be the last producer, or one whose answer was lost; others are fenced themselves.
+Near the largest epoch a new producer id takes over. A timeout above `transaction.max.timeout.ms` is
+INVALID_TRANSACTION_TIMEOUT.
+
+Left out: version 6, two-phase commit, which is not stable in Kafka either.
 """
 
 from __future__ import annotations
 
 from appliance.broker import Broker
+from appliance.errors import ApplianceError
 from appliance.handlers.call import Call
+from appliance.handlers.fencing import told
+from appliance.txn.transaction import NONE, Producer
 from appliance.wire import ErrorCode
 from appliance.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 KEY = 22
 VERSIONS = (0, 5)
 
-NONE = -1
+FIRST_WITH_FENCED = 4
 
 
 async def handle(
     broker: Broker, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
-    error = _error(request)
-    if error:
-        return InitProducerIdResponse(error_code=error, producer_epoch=NONE)
-    return InitProducerIdResponse(producer_id=await broker.new_producer_id())
-
-
-def _error(request: InitProducerIdRequest) -> ErrorCode:
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
-        return ErrorCode.INVALID_REQUEST  # half of what identifies a producer
-    if request.transactional_id == "":
-        return ErrorCode.INVALID_REQUEST
-    if request.transactional_id is not None:
-        return ErrorCode.UNSUPPORTED_VERSION
-    return ErrorCode.NONE
+        return _refused(ErrorCode.INVALID_REQUEST)  # half of what identifies a producer
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=await broker.new_producer_id())
+    own = Producer(request.producer_id, request.producer_epoch)
+    try:
+        given = await broker.transactions.init_producer(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            None if own.id == NONE else own,
+        )
+    except ApplianceError as error:
+        return _refused(told(error, call.version, FIRST_WITH_FENCED))
+    return InitProducerIdResponse(producer_id=given.id, producer_epoch=given.epoch)
+
+
+def _refused(code: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=NONE)

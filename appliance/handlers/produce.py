@@ -2,8 +2,13 @@
 
 The data plane answers Produce itself. It leaves to this file the batches for compacted topics that
 are compressed, so that it does not see their keys, or hold a record without one: that could never
-be compacted away, so its whole batch is refused with INVALID_RECORD, and the record is named. What
-a connection sends behind such a request comes here too, and is appended in turn.
+be compacted away, so its whole batch is refused with INVALID_RECORD, and the record is named. So do
+the batches of a transaction that is not open in their partition yet: the transaction coordinator is
+asked whether the partition was added; from version 12 on, TV2, it is added by this. What a
+connection sends behind such a request comes here too, and is appended in turn.
+
+A partition that was not added is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
+producer that was fenced is INVALID_PRODUCER_EPOCH.
 
 acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
 answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
@@ -14,11 +19,12 @@ Versions 0 to 2 are listed but close the connection, as in Kafka: old releases o
 compression off when version 0 is not listed.
 
 Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
-and before write; adding partitions to a transaction, which comes with the transaction coordinator.
+and before write.
 """
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import islice
 
@@ -29,6 +35,8 @@ from appliance.errors import ApplianceError, BatchInvalid
 from appliance.handlers.call import Call, ConnectionDropped, Refused
 from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
 from appliance.topics import check_own
+from appliance.txn.states import TransactionRefused
+from appliance.txn.transaction import Partition, Producer
 from appliance.wire import ErrorCode
 from appliance.wire.produce import ProduceRequest, ProduceResponse
 
@@ -38,8 +46,17 @@ VERSIONS = (0, 13)
 NO_ACK, LEADER_ACK, ALL_ACKS = 0, 1, -1
 FIRST_BY_ID = 13
 FIRST_WITH_ZSTD = 7
+FIRST_WITH_ABORTABLE = 11
+FIRST_OF_TV2 = 12
 ZSTD = 4  # in the low bits of a batch's attributes, whose last byte stands at position 22
 ATTRIBUTES_AT, CODEC_BITS = 22, 7
+
+# What passes, in codes that producers do not know from a Produce; all know the one they are told.
+LATER = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
 
 # A batch may hold a record a byte: an answer names no more of them than a person would read.
 RECORD_ERRORS_MAX = 100
@@ -58,6 +75,7 @@ class Job:
     log: Log | ApplianceError
     answer: Answer
     last_offset: int = -1
+    origin: str = "unverified"  # until the transaction coordinator was asked
 
     def refuse(self, error: ApplianceError) -> None:
         self.answer.error_code, self.answer.error_message = error.kafka_code, str(error)
@@ -71,7 +89,8 @@ async def handle(broker: Broker, request: ProduceRequest, call: Call) -> Produce
         for topic in request.topic_data
     ]
     jobs = [job for _, own in topics for job in own]
-    async with call.turn():
+    async with call.turn(), AsyncExitStack() as held:
+        await _verify(broker, request.transactional_id or "", jobs, call.version, held)
         await call.on_thread(_append_all, jobs, call.version)
     if request.acks == ALL_ACKS:
         await call.on_thread(_await_all, jobs, request.timeout_ms, call)
@@ -112,6 +131,53 @@ def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call)
     return job
 
 
+async def _verify(
+    broker: Broker, name: str, jobs: list[Job], version: int, held: AsyncExitStack
+) -> None:
+    """Nothing may be written to a partition that its transaction does not know of: no marker would
+    come, and readers would wait for it for good. `held` keeps it so until all is appended."""
+    writers = {}
+    for job in jobs:
+        if isinstance(job.log, Log) and (producer := _writer(job.given.records or b"")):
+            writers[Partition(job.log.topic, job.log.partition)] = producer
+    if not writers:
+        return
+    transactions = broker.transactions
+    try:
+        may_add = version >= FIRST_OF_TV2
+        refused = await held.enter_async_context(transactions.writing(name, writers, may_add))
+    except TransactionRefused as error:
+        refused = dict.fromkeys(writers, error)
+    for job in jobs:
+        if isinstance(job.log, Log):
+            place = Partition(job.log.topic, job.log.partition)
+            if place in refused:
+                job.log = _refusal(refused[place], version)
+            elif place in writers:
+                job.origin = "client"
+
+
+def _writer(batch: bytes) -> Producer | None:
+    """Of a batch in a transaction. What is no batch is refused when it is appended."""
+    try:
+        info = _batch.headers(batch)[0]
+    except (ApplianceError, IndexError):
+        return None
+    return Producer(info.producer_id, info.producer_epoch) if info.is_transactional else None
+
+
+def _refusal(error: TransactionRefused, version: int) -> ApplianceError:
+    """In words that a producer of this version knows."""
+    code = ErrorCode(error.kafka_code)
+    if code is ErrorCode.INVALID_TXN_STATE and version >= FIRST_WITH_ABORTABLE:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+    elif code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code in LATER:
+        code = ErrorCode.NOT_ENOUGH_REPLICAS
+    return Refused(code, str(error))
+
+
 def _append_all(jobs: list[Job], version: int) -> None:
     for job in jobs:
         try:
@@ -140,7 +206,7 @@ def _append(job: Job, version: int) -> None:
             f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
         )
     try:
-        appended = job.log.append(batch)
+        appended = job.log.append(batch, origin=job.origin)
     except BatchInvalid:
         job.answer.record_errors = _without_key(batch)
         raise

@@ -51,7 +51,7 @@ def mutant_engine() -> Path:
     package = REPOSITORY / "appliance"
     sources = [REPOSITORY / "setup.py"]
     for pattern in ("*.pyx", "*.pxd", "*.h", "*.py"):
-        sources += package.glob(pattern)
+        sources += package.rglob(pattern)
     target, stamp = CACHE / "mutants", CACHE / "mutants.stamp"
     wanted = digest_of(sources)
     if stamp.exists() and stamp.read_text() == wanted:
@@ -62,8 +62,10 @@ def mutant_engine() -> Path:
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the engine with its mutants does not build:\n{done.stderr[-3000:]}")
-    for source in package.glob("*.py"):
-        shutil.copy2(source, target / "appliance" / source.name)
+    for source in package.rglob("*.py"):
+        place = target / "appliance" / source.relative_to(package)
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy2(source, place)
     stamp.write_text(wanted)
     return target
 

@@ -17,6 +17,7 @@ from appliance import _batch
 from appliance.errors import ApplianceError, SequenceOutOfOrder
 from appliance.log_dir import LogDir
 
+from . import txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
 from .workloads import START_MS, STORAGE, config_of, name_of, read_batches
 
@@ -56,6 +57,7 @@ class Observation:
     problems: list[str] = field(default_factory=list)
     report: str = ""
     losses: dict[str, Any] = field(default_factory=dict)  # what recovery says that it lost
+    transfers: txn.Outcomes = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -96,6 +98,10 @@ def observe(root: Path, *, probe: bool = True) -> Observation:
     seen = Observation()
     began = time.monotonic()
     try:
+        if (root / txn.DIRECTORY).is_dir():
+            seen.transfers, wrong = txn.outcomes(root, config=STORAGE, log_config=config_of)
+            seen.problems += wrong
+            began = time.monotonic()
         first = open_logs(root)
         seen.seconds = time.monotonic() - began
         seen.report = first.report.text()
@@ -308,7 +314,7 @@ def judge(seen: Observation, facts: Facts, cut: int) -> list[str]:
         verdicts = [judge_log(seen.logs[name], story, cut) for story in told]
         if all(verdicts):  # none of the stories fits
             wrong += [f"{name}: {problem}" for problem in verdicts[-1]]
-    return wrong
+    return wrong + facts.transfers.judge(seen.transfers, cut)
 
 
 def judge_log(log: LogSeen, story: LogFacts, cut: int) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from appliance import _batch
 
 from .trace import NEVER, Note
+from .txn import Transfers
 
 FROM_MAGIC = 16  # base offset, length and leader epoch stand before it; the log stamps two of them
 
@@ -149,6 +150,7 @@ class Facts:
         self._current: dict[str, LogFacts] = {}
         self._waiting: dict[tuple[int, int], Written] = {}
         self._asked: dict[str, int] = {}
+        self.transfers = Transfers(notes)
         for note in notes:
             verb = note.facts.get("do") or note.facts.get("did")
             getattr(self, f"_{'do' if 'do' in note.facts else 'did'}_{verb}", lambda _: None)(note)

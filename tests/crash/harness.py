@@ -15,7 +15,7 @@ from types import TracebackType
 from .build import TESTS, command_of, engine_environment, recorded, run_module, scratch
 from .explore import Result
 from .trace import build_history, read_entries
-from .workloads import SCENARIOS
+from .workloads import LIVES
 
 NIGHTLY = os.environ.get("CRASH_NIGHTLY") == "1"  # hours instead of minutes: every state, every cut
 SHARES = min(os.cpu_count() or 1, 8)
@@ -41,7 +41,7 @@ class Recording:
 
     def __enter__(self) -> Recording:
         self.root.mkdir()
-        for life in range(len(SCENARIOS[self.scenario])):
+        for life in range(len(LIVES[self.scenario])):
             self._live(life)
         return self
 

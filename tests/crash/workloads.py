@@ -20,6 +20,7 @@ from appliance.config import LogConfig, StorageConfig
 from appliance.errors import ApplianceError, SequenceOutOfOrder
 from appliance.log_dir import LogDir
 
+from . import txn
 from .trace import Recorder
 
 START_MS = 1_700_000_000_000
@@ -591,13 +592,21 @@ SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
     "idempotent": (idempotent, idempotent_again),
     "racing": (idempotent_racing,),
     "transactions": (transactions, transactions_again),
+    "transfers": (txn.first, txn.second, txn.first),
     "truncate": (truncate, truncate_again),
     "partitions": (partitions, partitions_again),
 }
 
+# Faults planted in what is not compiled: each must be found.
+FAULTY: dict[str, Sequence[Callable[[Session], None]]] = {
+    "transfers-markers-first": (txn.markers_first,),
+    "transfers-markers-not-awaited": (txn.markers_not_awaited,),
+}
+LIVES = SCENARIOS | FAULTY
+
 
 def main(scenario: str, life: str, root: str) -> None:
-    SCENARIOS[scenario][int(life)](Session(Path(root), int(life)))
+    LIVES[scenario][int(life)](Session(Path(root), int(life)))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ LAYERS = [
     ("log_dir", "broker_configs"),
     ("topics", "topic_directories", "internal_topic", "client_metrics"),
     ("reconciliation", "groups"),
+    ("txn",),
     ("broker",),
     ("handlers",),
     ("dispatch", "protocol_page", "zookeeper"),

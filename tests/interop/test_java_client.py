@@ -15,7 +15,8 @@ from tests.interop import kafka_jars
 from tests.interop.kafka_tools import HERE, compile_java
 from tests.test_server import Broker
 
-PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "AdminChecks")
+PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "TransactionChecks",
+           "AdminChecks")
 DEADLINE_S = 240
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -459,8 +459,13 @@ def test_the_one_broker_cannot_be_unregistered(tools: KafkaTools) -> None:
     assert "got broker 7" in tools.refused("kafka-cluster", "unregister", "--id", "7")
 
 
-def test_there_are_no_features_to_upgrade(tools: KafkaTools) -> None:
-    assert tools.must("kafka-features", "describe") == ""
+def test_the_features_are_told_and_stay(tools: KafkaTools) -> None:
+    (row,) = tools.must("kafka-features", "describe").splitlines()
+    assert row.split()[:6] == [
+        "Feature:", "transaction.version", "SupportedMinVersion:", "0", "SupportedMaxVersion:", "2"]
+    assert "FinalizedVersionLevel: 2" in row
+    assert "stays" in tools.refused(
+        "kafka-features", "downgrade", "--feature", "transaction.version=1")
     said = tools.refused("kafka-features", "upgrade", "--feature", "kraft.version=1")
     assert "kraft.version" in said
 

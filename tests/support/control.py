@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.broker import Broker
-from appliance.config import ControlConfig, GroupsConfig, LogConfig
+from appliance.config import ControlConfig, GroupsConfig, LogConfig, TransactionsConfig
 from appliance.dispatch import Dispatcher
 from appliance.wire import API, codec, headers
 from tests.support.broker import Recorder, broker_config
@@ -87,6 +87,7 @@ class Control:
         log: LogConfig | None = None,
         requests_max: int = 100,
         groups: GroupsConfig | None = None,
+        transactions: TransactionsConfig | None = None,
         **topics: Any,
     ) -> None:
         self.loop = asyncio.new_event_loop()
@@ -95,6 +96,7 @@ class Control:
             broker_config(path / "data", log, **topics),
             control=control,
             groups=groups or GroupsConfig(initial_rebalance_delay_ms=0),
+            transactions=transactions or TransactionsConfig(),
         )
         self.broker = Broker.open(config)
         self.queue = PuntQueue()
@@ -102,11 +104,27 @@ class Control:
         self.broker.connect(self.queue)
         self.dispatcher = Dispatcher(self.broker, self.queue)
         self._answered: asyncio.Event | None = None
-        self.loop.call_soon(self.dispatcher.start)
+        self.run(self._start())
+
+    async def _start(self) -> None:
+        self.dispatcher.start()
+        await self.broker.transactions.loaded()
 
     def close(self) -> None:
         self.run(self.dispatcher.close())
         self.run(self.broker.close())
+        self._let_go()
+
+    def kill(self) -> None:
+        """As SIGKILL leaves it: what the kernel has is kept, nothing is finished."""
+        self.run(self.dispatcher.close())
+        self.broker.log_dir.abandon()
+        self.run(self.broker.transactions.close())
+        self.run(self.broker.groups.close())
+        self.broker.catalog.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
         os.close(self.queue.punt_fd)

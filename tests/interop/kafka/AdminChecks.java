@@ -20,6 +20,7 @@ import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.FinalizedVersionRange;
 import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
@@ -332,7 +333,8 @@ final class AdminChecks {
         ClientChecks.equal("leader", 1, quorum.leaderId());
         ClientChecks.equal("voters", List.of(1), quorum.voters().stream()
             .map(QuorumInfo.ReplicaState::replicaId).collect(Collectors.toList()));
-        ClientChecks.equal("features", Map.of(),
+        ClientChecks.equal("features",
+            Map.of("transaction.version", new FinalizedVersionRange((short) 2, (short) 2)),
             broker.admin.describeFeatures().featureMetadata().get().finalizedFeatures());
     }
 

@@ -1,0 +1,457 @@
+"""The owner of all transactional ids: order, disk, time, and what handlers ask.
+
+Everything here runs on the one asyncio thread. What is asked of one transactional id is done one
+after the other, each with what its predecessor left on disk; different ids share commits.
+
+    the end of a transaction:
+      1  its Prepare record is durable         decided: from here on it ends this way, whatever
+                                               happens
+      2  the markers are durable               readers see it, and the client is answered
+      3  its Complete record is durable        only now may the id begin its next transaction
+
+A step that fails leaves the id in its Prepare state, and the timer tries 2 and 3 again; so does the
+next start. Partitions that a client added before it wrote are recorded durably (TV1). Those that
+its first write adds (TV2) are not: what is on disk of that write says it as well, and the start
+reads it there (`_adopt`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from appliance import event_log
+from appliance._engine import Log, ProducerInfo
+from appliance.config import TransactionsConfig
+from appliance.errors import ApplianceError, ProducerEpochOld
+from appliance.internal_topic import InternalTopic, Record, Write, partition_of
+from appliance.topics import OFFSETS
+from appliance.txn.markers import Marker, open_transactions, write_markers
+from appliance.txn.states import PREPARED, SETTLED, State, TransactionRefused
+from appliance.txn.transaction import (
+    NEVER_MS,
+    NONE,
+    TV2,
+    Partition,
+    Producer,
+    Transaction,
+)
+from appliance.txn.transaction_log import record, replay, tombstone
+from appliance.wire import ErrorCode
+
+events = event_log.named("transactions")
+
+# Threads that append markers and wait for the disk. Each waits for one transaction; the committer
+# makes what they wait for durable together.
+MARKER_THREADS = 4
+
+
+class Places(Protocol):
+    """Where records and markers go, and where producer ids come from."""
+
+    def transaction_logs(self) -> list[Log]:
+        """None at all before the first use."""
+        ...
+
+    async def make_transaction_topic(self) -> list[Log]: ...
+
+    def find_log(self, topic: str, partition: int) -> Log | None: ...
+
+    def all_logs(self) -> Iterable[Log]: ...
+
+    async def new_producer_id(self) -> int: ...
+
+
+class Coordinator:
+    def __init__(
+        self,
+        config: TransactionsConfig,
+        places: Places,
+        offsets_loaded: Callable[[], Awaitable[None]],
+        end_offsets: Callable[[int, bool], None],
+    ) -> None:
+        """`end_offsets` is told when the offsets that a producer wrote count, or never did."""
+        self.config = config
+        self.transactions: dict[str, Transaction] = {}
+        self.fault = ""  # why no transaction is served, for people
+        self._places = places
+        self._offsets_loaded = offsets_loaded
+        self._end_offsets = end_offsets
+        self._topic = InternalTopic(places.make_transaction_topic, config.write_timeout_ms)
+        self._threads = ThreadPoolExecutor(MARKER_THREADS, "markers")
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._open: set[str] = set()  # Ongoing or Prepare: what the timer looks at
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: list[asyncio.TimerHandle] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._unavailable: TransactionRefused | None = TransactionRefused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the transaction coordinator has not started"
+        )
+
+    # Life
+
+    def start(self) -> None:
+        """On the event loop. Transactions are served once the topic is read."""
+        self._unavailable = TransactionRefused(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being read"
+        )
+        self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    async def loaded(self) -> None:
+        if self._loading is not None:
+            await self._loading
+
+    async def _load(self) -> None:
+        # What groups have in transactions must be known before one of them ends.
+        await self._offsets_loaded()
+        try:
+            found = await asyncio.to_thread(replay, self._places.transaction_logs())
+            for each in found.faults:
+                events.warning("left out while transactions were loaded", what=each)
+            for own in found.transactions.values():
+                self._hold(replace(own, due_ms=now_ms() + own.timeout_ms))
+            await asyncio.gather(*[self._end_later(each) for each in self._prepared()])
+            await self._adopt(is_whole=not found.faults)
+        except ApplianceError as error:
+            self.fault = f"transactions cannot be read: {error}"
+            self._unavailable = TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
+            events.error("no transaction is served", error=error)
+            return
+        self._unavailable = None
+        self._every(self.config.timeout_check_ms, lambda: self.tick(now_ms()))
+        self._every(self.config.expiration_check_ms, lambda: self.expire(wall_ms()))
+
+    def _prepared(self) -> list[Transaction]:
+        found = [self.transactions[each] for each in self._open]
+        return [each for each in found if each.state in PREPARED]
+
+    async def _adopt(self, is_whole: bool) -> None:
+        """Gives what the logs have open to the transactions that it belongs to; what is nobody's
+        can never be committed, and is aborted, or readers would wait for it for good."""
+        owners = {each.producer.id: each.id for each in self.transactions.values()}
+        logs = [*self._places.all_logs()]
+        found = await asyncio.to_thread(lambda: [(log, open_transactions(log)) for log in logs])
+        for log, producers in found:
+            for each in producers:
+                own = self.transactions.get(owners.get(each.producer_id, ""))
+                if own is not None and own.state in PREPARED:
+                    continue  # its markers could not be written yet
+                if own is not None and own.producer.epoch == each.epoch:
+                    place = Partition(log.topic, log.partition)
+                    self._hold(own.joined([place], wall_ms(), now_ms()))
+                elif is_whole:
+                    await self._abort_nobodys(log, each)
+
+    async def _abort_nobodys(self, log: Log, found: ProducerInfo) -> None:
+        events.warning(
+            "a transaction that nobody can end is aborted",
+            log=log.name, producer=found.producer_id, epoch=found.epoch,
+        )  # fmt: skip
+        producer = Producer(found.producer_id, found.epoch)
+        try:
+            _raise_first(await self._mark([log], Marker(producer, False, found.coordinator_epoch)))
+        except ApplianceError as error:
+            events.error("it could not be aborted", log=log.name, error=error)
+            return
+        if log.topic == OFFSETS:
+            self._end_offsets(producer.id, False)
+
+    def stop(self) -> None:
+        """Lets nobody in any more."""
+        self._unavailable = TransactionRefused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops"
+        )
+        for each in self._timers:
+            each.cancel()
+
+    async def close(self) -> None:
+        """After the last write that has begun."""
+        self.stop()
+        await self.loaded()
+        self.stop()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        is_open = [self.transactions[each] for each in self._open]
+        # for whoever reads the topic next: what was added in memory alone is in no record yet
+        self._run(self._record_all([each for each in is_open if each.state is State.ONGOING]))
+        await asyncio.wait(self._tasks)
+        await self._topic.close()
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _record_all(self, transactions: list[Transaction]) -> None:
+        await asyncio.gather(*[self._write(each.id, record(each)) for each in transactions])
+
+    # What handlers ask
+
+    def check_loaded(self) -> None:
+        if self._unavailable is not None:
+            raise self._unavailable
+
+    def find(self, name: str) -> Transaction:
+        self.check_loaded()
+        if name not in self.transactions:
+            raise TransactionRefused(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {name!r}"
+            )
+        return self.transactions[name]
+
+    async def init_producer(
+        self, name: str, timeout_ms: int, expected: Producer | None
+    ) -> Producer:
+        """A producer for this transactional id. Whoever had it before is fenced, and what they left
+        open is aborted."""
+        most = self.config.max_timeout_ms
+        if not 0 < timeout_ms <= most:
+            raise TransactionRefused(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"got a timeout of {timeout_ms} ms, wanted 1 to {most} "
+                "(transaction.max.timeout.ms)",
+            )
+        async with self._turn(name):
+            own = self.transactions.get(name)
+            if own is None:
+                new = Producer(await self._places.new_producer_id(), 0)
+                first = Transaction(name, new, timeout_ms, changed_ms=wall_ms())
+                return await self._store(first)
+            if expected is not None:
+                own.check_expected(expected)
+            if own.state is State.ONGOING:
+                await self._end(own.fenced(wall_ms()))
+                await self._settled(name)
+                own = self.transactions[name]
+            new_id = await self._new_id(own)
+            return await self._store(own.taken_over(expected, timeout_ms, new_id, wall_ms()))
+
+    async def add(self, name: str, producer: Producer, partitions: Iterable[Partition]) -> None:
+        """Before they are written to (TV1): on disk when this returns."""
+        added = frozenset(partitions)
+        async with self._turn(name):
+            own = self._of(name, producer)
+            if own.state is not State.ONGOING or not added <= own.partitions:
+                await self._store(own.joined(added, wall_ms(), now_ms()))
+
+    @asynccontextmanager
+    async def writing(
+        self, name: str, producers: Mapping[Partition, Producer], may_add: bool
+    ) -> AsyncIterator[Mapping[Partition, TransactionRefused]]:
+        """Held over first writes to partitions. Answers those that may not be written to. Inside,
+        the transaction cannot end, so no write comes behind its marker."""
+        async with self._turn(name):
+            refused = {}
+            for place, producer in producers.items():
+                try:
+                    own = self._of(name, producer)
+                    own.check_not_ending()
+                    if may_add and (own.state is not State.ONGOING or place not in own.partitions):
+                        self._hold(own.joined([place], wall_ms(), now_ms()))
+                    elif own.state is not State.ONGOING or place not in own.partitions:
+                        raise _not_added(own, place)
+                except TransactionRefused as error:
+                    refused[place] = error
+            yield refused
+
+    async def end(self, name: str, producer: Producer, is_commit: bool, version: int) -> Producer:
+        """When it returns readers see the outcome. Answers who writes the next transaction."""
+        async with self._turn(name):
+            own = self._known(name, producer)
+            if own.is_ended(producer, is_commit, version):
+                return own.following
+            new_id = await self._new_id(own) if version >= TV2 else NONE
+            prepared = own.prepared(is_commit, version, new_id, wall_ms())
+            await self._end(prepared)
+            return prepared.following
+
+    async def mark(self, log: Log, producer: Producer, is_commit: bool, epoch: int) -> None:
+        """A marker that somebody else decided on: WriteTxnMarkers."""
+        _raise_first(await self._mark([log], Marker(producer, is_commit, epoch)))
+        if log.topic == OFFSETS:
+            self._end_offsets(producer.id, is_commit)
+
+    def tick(self, now: int) -> None:
+        """Aborts what is silent for too long, and goes on with ends that were held up."""
+        for name in list(self._open):
+            own = self.transactions[name]
+            if own.is_silent(now):
+                self._run(self._abort_silent(name, now))
+            elif own.state in PREPARED and name not in self._ending:
+                self._end_later(own)
+
+    async def _abort_silent(self, name: str, now: int) -> None:
+        async with self._turn(name):
+            own = self.transactions[name]
+            if own.is_silent(now):
+                events.info("a silent transaction is aborted", transactional_id=name)
+                await self._end(own.fenced(wall_ms()))
+
+    def expire(self, wall: int) -> None:
+        """Forgets ids that nobody used for so long."""
+        for own in list(self.transactions.values()):
+            if own.is_expired(wall, self.config.expiration_ms):
+                self._run(self._expire(own.id, wall))
+
+    async def _expire(self, name: str, wall: int) -> None:
+        async with self._turn(name):
+            if self.transactions[name].is_expired(wall, self.config.expiration_ms):
+                await self._write(name, tombstone(name))
+                del self.transactions[name]
+
+    # One id after the other
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncIterator[None]:
+        self.check_loaded()
+        if not name:
+            raise TransactionRefused(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            await self._settled(name)
+            yield
+
+    async def _settled(self, name: str) -> None:
+        """After the last end is complete, or held up."""
+        if name in self._ending:
+            await asyncio.wait([self._ending[name]])
+
+    def _known(self, name: str, producer: Producer) -> Transaction:
+        if name not in self.transactions:
+            raise TransactionRefused(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"there is no transactional id {name!r}; got producer {producer.id}",
+            )
+        return self.transactions[name]
+
+    def _of(self, name: str, producer: Producer) -> Transaction:
+        own = self._known(name, producer)
+        own.check_producer(producer)
+        return own
+
+    async def _new_id(self, own: Transaction) -> int:
+        return await self._places.new_producer_id() if own.is_exhausted else NONE
+
+    # The end of a transaction
+
+    async def _end(self, prepared: Transaction) -> None:
+        """Returns when readers see it, or when that is held up: it is decided all the same."""
+        await self._store(prepared)
+        await self._end_later(prepared)
+
+    def _end_later(self, prepared: Transaction) -> asyncio.Future[None]:
+        """What comes behind the Prepare record. The answer is done with the markers."""
+        marked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending[prepared.id] = self._run(self._complete(prepared, marked))
+        return marked
+
+    async def _complete(self, prepared: Transaction, marked: asyncio.Future[None]) -> None:
+        try:
+            logs = [self._places.find_log(*each) for each in prepared.partitions]
+            epoch = self._epoch(prepared.id)
+            marker = Marker(prepared.producer, prepared.is_commit, epoch)
+            # a topic that was deleted needs none
+            failed = await self._mark([each for each in logs if each is not None], marker)
+            # where a later epoch wrote, somebody else has ended this transaction
+            _raise_first(each for each in failed if not isinstance(each, ProducerEpochOld))
+            self._end_offsets(prepared.producer.id, prepared.is_commit)
+            marked.set_result(None)
+            await self._store(prepared.completed(wall_ms()))
+        except ApplianceError as error:
+            facts = {"transactional_id": prepared.id, "state": prepared.state.value}
+            events.warning("a transaction cannot be ended yet", **facts, error=error)
+        finally:
+            del self._ending[prepared.id]
+            if not marked.done():
+                marked.set_result(None)
+
+    def _epoch(self, name: str) -> int:
+        """Of this coordinator, as in Kafka: the leader epoch of the partition that has the id. In a
+        directory that a Kafka wrote it is no lower than that of the markers there."""
+        logs = self._places.transaction_logs()
+        return max(0, logs[partition_of(name, len(logs))].leader_epoch)
+
+    # Disk
+
+    async def _mark(self, logs: list[Log], marker: Marker) -> list[ApplianceError]:
+        job = partial(write_markers, logs, marker, wall_ms(), self.config.write_timeout_ms / 1000)
+        if not logs:
+            return []
+        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+    async def _store(self, transaction: Transaction) -> Producer:
+        """It counts once its record is on disk."""
+        await self._write(transaction.id, record(transaction))
+        self._hold(transaction)
+        return transaction.producer
+
+    def _hold(self, transaction: Transaction) -> None:
+        if transaction.state in SETTLED:
+            transaction = replace(transaction, due_ms=NEVER_MS)
+            self._open.discard(transaction.id)
+        else:
+            self._open.add(transaction.id)
+        self.transactions[transaction.id] = transaction
+
+    async def _write(self, name: str, row: Record) -> None:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: ApplianceError | None, _: int) -> None:
+            if stored.done():
+                return  # who waited for it is gone
+            if error is None:
+                stored.set_result(None)
+            else:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                stored.set_exception(TransactionRefused(code, str(error)))
+
+        self._topic.write(Write(name, [row], wall_ms(), done))
+        await stored
+
+    # Time
+
+    def _run(self, job: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._told(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _told(self, job: Awaitable[None]) -> None:
+        try:
+            await job
+        except ApplianceError as error:
+            events.warning("put off", error=error)
+
+    def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
+        slot = len(self._timers)
+        loop = asyncio.get_running_loop()
+
+        def ring() -> None:
+            self._timers[slot] = loop.call_later(interval_ms / 1000, ring)
+            job()
+
+        self._timers.append(loop.call_later(interval_ms / 1000, ring))
+
+
+def _raise_first(failures: Iterable[ApplianceError]) -> None:
+    for each in failures:
+        raise each
+
+
+def _not_added(own: Transaction, place: Partition) -> TransactionRefused:
+    return TransactionRefused(
+        ErrorCode.INVALID_TXN_STATE,
+        f"transactional id {own.id}: {place.topic}-{place.partition} was not added to its "
+        f"transaction, which is {own.state.value}",
+    )
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000

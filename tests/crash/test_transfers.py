@@ -1,0 +1,20 @@
+"""The states of `transfers` are trusted only while they catch these: a coordinator that does one
+thing too early."""
+
+from __future__ import annotations
+
+import pytest
+
+from .harness import record
+from .test_power_cut_states import SEED
+from .workloads import FAULTY
+
+STATES_MAX = 4000
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_a_step_too_early_is_found(fault: str) -> None:
+    with record(fault) as recording:
+        result = recording.explore(states=STATES_MAX, seed=SEED, first=True)
+    print(f"{fault}: {result.tried} of {result.distinct} states until it was found")
+    assert any("transfer" in each for each in result.failures), "it went unnoticed"

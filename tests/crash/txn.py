@@ -1,0 +1,304 @@
+"""The transaction protocol over several partitions, recorded: the real coordinator over real logs.
+
+A transfer writes one record into each partition of a topic and one into `__consumer_offsets`, and
+then ends. Its name is the key of its records, so that what a disk shows of it can be told, after
+the coordinator of the next life has had its turn: all of it or nothing, and as it was promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from appliance import _batch
+from appliance.config import TransactionsConfig
+from appliance.errors import ApplianceError
+from appliance.log_dir import LogDir
+from appliance.topics import OFFSETS, TRANSACTIONS
+from appliance.txn.coordinator import Coordinator
+from appliance.txn.markers import Marker
+from appliance.txn.transaction import TV1, TV2, Partition, Producer, Transaction
+
+from .trace import NEVER, Note
+
+START_MS = 1_700_000_000_000
+
+TOPIC = "y"
+DIRECTORY = f"{TRANSACTIONS}-0"
+PLACES = (Partition(TOPIC, 0), Partition(TOPIC, 1), Partition(OFFSETS, 0))
+NAMES = {TV1: "old", TV2: "new"}  # transactional ids
+
+
+class NotedLog:
+    """A log whose appends and waits are notes of the session, whoever asks for them."""
+
+    def __init__(self, session: Any, log: Any) -> None:
+        self._session = session
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, batch: bytes, *, origin: str = "client") -> Any:
+        return self._session.append(self._log, batch, durable=False, origin=origin)
+
+    def await_durable(self, offset: int, timeout_s: float) -> None:
+        self._session.wait(self._log, offset)
+
+
+class Logs:
+    """What the coordinator wants of a broker, over the logs of a directory alone."""
+
+    def __init__(self, log_dir: Any, session: Any = None) -> None:
+        self._dir = log_dir
+        self._session = session
+        self._next_id = 1000 * (session.life + 1) if session else 0
+
+    def _noted(self, log: Any) -> Any:
+        return NotedLog(self._session, log) if self._session else log
+
+    def transaction_logs(self) -> list[Any]:
+        log = self._dir.logs().get((TRANSACTIONS, 0))
+        return [] if log is None else [self._noted(log)]
+
+    async def make_transaction_topic(self) -> list[Any]:
+        return self.transaction_logs()
+
+    def find_log(self, topic: str, partition: int) -> Any:
+        log = self._dir.logs().get((topic, partition))
+        return None if log is None else self._noted(log)
+
+    def all_logs(self) -> Iterable[Any]:
+        return [self._noted(each) for each in self._dir.logs().values()]
+
+    async def new_producer_id(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+
+async def nothing() -> None:
+    return
+
+
+def coordinator(logs: Logs, kind: type[Coordinator] = Coordinator) -> Coordinator:
+    return kind(TransactionsConfig(), logs, nothing, lambda producer_id, is_commit: None)
+
+
+async def settled(transactions: Coordinator) -> None:
+    while transactions._tasks:
+        await asyncio.wait(transactions._tasks)
+
+
+# ---- lives ----
+
+
+async def transfer(
+    session: Any, transactions: Coordinator, version: int, producer: Producer, kind: str
+) -> Producer:
+    """`kind`: how it ends; "left" is left open. Answers who writes the next one."""
+    session.value_id += 1
+    which, logs = f"{session.life}.{session.value_id}", Logs(session.dir, session)
+    name = NAMES[version]
+    session.note(do="transfer", which=which)
+    if version == TV1:
+        await transactions.add(name, producer, PLACES)
+    writers = dict.fromkeys(PLACES, producer)
+    async with transactions.writing(name, writers, may_add=version == TV2) as refused:
+        assert not refused, refused
+        for place in PLACES:
+            batch = session.records(
+                1, 60, which, producer_id=producer.id, producer_epoch=producer.epoch,
+                transactional=True,
+            )  # fmt: skip
+            session.append(logs.find_log(*place)._log, batch, origin="coordinator")
+    if kind == "left":
+        return producer
+    session.note(do="end", which=which, kind=kind)
+    following = await transactions.end(name, producer, kind == "commit", version)
+    session.note(did="end", which=which)
+    await settled(transactions)
+    return following
+
+
+def live(session: Any, ends: dict[int, tuple[str, ...]], kind: type[Coordinator]) -> None:
+    session.open()
+    if not session.dir.logs():
+        for topic, partition in (*PLACES, Partition(TRANSACTIONS, 0)):
+            session.create(topic, partition)
+    asyncio.run(_live(session, ends, kind))
+
+
+async def _live(session: Any, ends: dict[int, tuple[str, ...]], kind: type[Coordinator]) -> None:
+    transactions = coordinator(Logs(session.dir, session), kind)
+    transactions.start()
+    await transactions.loaded()
+    await settled(transactions)
+    for version, each_end in ends.items():
+        producer = await transactions.init_producer(NAMES[version], 60_000, None)
+        await settled(transactions)
+        for each in each_end:
+            producer = await transfer(session, transactions, version, producer, each)
+    await transactions.close()
+
+
+def first(session: Any, kind: type[Coordinator] = Coordinator) -> None:
+    ends = {TV1: ("commit", "abort", "commit"), TV2: ("commit", "abort", "left")}
+    live(session, ends, kind)
+    session.recorder.kill()
+
+
+def second(session: Any) -> None:
+    """Begins with what the first left open, and leaves some itself."""
+    live(session, {TV2: ("commit", "commit"), TV1: ("abort", "commit", "left")}, Coordinator)
+    session.close()
+
+
+def markers_first(session: Any) -> None:
+    first(session, MarkersFirst)
+
+
+def markers_not_awaited(session: Any) -> None:
+    first(session, MarkersNotAwaited)
+
+
+# ---- planted faults ----
+
+
+class MarkersFirst(Coordinator):
+    """Readers see it before it is decided."""
+
+    async def _end(self, prepared: Transaction) -> None:
+        logs = [self._places.find_log(*each) for each in prepared.partitions]
+        marker = Marker(prepared.producer, prepared.is_commit, 0)
+        await self._mark([each for each in logs if each is not None], marker)
+        await super()._end(prepared)
+
+
+class MarkersNotAwaited(Coordinator):
+    """The end is on disk before the markers are."""
+
+    async def _mark(self, logs: list[Any], marker: Marker) -> list[ApplianceError]:
+        for each in logs:
+            each.append(marker.batch(START_MS), origin="coordinator")
+        return []
+
+
+# ---- what a disk shows ----
+
+Outcomes = dict[str, dict[str, str]]  # transfer -> log -> committed, aborted, open
+
+
+def outcomes(root: Path, **opening: Any) -> tuple[Outcomes, list[str]]:
+    """After the coordinator had its turn on a copy of the directory; and what is wrong there."""
+    copy = root.with_name("with-coordinator")
+    shutil.copytree(root, copy)
+    try:
+        log_dir = LogDir.open(copy, **opening)
+        try:
+            return asyncio.run(_outcomes(log_dir))
+        finally:
+            log_dir.abandon()
+    finally:
+        shutil.rmtree(copy)
+
+
+async def _outcomes(log_dir: Any) -> tuple[Outcomes, list[str]]:
+    transactions = coordinator(Logs(log_dir))
+    transactions.start()
+    await transactions.loaded()
+    await settled(transactions)
+    wrong = [transactions.fault] if transactions.fault else []
+    found: Outcomes = {}
+    for (topic, partition), log in log_dir.logs().items():
+        if topic == TRANSACTIONS:
+            continue
+        name = f"{topic}-{partition}"
+        for which, outcome in _read(log).items():
+            found.setdefault(which, {})[name] = outcome
+        owned = [
+            each.id
+            for each in transactions.transactions.values()
+            if Partition(topic, partition) in each.partitions
+        ]
+        if log.last_stable_offset < log.log_end_offset and not owned:
+            wrong.append(f"{name}: readers wait at {log.last_stable_offset} for nobody")
+    # what is open can be ended
+    for each in list(transactions.transactions.values()):
+        await transactions.init_producer(each.id, 60_000, None)
+    await settled(transactions)
+    for (topic, partition), log in log_dir.logs().items():
+        if log.last_stable_offset < log.log_end_offset and topic != TRANSACTIONS:
+            wrong.append(f"{topic}-{partition}: still open at {log.last_stable_offset}")
+    await transactions.close()
+    return found, wrong
+
+
+def _read(log: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    is_open: dict[int, list[str]] = {}
+    offset = log.log_start_offset
+    while data := log.read(offset, 1 << 20, "end"):
+        for info in _batch.headers(data):
+            batch = data[info.position : info.position + info.size]
+            offset = info.last_offset + 1
+            if info.is_control:
+                kind = _batch.control(batch)
+                for which in is_open.pop(info.producer_id, ()):
+                    found[which] = "committed" if kind and kind[0] == "commit" else "aborted"
+            elif info.is_transactional:
+                for each in _batch.records(batch):
+                    which = (each.key or b"").decode()
+                    found[which] = "open"
+                    is_open.setdefault(info.producer_id, []).append(which)
+    return found
+
+
+# ---- against what was promised ----
+
+
+@dataclass
+class Transfer:
+    began: int
+    kind: str = "left"
+    asked: int = NEVER  # when its end was
+    told: int = NEVER
+
+
+@dataclass
+class Transfers:
+    """The story of all, from the notes of all lives."""
+
+    told: dict[str, Transfer] = field(default_factory=dict)
+
+    def __init__(self, notes: list[Note]) -> None:
+        self.told = {}
+        for note in notes:
+            facts = note.facts
+            if facts.get("do") == "transfer":
+                self.told[facts["which"]] = Transfer(note.at)
+            elif facts.get("do") == "end":
+                own = self.told[facts["which"]]
+                own.kind, own.asked = facts["kind"], note.at
+            elif facts.get("did") == "end":
+                self.told[facts["which"]].told = note.at
+
+    def judge(self, seen: Outcomes, cut: int) -> list[str]:
+        wrong = []
+        for which, own in self.told.items():
+            shown = seen.get(which, {})
+            kinds = set(shown.values())
+            if len(kinds) > 1:
+                wrong.append(f"transfer {which} is {shown}: not one thing everywhere")
+            may_commit = own.kind == "commit" and own.asked < cut
+            if "committed" in kinds and not may_commit:
+                wrong.append(f"transfer {which} was never to be committed, and is: {shown}")
+            is_whole = kinds == {"committed"} and len(shown) == len(PLACES)
+            if own.told < cut and own.kind == "commit" and not is_whole:
+                wrong.append(f"transfer {which} was committed, and is {shown}")
+            if "committed" in kinds and not is_whole:
+                wrong.append(f"transfer {which} is committed in part: {shown}")
+        return wrong

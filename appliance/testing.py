@@ -25,12 +25,13 @@ from typing import Any
 import pytest
 
 # Ports are the kernel's choice. No space is held back: the file that does takes longer than all
-# else, and a test's disk may well be nearly full.
+# else, and a test's disk may well be nearly full. A consumer waits for no second one.
 SETTINGS = {
     "listen.address": "127.0.0.1:0",
     "admin.address": "127.0.0.1:0",
     "storage.reserve.bytes": "0",
     "storage.low.water.bytes": "0",
+    "group.initial.rebalance.delay.ms": "0",
 }
 
 STOP_S = 30.0  # far more than a stop takes; a test run must not hang for ever

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from appliance.config import SettingInvalid
@@ -159,3 +160,21 @@ def test_no_broker_is_loaded_by_who_wants_none() -> None:
     script = "import sys, appliance.testing; print('appliance.server' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_a_consumer_reads_in_a_group_at_once(appliance_broker: RunningBroker) -> None:
+    configs = {"bootstrap.servers": appliance_broker.bootstrap}
+    producer = confluent_kafka.Producer(configs)
+    producer.produce("t", b"v")
+    assert producer.flush(20) == 0
+    begin = time.monotonic()
+    consumer = confluent_kafka.Consumer(
+        {**configs, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["t"])
+    message = consumer.poll(20)
+    assert message is not None
+    assert message.value() == b"v"
+    consumer.commit(asynchronous=False)
+    assert time.monotonic() - begin < 10
+    consumer.close()

@@ -858,7 +858,7 @@ class ZooKeeperConfig:
         "before they go. ZooKeeper itself allows 2 to 20 of its ticks.",
         unit="ms",
         minimum=100,
-        maximum=HOUR_MS,
+        maximum=120 * SECOND_MS,  # a stop waits this long when a server does not even refuse
     )
     connection_timeout_ms: int = setting(
         "zookeeper.connection.timeout.ms",

@@ -82,7 +82,7 @@ class Registration:
         self.is_connected = False
         self.changed = time.monotonic()  # when it came or went
         self.refusal: Exception | None = None
-        self._topics: dict[str, int] = {}
+        self._topics: dict[str, list[Node]] = {}
         self._written: dict[str, Node] = {}
         self._session: int | None = None  # the one in which `_written` was written
         self._sessions = remembered(us.data_dir)
@@ -136,7 +136,7 @@ class Registration:
         self, name: str, topic_id: bytes, logs: Sequence[object], is_internal: bool
     ) -> None:
         if not is_internal:
-            self._topics[name] = len(logs)
+            self._topics[name] = self.form.topic(name, len(logs))
             self._wake.set()
 
     def remove_topic(self, name: str) -> None:
@@ -154,6 +154,8 @@ class Registration:
     # on the event loop
 
     def _follow(self, state: str) -> None:
+        if self._is_closing:
+            return
         is_connected = state == KazooState.CONNECTED
         if is_connected != self.is_connected:
             self.is_connected, self.changed = is_connected, time.monotonic()
@@ -187,9 +189,7 @@ class Registration:
             self._agreed(due)
 
     def _round(self, session: int) -> Round:
-        topics = sorted(self._topics.items())
-        nodes = [node for name, count in topics for node in self.form.topic(name, count)]
-        wanted = {node.path: node for node in nodes}
+        wanted = {node.path: node for nodes in self._topics.values() for node in nodes}
         broker = self.form.broker(self.us.address)
         is_new = session != self._session
         self._sessions |= {session}

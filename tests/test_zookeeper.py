@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -486,6 +487,13 @@ def test_a_spoilt_session_file_is_no_obstacle(written: bytes, look: Looker, tmp_
         assert (tmp_path / SESSION_FILE).read_text() == f"{look.owner('/brokers/ids/1'):x}\n"
 
 
+def test_a_session_that_cannot_be_remembered_is_no_obstacle(look: Looker, tmp_path: Path) -> None:
+    (tmp_path / "data" / f"{SESSION_FILE}.new").mkdir(parents=True)
+    with serving(tmp_path, look.settings) as broker:
+        broker.wait_for_log("this session is not remembered .* Is a directory")
+        assert look.data("/brokers/ids/1") == bootstrap(broker)
+
+
 ENSEMBLES = {
     "a:1": Ensemble((Address("a", 1),)),
     "a:1/": Ensemble((Address("a", 1),)),
@@ -519,13 +527,20 @@ def test_the_command_runs_a_zookeeper_until_it_is_told_to_stop(tmp_path: Path) -
         taken = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
         assert (taken.returncode, taken.stdout) == (1, "")
         assert "Address already in use" in taken.stderr
-        client = KazooClient(f"127.0.0.1:{port}")
+        client = KazooClient(f"127.0.0.1:{port}", connection_retry={"max_tries": -1})
         client.start(DEADLINE_S)
         client.create("/kept", b"x")
-        client.stop()
-        client.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert client.retry(client.get, "/kept")[0] == b"x"
+        client.stop()
+        client.close()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        os.kill(int(children), signal.SIGKILL)
+        assert process.wait(DEADLINE_S) == 1
+        assert b"Error: ZooKeeper ended with code -9\n" in process.stderr.read()
 
 
 def test_without_java_or_pyspark_one_sentence_says_so(

@@ -159,8 +159,10 @@ def _probe(log: Any, before: LogSeen, seen: Observation) -> list[bytes]:
             added.append(batch[FROM_MAGIC:])
         return appended
 
+    coordinators = {one.producer_id: one.coordinator_epoch for one in log.producers()}
     for producer, (first, _) in open_transactions(before).items():
-        marker = _batch.build_control("abort", producer, _epoch(before, producer), 0, START_MS)
+        epochs = _epoch(before, producer), max(0, coordinators[producer])
+        marker = _batch.build_control("abort", producer, *epochs, START_MS)
         append(marker, "coordinator")
         if log.last_stable_offset <= first:
             seen.problems.append(f"{name}: the last stable offset stays at {first} after the abort")

@@ -21,17 +21,25 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from appliance import broker_configs, event_log, kafka_uuid, topic_config, topic_directories
+from appliance import (
+    broker_configs,
+    event_log,
+    group_configs,
+    kafka_uuid,
+    topic_config,
+    topic_directories,
+)
 from appliance._engine import Log
 from appliance.acls import Acls
 from appliance.broker_configs import BrokerConfigs, ConfigEntry
 from appliance.catalog import NAME, Catalog, TopicRow
 from appliance.client_metrics import ClientMetrics
 from appliance.client_quotas import ClientQuotas, RateTable
-from appliance.config import BrokerConfig, LogConfig
+from appliance.config import BrokerConfig, ConsumerGroupsConfig, LogConfig
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups import coordinator as groups
+from appliance.groups.consumer_group import TopicFacts
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
@@ -97,6 +105,8 @@ class Broker:
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         self._producer_ids: list[int] = []
+        self._group_configs: dict[str, dict[str, str]] = {}
+        self.topics_version = 0  # counts what happens to topics
         self._reserving = asyncio.Lock()
         self.groups = groups.Coordinator(config.groups, self)
         self.transactions = transactions.Coordinator(
@@ -142,6 +152,9 @@ class Broker:
         found.run()
         broker.topics, broker.unavailable = found.topics, found.unavailable
         broker._names = {each.id: each.name for each in found.topics.values()}
+        of_groups = group_configs.stored(config, catalog.group_configs())
+        broker._group_configs, faults = of_groups
+        log_dir.report.notes += [f"{each}. The group has the settings of all." for each in faults]
         return broker
 
     def connect(self, data_plane: PlaneTable) -> None:
@@ -186,6 +199,9 @@ class Broker:
 
     def topic_config_entries(self, topic: Topic) -> list[ConfigEntry]:
         return self._configs.topic_entries(topic.configs)
+
+    def group_config_entries(self, group_id: str) -> list[ConfigEntry]:
+        return group_configs.entries(self._group_configs.get(group_id, NO_CONFIGS), self._configs)
 
     def new_topic_config_entries(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
         """Those of a topic that would be created with these."""
@@ -361,6 +377,33 @@ class Broker:
             self._configure(topic)
         events.info("broker configured", configs=kept)
 
+    async def set_group_configs(
+        self, group_id: str, configs: Mapping[str, str], validate_only: bool = False
+    ) -> None:
+        await self._change(self._set_group_configs(group_id, lambda _: configs, validate_only))
+
+    async def alter_group_configs(
+        self, group_id: str, changes: Iterable[ConfigChange], validate_only: bool = False
+    ) -> None:
+        def after(configs: Mapping[str, str]) -> Mapping[str, str]:
+            return changed(configs, changes, group_configs.find, lambda key: key.default)
+
+        await self._change(self._set_group_configs(group_id, after, validate_only))
+
+    async def _set_group_configs(
+        self,
+        group_id: str,
+        after: Callable[[Mapping[str, str]], Mapping[str, str]],
+        validate_only: bool,
+    ) -> None:
+        before = self._group_configs.get(group_id, NO_CONFIGS)
+        configs = group_configs.validate(after(before), self.config.consumer_groups)
+        if validate_only:
+            return
+        await asyncio.to_thread(self.catalog.set_group_configs, group_id, configs)
+        self._group_configs[group_id] = configs
+        events.info("group configured", group=group_id, configs=configs)
+
     # Producer ids
 
     async def new_producer_id(self) -> int:
@@ -369,6 +412,23 @@ class Broker:
                 block = await asyncio.to_thread(self.catalog.reserve_producer_ids)
                 self._producer_ids = list(reversed(block))
             return self._producer_ids.pop()
+
+    # What groups ask
+
+    def topic_names(self) -> Iterable[str]:
+        return self.topics.keys()
+
+    def topic_facts(self, name: str) -> TopicFacts | None:
+        topic = self.topics.get(name)
+        return None if topic is None else TopicFacts(topic.id, len(topic.logs))
+
+    def configured_groups(self) -> list[str]:
+        return sorted(name for name, configs in self._group_configs.items() if configs)
+
+    def consumer_group_config(self, group_id: str) -> ConsumerGroupsConfig:
+        base = self.config.consumer_groups
+        configs = self._group_configs.get(group_id)
+        return group_configs.in_force(configs, base) if configs else base
 
     # Internal topics
 
@@ -429,12 +489,14 @@ class Broker:
         return await asyncio.shield(task)
 
     def _show(self, topic: Topic) -> None:
+        self.topics_version += 1
         for table in self.tables:
             put(table, topic)
 
     def _hide(self, name: str) -> None:
         topic = self.topics.pop(name, None)
         if topic:
+            self.topics_version += 1
             del self._names[topic.id]
             for table in self.tables:
                 table.remove_topic(name)

@@ -28,6 +28,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ the control thread reads once at the start, and sends changes to a thread beside
     topic_configs   what was set for a topic; what was not has no row
     deletions       topics that are deleted, but whose directories may still be there
     broker_configs  what was set at run time, for this broker or as the default of all brokers
+    group_configs   what was set for a consumer group, whether there is one or not
     producer_ids    one row: the first id that was never reserved
     acls            who may do what (`acls.py`)
     scram           what a password is proven with, never the password (`scram.py`)
@@ -112,6 +113,14 @@ SCHEMA = [
         value TEXT NOT NULL,
         PRIMARY KEY (subscription, name)
     ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE group_configs (
+        group_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (group_id, name)
+    );
     """,
 ]
 
@@ -285,6 +294,23 @@ class Catalog:
             run("DELETE FROM broker_configs WHERE is_default = ?", (is_default,))
             for name, value in configs.items():
                 run("INSERT INTO broker_configs VALUES (?, ?, ?)", (is_default, name, value))
+
+    # Groups
+
+    def group_configs(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        query = "SELECT group_id, name, value FROM group_configs ORDER BY group_id, name"
+        for group_id, name, value in self._rows(query):
+            found.setdefault(group_id, {})[name] = value
+        return found
+
+    def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
+        with self._change() as run:
+            run("DELETE FROM group_configs WHERE group_id = ?", (group_id,))
+            for name, value in configs.items():
+                run("INSERT INTO group_configs VALUES (?, ?, ?)", (group_id, name, value))
+
+    # Producer ids
 
     def reserve_producer_ids(self) -> range:
         """A block that nobody had before and nobody gets again, also after a crash."""

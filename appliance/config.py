@@ -875,6 +875,90 @@ class ZooKeeperConfig:
 
 
 @dataclass(frozen=True)
+class ConsumerGroupsConfig:
+    """Groups of the newer protocol (KIP-848), in which the broker assigns and sets the pace."""
+
+    session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms",
+        45 * SECOND_MS,
+        "How long a member may be silent before its partitions go to others.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    min_session_ms: int = setting(
+        "group.consumer.min.session.timeout.ms",
+        6 * SECOND_MS,
+        "Shortest session timeout that a group may be given, as for groups of the older protocol. "
+        "Kafka's 45 s leave no choice.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_session_ms: int = setting(
+        "group.consumer.max.session.timeout.ms",
+        60 * SECOND_MS,
+        "Longest session timeout that a group may be given.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms",
+        5 * SECOND_MS,
+        "How often members are told to send a heartbeat. A partition moves with the heartbeats of "
+        "its old and its new owner, so this is the pace of rebalances.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    min_heartbeat_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        SECOND_MS,
+        "Shortest heartbeat interval that a group may be given: each heartbeat is a request of "
+        "each member. Kafka's 5 s leave no choice downwards.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_heartbeat_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        15 * SECOND_MS,
+        "Longest heartbeat interval that a group may be given.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_size: int = setting(
+        "group.consumer.max.size",
+        10_000,
+        "Members of one group. Each has a connection of its own, of which there are no more.",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    assignors: str = setting(
+        "group.consumer.assignors",
+        "uniform,range",
+        "Which assignors members may ask for; the first is for those who ask for none.",
+        choices=("uniform,range", "range,uniform", "uniform", "range"),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, low, value, high in (
+            ("session.timeout.ms", self.min_session_ms, self.session_timeout_ms,
+             self.max_session_ms),
+            ("heartbeat.interval.ms", self.min_heartbeat_ms, self.heartbeat_interval_ms,
+             self.max_heartbeat_ms),
+        ):
+            if not low <= value <= high:
+                raise SettingInvalid(
+                    f"group.consumer.{name}: got {value}, wanted {low} to {high} "
+                    f"(group.consumer.min.{name}, group.consumer.max.{name})"
+                )
+
+
+@dataclass(frozen=True)
 class BrokerConfig:
     """One broker: its directory, its addresses, its timers, and the tables above."""
 
@@ -930,6 +1014,7 @@ class BrokerConfig:
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
+    consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -963,6 +1048,7 @@ PARTS: dict[str, type] = {
     "groups": GroupsConfig,
     "transactions": TransactionsConfig,
     "zookeeper": ZooKeeperConfig,
+    "consumer_groups": ConsumerGroupsConfig,
 }
 
 

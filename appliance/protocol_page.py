@@ -39,9 +39,6 @@ What holds for all of them:
 
 # APIs of Kafka 4.3 that are not listed to clients, by the reason.
 NOT_SERVED: dict[str, tuple[int, ...]] = {
-    "The newer protocol of consumer groups does not exist yet; clients use the classic one.": (
-        68, 69,
-    ),
     "There are no logins yet.": (17, 36),
     "Share groups do not exist yet.": (76, 77, 78, 79, 90, 91, 92),
     "The Streams group protocol does not exist yet.": (88, 89),

@@ -91,7 +91,7 @@ def test_the_configs_of_the_broker_are_told(control: Control, version: int) -> N
         (BROKER, "one", 42),
         (8, "1", 42),
         (16, "", 42),
-        (32, "g", 42),
+        (32, "", 42),
         (0, "", 42),
         (-1, "", 42),
     ],

@@ -1,10 +1,13 @@
-"""Classic consumer groups and committed offsets.
+"""Consumer groups of both protocols, and committed offsets.
 
-states       the state machine, as tables
-group        one group: members, generations, rebalances; no clock, no I/O
-offsets      what groups committed, also within transactions that are still open
-coordinator  the owner of all groups: time, disk, and what handlers ask
+states          the state machine, as tables
+group           one group: members, generations, rebalances; no clock, no I/O
+consumer_group  one group of the newer protocol (KIP-848), which gives out the partitions itself:
+                `assignors` for all of them, `consumer_member` step by step for each member
+offsets         what groups committed, also within transactions that are still open
+coordinator     the owner of all groups: time, disk, and what handlers ask
 
-Below them: `member`, who is in a group; `records`, the bytes in `__consumer_offsets`, and `replay`,
-their way back; `subscription`, what consumers read.
+Below them: `member`, who is in a group; `records` and
+`consumer_records`, the bytes in `__consumer_offsets`, and `replay`, their way back; `subscription`
+and `topic_pattern`, what consumers read.
 """

@@ -20,8 +20,11 @@ from typing import Protocol
 
 from appliance import event_log
 from appliance._engine import Log
-from appliance.config import GroupsConfig
+from appliance.config import ConsumerGroupsConfig, GroupsConfig
 from appliance.errors import ApplianceError, BatchLargerThanSegment
+from appliance.groups.consumer_group import ConsumerGroup, Done, Terms, TopicView
+from appliance.groups.consumer_member import JOINING, Beat, Beaten
+from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.group import Group
 from appliance.groups.member import (
     NEVER_MS,
@@ -51,11 +54,13 @@ logger = event_log.named("groups")
 # busy. What its members sent meanwhile waits unread, so they get that time again.
 STALL_MS = 1000
 
-Done = Callable[[ApplianceError | None], None]
+AnyGroup = Group | ConsumerGroup
 
 
-class Topics(Protocol):
-    """Where the records live."""
+class Topics(TopicView, Protocol):
+    """Where the records live, what there is to read, and what was set for a group."""
+
+    def consumer_group_config(self, group_id: str) -> ConsumerGroupsConfig: ...
 
     def offsets_logs(self) -> list[Log]:
         """None at all before the first use."""
@@ -67,7 +72,7 @@ class Topics(Protocol):
 class Coordinator:
     def __init__(self, config: GroupsConfig, topics: Topics) -> None:
         self.config = config
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = Offsets()
         self.fault = ""  # why no group is served, for people
         self._topics = topics
@@ -123,9 +128,22 @@ class Coordinator:
             group = self.make(group_id)
             group.restore(value, now_ms)
             self._arm(group)
+        for group_id, stored in found.consumer_groups.items():
+            self._restore_consumer_group(group_id, stored, now_ms)
         for group_id in found.offsets.groups():
             if group_id not in self.groups:
                 self.make(group_id)
+
+    def _restore_consumer_group(
+        self, group_id: str, stored: StoredConsumerGroup, now_ms: int
+    ) -> None:
+        # Where both have records, the older kind came later: a group that changes to the newer one
+        # takes the other's away in the same write.
+        if stored.epoch is not None and group_id not in self.groups:
+            group = self._make_consumer_group(group_id)
+            group.restore(stored, now_ms)
+            self.groups[group_id] = group
+            self._arm(group)
 
     def stop(self) -> None:
         """Answers everybody who waits for other members; nobody is let in any more."""
@@ -152,8 +170,14 @@ class Coordinator:
                 f"group {group_id}: got a session timeout of {asked.session_timeout_ms} ms, wanted "
                 f"{config.min_session_ms} to {config.max_session_ms}",
             )
+        self._give_up_empty(group_id)
         if group_id not in self.groups and not asked.member_id:
             self.make(group_id)
+        if isinstance(self.groups.get(group_id), ConsumerGroup):
+            raise GroupRefused(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"group {group_id} has members of the newer protocol, group.protocol=consumer",
+            )
         group = self._of_member(group_id)
         group.join(asked, now_ms, answer)
         self._arm(group)
@@ -175,6 +199,73 @@ class Coordinator:
         group = self._of_member(group_id)
         group.leave(member_id, instance_id, now_ms)
         self._arm(group)
+
+    # Members of the newer protocol
+
+    def consumer_heartbeat(
+        self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
+    ) -> None:
+        self.check_loaded()
+        before = self.groups.get(group_id)
+        group = self._consumer_group(group_id, before, may_make=asked.epoch == JOINING)
+        group.heartbeat(asked, now_ms, answer)
+        if group is not before and group.members:
+            self._disarm(group_id)
+            self.groups[group_id] = group
+        self._arm(group)
+
+    def _consumer_group(
+        self, group_id: str, found: AnyGroup | None, may_make: bool
+    ) -> ConsumerGroup:
+        if found is not None:
+            self._check_alive(found)
+        if isinstance(found, ConsumerGroup):
+            return found
+        if not may_make or (found is not None and found.state is not State.EMPTY):
+            what = "is not a consumer group" if found else "not found"
+            raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        group = self._make_consumer_group(group_id)
+        if found is not None:
+            group.supersede(found.tombstones())
+        return group
+
+    def _make_consumer_group(self, group_id: str) -> ConsumerGroup:
+        def terms() -> Terms:
+            config = self._topics.consumer_group_config(group_id)
+            return Terms(
+                config.session_timeout_ms,
+                config.heartbeat_interval_ms,
+                config.max_size,
+                tuple(config.assignors.split(",")),
+            )
+
+        def store(records: list[Record], done: Done) -> None:
+            self._store_all(group, records, done)
+
+        group = ConsumerGroup(group_id, terms, self._topics, store)
+        return group
+
+    def _store_all(self, group: ConsumerGroup, records: list[Record], done: Done) -> None:
+        now_ms = self._wall_ms()
+
+        def stored(error: ApplianceError | None, _: int) -> None:
+            if error is not None:
+                logger.warning("a group was not stored", group=group.id, error=error)
+            else:
+                group.changed_ms = now_ms
+            done(_told(error))
+
+        self._write(group.id, records, stored)
+
+    def _give_up_empty(self, group_id: str) -> None:
+        """A group without members takes the protocol of whoever comes next."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup) or group.state is not State.EMPTY:
+            return
+        self._disarm(group_id)
+        self.make(group_id)
+        # should this fail, a restart finds a group without members, or the other kind's records
+        self._write(group_id, group.tombstones(), lambda error, _: None)
 
     # Offsets
 
@@ -263,13 +354,13 @@ class Coordinator:
 
     # Groups
 
-    def find(self, group_id: str) -> Group | None:
+    def find(self, group_id: str) -> AnyGroup | None:
         """None: there is no such group, or no longer."""
         self.check_loaded()
         group = self.groups.get(group_id)
-        return None if group is None or group.state is State.DEAD else group
+        return None if group is None or group.is_dead else group
 
-    def get(self, group_id: str) -> Group:
+    def get(self, group_id: str) -> AnyGroup:
         group = self.find(group_id)
         if group is None:
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -283,7 +374,7 @@ class Coordinator:
         def settled(error: ApplianceError | None, _: int) -> None:
             places = list(self.offsets.of_group(group_id))
             records = [offset_record(group_id, each, None) for each in places]
-            self._write(group_id, [*records, group_record(group_id, None)], partial(gone, places))
+            self._write(group_id, [*records, *group.tombstones()], partial(gone, places))
 
         def gone(places: list[Partition], error: ApplianceError | None, first_offset: int) -> None:
             del self.groups[group_id]
@@ -328,7 +419,7 @@ class Coordinator:
 
     def _expires_ms(
         self,
-        group: Group,
+        group: AnyGroup,
         subscribed: frozenset[str] | None,
         place: Partition,
         value: OffsetCommitValue,
@@ -356,13 +447,14 @@ class Coordinator:
 
     def _of_member(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
-        if group is None:
-            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
+        if not isinstance(group, Group):
+            what = "no group" if group is None else "no group of the older protocol"
+            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is {what} {group_id}")
         self._check_alive(group)
         return group
 
-    def _check_alive(self, group: Group) -> None:
-        if group.state is State.DEAD:
+    def _check_alive(self, group: AnyGroup) -> None:
+        if group.is_dead:
             raise GroupRefused(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.id} is being deleted"
             )
@@ -374,7 +466,7 @@ class Coordinator:
 
     # Time and disk
 
-    def _arm(self, group: Group) -> None:
+    def _arm(self, group: AnyGroup) -> None:
         """Sets the group's timer, if it has none that rings in time."""
         timer = self._timers.get(group.id)
         if timer is not None and timer.when() * 1000 <= group.due_ms:
@@ -389,7 +481,7 @@ class Coordinator:
         if timer is not None:
             timer.cancel()
 
-    def _ring(self, group: Group) -> None:
+    def _ring(self, group: AnyGroup) -> None:
         now_ms = self._now_ms()
         late_ms = now_ms - round(self._timers.pop(group.id).when() * 1000)
         if late_ms >= STALL_MS:

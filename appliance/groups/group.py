@@ -35,8 +35,9 @@ from appliance.groups.member import (
     Sync,
     Synced,
 )
-from appliance.groups.records import GroupMetadataValue
+from appliance.groups.records import GroupMetadataValue, group_record
 from appliance.groups.states import REFUSED, TRANSITIONS, Ask, GroupRefused, State
+from appliance.internal_topic import Record
 from appliance.wire import ErrorCode
 
 # How long a member that never had an answer is kept: long enough for any rebalance, short enough
@@ -362,6 +363,13 @@ class Group:
                 f"group {self.id} is {self.state.value} with {len(self.members)} members",
             )
         self._go(State.DEAD)
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state is State.DEAD
+
+    def tombstones(self) -> list[Record]:
+        return [group_record(self.id, None)]
 
     def subscribed(self) -> frozenset[str] | None:
         """The topics that members want; None where they do not tell."""

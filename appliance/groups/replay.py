@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from appliance import _batch
 from appliance._engine import Log
+from appliance.groups import consumer_records
+from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
     GROUP_KEY,
@@ -37,6 +39,7 @@ class Latest(NamedTuple):
 class Found:
     offsets: Offsets = field(default_factory=Offsets)
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
+    consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
 
@@ -101,9 +104,14 @@ class _Partition:
                 self._offset(key, latest, producer_id)
             elif kind == GROUP_KEY:
                 self._group(load(GroupMetadataKey, key).group, latest.value)
+            elif kind in consumer_records.KEYS:
+                if latest.value is not None:
+                    consumer_records.take(
+                        self._found.consumer_groups, kind, key, latest.value
+                    )
             else:
                 self._fault(f"record {latest.log_offset} has a key of version {kind}, not served")
-        except (MalformedMessage, VersionUnsupported) as error:
+        except (MalformedMessage, VersionUnsupported, ValueError) as error:
             self._fault(f"record {latest.log_offset} cannot be read: {error}")
 
     def _offset(self, key: bytes, latest: Latest, producer_id: int | None) -> None:

@@ -13,6 +13,9 @@ make each transition:
     PreparingRebalance -> CompletingRebalance, Empty           Group._begin_generation
     CompletingRebalance -> Stable                              Group._assigned
     Empty -> Dead                                              Group.delete
+
+A group of the newer protocol needs no table: its state follows from its members (`ConsumerGroup`),
+and is Empty, Reconciling, Stable or Dead.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class State(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+    RECONCILING = "Reconciling"  # of the newer protocol: somebody has not yet what it is to have
     DEAD = "Dead"
 
 

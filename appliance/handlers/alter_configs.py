@@ -1,11 +1,11 @@
-"""AlterConfigs 0-2: sets all configs of a topic, of the broker or of a subscription to clients'
+"""AlterConfigs 0-2: sets all configs of a topic, the broker, a group or a subscription to clients'
 metrics; what is not given goes back to its default. The newer IncrementalAlterConfigs is what most
 clients want.
 
 All configs of a resource change, durably, or none. One resource's failure stops no other.
 
-Left out: broker loggers and groups as resources (INVALID_REQUEST); broker settings
-that are read once, at the start (INVALID_REQUEST).
+Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read once, at the
+start (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ async def _alter(
             await broker.set_topic_configs(asked.resource_name, configs, validate_only)
         elif asked.resource_type == config_resource.CLIENT_METRICS:
             await broker.client_metrics.set(asked.resource_name, configs, validate_only)
+        elif asked.resource_type == config_resource.GROUP:
+            await broker.set_group_configs(asked.resource_name, configs, validate_only)
         else:
             is_default = asked.resource_name == config_resource.ALL_BROKERS
             await broker.set_broker_configs(configs, is_default, validate_only)

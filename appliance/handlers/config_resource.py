@@ -1,5 +1,5 @@
-"""What a config request is about: a topic, this broker, all brokers, or a subscription to clients'
-metrics.
+"""What a config request is about: a topic, this broker, all brokers, a subscription to clients'
+metrics, or a consumer group.
 
 A broker is named by its number. The empty name means what is set for all brokers; there is one, so
 the two differ only in which of them wins.
@@ -15,7 +15,7 @@ from appliance.broker import Broker
 from appliance.handlers.call import Refused
 from appliance.wire import ErrorCode
 
-TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 ALL_BROKERS = ""
 
 
@@ -30,14 +30,16 @@ def check(
     """Raises for what has no configs here, and for what the request names `twice`."""
     if (resource.resource_type, resource.resource_name) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{resource.resource_name!r} is named twice")
-    if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS):
+    if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"got resource type {resource.resource_type}, wanted {TOPIC} (topic), {BROKER} "
-            f"(broker) or {CLIENT_METRICS} (client metrics)",
+            f"(broker), {CLIENT_METRICS} (client metrics) or {GROUP} (group)",
         )
-    if resource.resource_type == CLIENT_METRICS and not resource.resource_name:
-        raise Refused(ErrorCode.INVALID_REQUEST, "the name of the subscription is empty")
+    if resource.resource_type in (CLIENT_METRICS, GROUP) and not resource.resource_name:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, "the name of the group, or of the subscription, is empty"
+        )
     if resource.resource_type == BROKER:
         wanted = str(broker.node_id)
         if resource.resource_name not in (ALL_BROKERS, wanted):

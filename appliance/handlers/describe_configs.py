@@ -1,11 +1,11 @@
-"""DescribeConfigs 1-4: every config of a topic or of the broker: value, source, type and meaning.
+"""DescribeConfigs 1-4: all configs of a topic, the broker or a group: value, source, type, meaning.
 Of a subscription to clients' metrics, those that were set.
 
 The empty list of names means all, as null does. On success the message is "", not null, as Kafka
 writes it. A secret's value is null. For all brokers (the empty name) only what was set for them at
 run time is listed.
 
-Left out: broker loggers and groups as resources (INVALID_REQUEST).
+Left out: broker loggers as resources (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def _entries(broker: Broker, asked: Asked) -> Iterable[ConfigEntry]:
         return broker.topic_config_entries(find_topic(broker, asked.resource_name))
     if asked.resource_type == config_resource.CLIENT_METRICS:
         return broker.client_metrics.entries(asked.resource_name)
+    if asked.resource_type == config_resource.GROUP:
+        return broker.group_config_entries(asked.resource_name)
     if asked.resource_name == config_resource.ALL_BROKERS:
         return broker.default_config_entries()
     return broker.broker_config_entries()

@@ -1,7 +1,8 @@
 """DescribeGroups 0-6: state and members of classic groups.
 
-A group that does not exist is Dead and no error, from version 6 on GROUP_ID_NOT_FOUND. What members
-subscribed to and were assigned is told while the group is Stable; at other times it is in motion.
+A group that does not exist, or is of the newer protocol, is Dead and no error, from version 6 on
+GROUP_ID_NOT_FOUND. What members subscribed to and were assigned is told while the group is Stable;
+at other times it is in motion.
 
 Left out: nothing.
 """
@@ -13,7 +14,7 @@ from appliance.errors import ApplianceError
 from appliance.groups.group import Group
 from appliance.groups.member import Member
 from appliance.groups.states import State
-from appliance.handlers.call import Call
+from appliance.handlers.call import Call, Refused
 from appliance.handlers.operations import ON_GROUP
 from appliance.wire import ErrorCode
 from appliance.wire.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -38,6 +39,8 @@ def handle(broker: Broker, request: DescribeGroupsRequest, call: Call) -> Descri
 def _describe(broker: Broker, group_id: str, version: int) -> Answer:
     try:
         group = broker.groups.get(group_id)
+        if not isinstance(group, Group):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
     except ApplianceError as error:
         if error.kafka_code != ErrorCode.GROUP_ID_NOT_FOUND:
             return Answer(error_code=error.kafka_code, group_id=group_id)

@@ -1,10 +1,10 @@
-"""IncrementalAlterConfigs 0-1: sets, deletes, appends to and subtracts from configs of a topic, of
-the broker or of a subscription to clients' metrics; what is not named stays as it is.
+"""IncrementalAlterConfigs 0-1: sets, deletes, appends to and subtracts from configs of a topic, the
+broker, a group or a subscription to clients' metrics; what is not named stays as it is.
 
 Append and subtract work on lists, beginning with the value in force. All changes of a resource are
 made, durably, or none. One resource's failure stops no other.
 
-Left out: broker loggers and groups as resources (INVALID_REQUEST); broker settings
+Left out: broker loggers as resources (INVALID_REQUEST); broker settings
 that are read once, at the start (INVALID_REQUEST).
 """
 
@@ -51,6 +51,8 @@ async def _alter(
             await broker.alter_topic_configs(asked.resource_name, changes, validate_only)
         elif asked.resource_type == config_resource.CLIENT_METRICS:
             await broker.client_metrics.alter(asked.resource_name, changes, validate_only)
+        elif asked.resource_type == config_resource.GROUP:
+            await broker.alter_group_configs(asked.resource_name, changes, validate_only)
         else:
             is_default = asked.resource_name == config_resource.ALL_BROKERS
             await broker.alter_broker_configs(changes, is_default, validate_only)

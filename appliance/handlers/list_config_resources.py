@@ -1,9 +1,10 @@
-"""ListConfigResources 0-1: which topics, brokers and subscriptions to clients' metrics there are.
+"""ListConfigResources 0-1: which topics, brokers, groups and subscriptions to clients' metrics have
+configs.
 
 Version 0 is of subscriptions alone. From version 1 on the request names the types; the empty list
 means all. A type that does not exist is refused with UNSUPPORTED_VERSION.
 
-Left out: broker loggers and groups, which have no configs here: none of them is listed.
+Left out: broker loggers, which have no configs here: none is listed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 
 from appliance.broker import Broker
 from appliance.handlers.call import Call
-from appliance.handlers.config_resource import BROKER, CLIENT_METRICS, TOPIC
+from appliance.handlers.config_resource import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from appliance.wire import ErrorCode
 from appliance.wire.list_config_resources import (
     ListConfigResourcesRequest,
@@ -22,7 +23,7 @@ from appliance.wire.list_config_resources import (
 KEY = 74
 VERSIONS = (0, 1)
 
-BROKER_LOGGER, GROUP = 8, 32
+BROKER_LOGGER = 8
 TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 Row = ListConfigResourcesResponse.ConfigResource
@@ -41,6 +42,8 @@ def handle(
 
 
 def _names(broker: Broker, resource_type: int) -> Iterable[str]:
+    if resource_type == GROUP:
+        return broker.configured_groups()
     if resource_type == TOPIC:
         return sorted(broker.topics)
     if resource_type == BROKER:

@@ -2,37 +2,40 @@
 
 States and types are compared without regard to case. One that does not exist has no groups.
 
-Left out: types other than classic, which do not exist yet.
+Left out: types other than classic and consumer, which do not exist yet.
 """
 
 from __future__ import annotations
 
 from appliance.broker import Broker
-from appliance.groups.states import State
+from appliance.groups.coordinator import AnyGroup
+from appliance.groups.group import Group
 from appliance.handlers.call import Call
 from appliance.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 
 KEY = 16
 VERSIONS = (0, 5)
 
-CLASSIC = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
 
 
 def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     broker.groups.check_loaded()
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
-    if types and CLASSIC not in types:
-        return ListGroupsResponse()
+    rows = [_row(each) for each in broker.groups.groups.values() if not each.is_dead]
     return ListGroupsResponse(
         groups=[
-            ListGroupsResponse.ListedGroup(
-                group_id=each.id,
-                protocol_type=each.protocol_type or "",
-                group_state=each.state.value,
-                group_type=CLASSIC,
-            )
-            for each in broker.groups.groups.values()
-            if each.state is not State.DEAD and (not states or each.state.value.lower() in states)
+            each
+            for each in rows
+            if (not states or each.group_state.lower() in states)
+            and (not types or each.group_type in types)
         ]
     )
+
+
+def _row(group: AnyGroup) -> ListGroupsResponse.ListedGroup:
+    row = ListGroupsResponse.ListedGroup(group.id, CONSUMER, group.state.value, CONSUMER)
+    if isinstance(group, Group):
+        row.protocol_type, row.group_type = group.protocol_type or "", CLASSIC
+    return row

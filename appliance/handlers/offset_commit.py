@@ -5,14 +5,16 @@ generation; without member and generation it is an administrator, or a consumer 
 partitions itself, and the group must have no members. Topics are named by their ids in version 10.
 Offsets do not expire, unless `offsets.retention.minutes` is set, or, up to version 4, the request
 says when.
+A member of a group of the newer protocol has an epoch for a generation, and needs version 9.
 
-Left out: members of groups of the newer protocol, which does not exist yet.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
+from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
 from appliance.handlers.call import Call, Later, Refused
 from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
@@ -23,6 +25,7 @@ from appliance.wire.offset_commit import OffsetCommitRequest, OffsetCommitRespon
 KEY = 8
 VERSIONS = (2, 10)
 
+FIRST_WITH_EPOCH = 9
 FIRST_BY_ID = 10
 NO_RETENTION = -1
 
@@ -54,10 +57,22 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
         request.generation_id_or_member_epoch,
     )
     try:
+        _check_version(broker, request, call.version)
         broker.groups.commit(request.group_id, member, values, call.received_ms, done)
     except ApplianceError as error:
         done(error)
     return later
+
+
+def _check_version(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
+    group = broker.groups.find(request.group_id)
+    is_member = request.generation_id_or_member_epoch >= 0
+    if version < FIRST_WITH_EPOCH and is_member and isinstance(group, ConsumerGroup):
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"group {group.id} is of the newer protocol: got version {version} of OffsetCommit, "
+            f"wanted {FIRST_WITH_EPOCH} or later",
+        )
 
 
 def _topic(

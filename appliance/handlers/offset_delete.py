@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.groups.group import Group
+from appliance.groups.coordinator import AnyGroup
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.handlers.call import Call, Later
@@ -55,7 +55,7 @@ def handle(broker: Broker, request: OffsetDeleteRequest, call: Call) -> Later:
     return later
 
 
-def _read(group: Group) -> frozenset[str]:
+def _read(group: AnyGroup) -> frozenset[str]:
     """The topics that its members read."""
     topics = group.subscribed() if group.members else frozenset()
     if topics is None:

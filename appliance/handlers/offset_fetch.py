@@ -3,9 +3,10 @@
 No topics (null) means all that the group ever committed. Nothing committed is offset -1 and no
 error, and so is a group that does not exist. With `require_stable` an offset that an open
 transaction may still change is answered with UNSTABLE_OFFSET_COMMIT, and clients ask again. Topics
-are named by their ids in version 10, where offsets of topics that are no more are left out.
+are named by their ids in version 10, where offsets of topics that are no more are left out. Who
+names itself as a member of a group of the newer protocol (version 9) must be it, in its epoch.
 
-Left out: member epochs, which belong to groups of the newer protocol, which does not exist yet.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
+from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.coordinator import Coordinator
 from appliance.groups.records import Partition
 from appliance.handlers.call import Call
@@ -58,7 +60,9 @@ def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFet
 def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> GroupAnswer:
     answer = GroupAnswer(group_id=asked.group_id)
     try:
-        broker.groups.check_loaded()
+        group = broker.groups.find(asked.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.check_fetch(asked.member_id, asked.member_epoch)
     except ApplianceError as error:
         answer.error_code = error.kafka_code
         return answer

@@ -38,7 +38,7 @@ LAYERS = [
     ("_engine",),
     ("_data_plane",),
     ("log_dir", "broker_configs"),
-    ("topics", "topic_directories", "internal_topic", "client_metrics"),
+    ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs"),
     ("reconciliation", "groups"),
     ("txn",),
     ("broker",),

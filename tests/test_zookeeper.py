@@ -517,11 +517,21 @@ def test_ensembles_are_read_and_shown() -> None:
 # The server
 
 
+@contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()  # it takes its ZooKeeper along
+
+
 def test_the_command_runs_a_zookeeper_until_it_is_told_to_stop(tmp_path: Path) -> None:
     data, port = tmp_path / "data", free_port()
     command = [sys.executable, "-m", "appliance", "zookeeper"]
     command += ["--port", str(port), "--data-dir", str(data)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with running(command) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"ready zookeeper=127.0.0.1:{port} data={data}\n"
         taken = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
@@ -532,15 +542,17 @@ def test_the_command_runs_a_zookeeper_until_it_is_told_to_stop(tmp_path: Path) -
         client.create("/kept", b"x")
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with running(command) as process:
+        assert process.stdout is not None
         assert process.stderr is not None
+        assert process.stdout.readline().startswith("ready ")
         assert client.retry(client.get, "/kept")[0] == b"x"
         client.stop()
         client.close()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         os.kill(int(children), signal.SIGKILL)
         assert process.wait(DEADLINE_S) == 1
-        assert b"Error: ZooKeeper ended with code -9\n" in process.stderr.read()
+        assert "Error: ZooKeeper ended with code -9\n" in process.stderr.read()
 
 
 def test_without_java_or_pyspark_one_sentence_says_so(

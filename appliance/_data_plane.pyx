@@ -30,7 +30,8 @@ from appliance._processor cimport (
     Peers, Processor, processor_give, processor_start, processor_stop,
 )
 from appliance._quota cimport (
-    QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_init, quotas_set,
+    QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_count, quotas_init,
+    quotas_set,
 )
 from appliance._socket cimport (
     AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN,
@@ -418,6 +419,7 @@ cdef class DataPlane:
             "queued_bytes": plane.queued_bytes.load(),
             "held_bytes": plane.held_bytes.load(),
             "fetch_partitions": plane.fetch_partitions.load(),
+            "quota_names": quotas_count(&plane.quotas),
         }
 
 

@@ -303,9 +303,17 @@ cdef bint _admit(Processor* processor, Connection* connection, const uint8_t* da
         _close(processor, connection)
         return False
     connection.frame_size = size + 4
-    if connection.frame_size > UNRESERVED_MAX and not _reserve(connection):
-        _starve(processor, connection)
+    if connection.mute_until_ns == 0:
+        _want_room(processor, connection)
     return True
+
+
+cdef void _want_room(Processor* processor, Connection* connection) noexcept nogil:
+    """Memory is promised to a frame that is being read; one that is held back has no use for it."""
+    if connection.frame_size <= UNRESERVED_MAX or connection.reserved > 0:
+        return
+    if not _reserve(connection):
+        _starve(processor, connection)
 
 
 cdef void _tell(Connection* connection, int kind, int64_t got, int64_t wanted, int key=-1,
@@ -508,6 +516,7 @@ cdef void _unmute(Processor* processor, Connection* connection) noexcept nogil:
         return
     connection.mute_until_ns = 0
     connection.active_ns = processor.now_ns
+    _want_room(processor, connection)
     if _resume(processor, connection):
         _set_interest(processor, connection)
 

@@ -50,6 +50,8 @@ cdef cppclass ClientQuotas:
     QuotaRef produce               # null: nothing was ever set
     QuotaRef fetch
 
+# Names that are kept, of all kinds.
+cdef int64_t quotas_count(QuotaTable* table) noexcept nogil
 cdef void quotas_init(QuotaTable* table, int64_t window_ns) noexcept nogil
 # Replaces the rates of a kind; who has another one than before begins anew.
 cdef void quotas_set(QuotaTable* table, int kind, unordered_map[string, int64_t]* named,

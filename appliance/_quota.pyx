@@ -94,13 +94,25 @@ cdef QuotaRef quota_find(QuotaTable* table, int kind, const string& name,
 
 cdef void _sweep(Rates* rates, int64_t now_ns) noexcept nogil:
     cdef vector[string] idle
+    cdef Quota* quota
     cdef size_t i
     for entry in rates.quotas:
-        if entry.second.use_count() == 1 and entry.second.get().paid_until_ns.load() <= now_ns:
-            idle.push_back(entry.first)
+        quota = entry.second.get()
+        if entry.second.use_count() == 2 and quota.paid_until_ns.load() <= now_ns:
+            idle.push_back(entry.first)  # known to the table, and to `entry`, which is a copy
     for i in range(idle.size()):
         rates.quotas.erase(idle[i])
     rates.sweep_at = max(<size_t>SWEEP_MIN, 2 * rates.quotas.size())
+
+
+cdef int64_t quotas_count(QuotaTable* table) noexcept nogil:
+    cdef int64_t count = 0
+    cdef int kind
+    table.guard.lock()
+    for kind in range(QUOTA_KINDS):
+        count += table.kinds[kind].quotas.size()
+    table.guard.unlock()
+    return count
 
 
 cdef int64_t quota_charge(Quota* quota, int64_t amount, int64_t now_ns,

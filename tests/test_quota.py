@@ -15,12 +15,13 @@ from appliance.client_quotas import CONNECT, FETCH, OF_USER, PRODUCE
 from appliance.config import LogConfig
 from appliance.wire.fetch import FetchResponse
 from appliance.wire.produce import ProduceResponse
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import WireClient, produce_frame
 from tests.test_data_plane import NETWORK, Plane, batch
 
 RATE = 1_000_000
 WINDOW = 1.0  # seconds of its rate that a client may use at once
 LARGE = 10_000_000
+LATE = 0.5  # by so much, in seconds, may a busy machine be late
 
 
 @pytest.fixture
@@ -57,6 +58,10 @@ class Watch:
     def seconds(self) -> float:
         return time.monotonic() - self.begin
 
+    def is_owed(self, told_ms: int, wanted_ms: int) -> bool:
+        """What was earned meanwhile is owed no more, and headers count."""
+        return wanted_ms - self.seconds * 1000 - 5 <= told_ms <= wanted_ms + 5
+
 
 # Produce
 
@@ -69,12 +74,11 @@ def test_a_throttled_produce_is_answered_at_once_and_the_next_one_later(
     with plane.client() as client:
         watch = Watch()
         assert produce(client, 500_000, version) == 0
-        told_ms = produce(client, 800_000, version)
-        assert watch.seconds < 0.25
-        assert told_ms == pytest.approx(300, abs=100)
-        watch = Watch()
+        told_ms = produce(client, 1_000_000, version)
+        assert watch.seconds < 0.4
+        assert watch.is_owed(told_ms, 500)
         produce(client, 1, version)
-        assert watch.seconds == pytest.approx(told_ms / 1000, abs=0.1)
+        assert told_ms / 1000 < watch.seconds < told_ms / 1000 + LATE
     assert plane.data_plane.counters()["throttled_requests"] >= 1
 
 
@@ -97,7 +101,7 @@ def test_requests_that_are_on_their_way_already_are_held_back_too(plane: Plane) 
         for _ in range(30):
             client.send_produce(batch(bytes(100_000)), acks=0)
         produce(client, 1)
-        assert watch.seconds == pytest.approx(3 - WINDOW, abs=0.3)
+        assert 3 - WINDOW < watch.seconds < 3 - WINDOW + LATE
 
 
 def test_a_frame_that_is_cut_short_by_the_delay_goes_on_after_it(plane: Plane) -> None:
@@ -106,16 +110,17 @@ def test_a_frame_that_is_cut_short_by_the_delay_goes_on_after_it(plane: Plane) -
         produce(client, 1_500_000)
         watch = Watch()
         assert produce(client, 3_000_000) > 0
-        assert 0.3 < watch.seconds < 1.0
+        assert 0.3 < watch.seconds < 0.5 + LATE
 
 
 def test_connections_of_a_client_share_its_quota_and_others_do_not(plane: Plane) -> None:
     limit(plane, PRODUCE, RATE)
     with plane.client() as one, plane.client() as two, plane.client() as other:
+        watch = Watch()
         assert produce(one, 900_000) == 0
-        assert produce(two, 900_000) == pytest.approx(800, abs=100)
+        assert watch.is_owed(produce(two, 900_000), 800)
         assert produce(other, 900_000, client_id="other") == 0
-        assert produce(one, 100_000) == pytest.approx(900, abs=150)
+        assert watch.is_owed(produce(one, 100_000), 900)
 
 
 def test_a_named_client_has_its_own_rate(plane: Plane) -> None:
@@ -123,15 +128,16 @@ def test_a_named_client_has_its_own_rate(plane: Plane) -> None:
     with plane.client() as client:
         assert produce(client, 5_000_000, client_id="big") == 0
         assert produce(client, 5_000_000, client_id="free") == 0
-        assert produce(client, 2000, client_id="small") == pytest.approx(1100, abs=300)
+        assert 1000 < produce(client, 2000, client_id="small") < 1400
 
 
 def test_clients_of_a_user_share_its_quota(plane: Plane) -> None:
     plane.data_plane.set_rates(PRODUCE, {"own": 100 * RATE}, OF_USER, RATE)
     with plane.client() as one, plane.client() as two:
+        watch = Watch()
         assert produce(one, 900_000, client_id="a") == 0
         assert produce(two, 5_000_000, client_id="own") == 0
-        assert produce(two, 600_000, client_id=None) == pytest.approx(500, abs=100)
+        assert watch.is_owed(produce(two, 900_000, client_id=None), 800)
 
 
 def test_a_quota_that_changes_begins_anew(plane: Plane) -> None:
@@ -157,10 +163,27 @@ def test_many_names_do_not_stay_in_memory_or_lose_what_they_owe(plane: Plane) ->
     limit(plane, PRODUCE, RATE)
     with plane.client() as client, plane.client() as other:
         assert produce(client, 3_500_000, client_id="owes") > 2000
+        most = 0
         for number in range(3000):
             produce(other, 1, acks=1, client_id=f"name-{number}")
+            most = max(most, plane.data_plane.counters()["quota_names"])
+        assert 1024 <= most <= 2 * 1024
         with plane.client() as third:
             assert produce(third, 1, client_id="owes") > 0
+
+
+def test_a_frame_that_is_held_back_takes_no_memory_from_others(plane: Plane) -> None:
+    limit(plane, PRODUCE, RATE)
+    with plane.client() as client:
+        first = produce_frame(batch(bytes(1_900_000)), version=9)
+        second = produce_frame(batch(bytes(1_000_000)), version=9)
+        client.socket.sendall(first + second[:200_000])
+        assert client.answer(ProduceResponse, 0, 9).throttle_time_ms > 500
+        assert plane.data_plane.counters()["queued_bytes"] == 0
+        client.socket.sendall(second[200_000:])
+        answer = client.answer(ProduceResponse, 0, 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert plane.data_plane.counters()["queued_bytes"] == 0
 
 
 def test_what_waits_for_the_control_plane_is_counted_too(tmp_path: Path) -> None:
@@ -213,9 +236,10 @@ def test_a_batch_larger_than_the_quota_comes_all_the_same(plane: Plane) -> None:
     filled(plane, 2, 500_000)
     limit(plane, FETCH, 200_000)
     with plane.client() as client:
+        watch = Watch()
         size, delay_ms = fetch(client, 0)
         assert size > 500_000
-        assert delay_ms == pytest.approx(1500, abs=150)
+        assert watch.is_owed(delay_ms, 1500)
 
 
 def test_while_a_client_owes_its_other_connections_get_nothing(plane: Plane) -> None:
@@ -226,10 +250,9 @@ def test_while_a_client_owes_its_other_connections_get_nothing(plane: Plane) -> 
         assert 0 < delay_ms < 500
         watch = Watch()
         assert fetch(two, 0, session=(0, 0)) == (0, pytest.approx(delay_ms, abs=100))
-        assert watch.seconds < 0.1
         size, _ = fetch(two, 0, session=(0, 0))
         assert size > 500_000
-        assert watch.seconds == pytest.approx(delay_ms / 1000, abs=0.15)
+        assert delay_ms / 1000 - 0.05 < watch.seconds < delay_ms / 1000 + LATE
 
 
 def test_a_session_goes_on_after_an_empty_answer(plane: Plane) -> None:
@@ -254,8 +277,9 @@ def test_a_fetch_that_waited_is_charged_when_it_is_answered(plane: Plane) -> Non
     with plane.client() as client:
         client.send_fetch(0, wait_ms=5000)
         filled(plane, 1, 130_000)
+        watch = Watch()
         answer = client.answer(FetchResponse, 1, 12)
-        assert answer.throttle_time_ms == pytest.approx(300, abs=100)
+        assert watch.is_owed(answer.throttle_time_ms, 300)
 
 
 # Both
@@ -267,7 +291,8 @@ def test_a_connection_that_is_held_back_is_neither_idle_nor_late(tmp_path: Path)
     try:
         limit(made, PRODUCE, 100_000)
         with made.client() as client:
-            assert produce(client, 250_000) == pytest.approx(1500, abs=100)
+            watch = Watch()
+            assert watch.is_owed(produce(client, 250_000), 1500)
             produce(client, 1)
     finally:
         made.stop()
@@ -279,8 +304,9 @@ def test_a_window_may_be_longer(tmp_path: Path) -> None:
     try:
         limit(made, PRODUCE, RATE)
         with made.client() as client:
+            watch = Watch()
             assert produce(client, 4_900_000) == 0
-            assert produce(client, 1_000_000) == pytest.approx(900, abs=200)
+            assert watch.is_owed(produce(client, 2_000_000), 1900)
     finally:
         made.stop()
 
@@ -293,10 +319,9 @@ def test_connections_come_at_their_rate(plane: Plane) -> None:
     watch = Watch()
     clients = [plane.client() for _ in range(15)]
     try:
-        assert watch.seconds < 0.3
         for each in clients:
             produce(each, 1)
-        assert watch.seconds == pytest.approx(0.5, abs=0.15)
+        assert 0.5 <= watch.seconds < 0.5 + LATE
     finally:
         for each in clients:
             each.socket.close()

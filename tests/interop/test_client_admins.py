@@ -241,6 +241,51 @@ def test_kafka_python_records(python_admin: kafka.KafkaAdminClient, bootstrap: s
     assert 0 < folder["usable_bytes"] <= folder["total_bytes"]
 
 
+def test_kafka_python_acls(python_admin: kafka.KafkaAdminClient) -> None:
+    module = kafka.admin
+    pattern = module.ResourcePattern(module.ResourceType.TOPIC, "python-")
+    prefixed = module.ResourcePattern(module.ResourceType.TOPIC, "python-",
+                                      module.ACLResourcePatternType.PREFIXED)
+    acls = [module.ACL("User:cid", "*", operation, module.ACLPermissionType.ALLOW, each)
+            for each, operation in ((pattern, module.ACLOperation.READ),
+                                    (prefixed, module.ACLOperation.WRITE))]
+    made = python_admin.create_acls(acls)
+    assert (len(made["succeeded"]), made["failed"]) == (2, [])
+    asked = module.ACLFilter(
+        "User:cid", "*", module.ACLOperation.ANY, module.ACLPermissionType.ANY,
+        module.ResourcePatternFilter(module.ResourceType.TOPIC, "python-x",
+                                     module.ACLResourcePatternType.MATCH))
+    found, error = python_admin.describe_acls(asked)
+    assert (error.errno, found) == (0, acls[1:])
+    ((_, deleted, error),) = python_admin.delete_acls([asked])
+    assert (error.errno, deleted) == (0, acls[1:])
+    assert python_admin.describe_acls(asked)[0] == []
+
+
+def test_kafka_python_users(python_admin: kafka.KafkaAdminClient) -> None:
+    module = kafka.admin
+    sha_256 = module.ScramMechanism.SCRAM_SHA_256
+    told = python_admin.alter_user_scram_credentials([
+        module.UserScramCredentialUpsertion("cid", sha_256, "secret", iterations=4096),
+        module.UserScramCredentialDeletion("nobody", sha_256)])
+    assert told["cid"] is None
+    assert "'nobody' has no credential" in told["nobody"]
+    (found,) = python_admin.describe_user_scram_credentials(["cid"]).values()
+    assert found["credential_infos"] == [{"mechanism": sha_256, "iterations": 4096}]
+
+
+def test_kafka_python_moves(python_admin: kafka.KafkaAdminClient) -> None:
+    python_admin.create_topics([kafka.admin.NewTopic(
+        "python-moves", num_partitions=1, replication_factor=1)])
+    where = kafka.TopicPartition("python-moves", 0)
+    assert python_admin.alter_partition_reassignments({where: [1]}) == {where: None}
+    told = python_admin.alter_partition_reassignments({where: [2]})
+    assert told == {where: kafka.errors.InvalidReplicationAssignmentError}
+    asked = {kafka.TopicPartitionReplica("python-moves", 0, 1): "/elsewhere"}
+    (error,) = python_admin.alter_replica_log_dirs(asked).values()
+    assert error is kafka.errors.LogDirNotFoundError
+
+
 # aiokafka
 
 

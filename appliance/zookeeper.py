@@ -209,8 +209,10 @@ class Registration:
         self._session = None
         if self._client.client_id != identity:
             return  # without its session a round means nothing; news of the next one wakes us
-        is_ours = isinstance(error, ApplianceError)
-        refusal = error if is_ours else ApplianceError(f"ZooKeeper refused: {error!r}")
+        refusal = error
+        if not isinstance(error, ApplianceError):
+            path = f"{self.config.ensemble.root}/brokers"
+            refusal = ApplianceError(f"ZooKeeper refuses what is to be below {path}: {error!r}")
         if str(refusal) != str(self.refusal):
             log.error("not registered", error=refusal)
         self.refusal = refusal

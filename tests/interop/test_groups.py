@@ -70,9 +70,10 @@ class Member:
     def __init__(self, bootstrap: str, group: str, topic: str, **configs: Any) -> None:
         given = {name.replace("_", "."): value for name, value in configs.items()}
         self.errors: list[confluent_kafka.KafkaError] = []
+        if given.get("group.protocol") != "consumer":  # there the broker sets the pace
+            given = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, **given}
         self.client = confluent_kafka.Consumer({
             "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-            "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500,
             "enable.auto.commit": False, "error_cb": self.errors.append, "log_level": 2,
             **given,
         })  # fmt: skip

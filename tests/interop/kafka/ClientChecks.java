@@ -33,6 +33,7 @@ public final class ClientChecks {
         Map<String, Check> checks = new LinkedHashMap<>();
         ProduceChecks.list(checks);
         ConsumeChecks.list(checks);
+        GroupChecks.list(checks);
         TransactionChecks.list(checks);
         AdminChecks.list(checks);
         try (Broker broker = new Broker(arguments[0])) {

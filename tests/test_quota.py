@@ -3,6 +3,7 @@ long the connection is not read after that."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +22,8 @@ from tests.test_data_plane import NETWORK, Plane, batch
 RATE = 1_000_000
 WINDOW = 1.0  # seconds of its rate that a client may use at once
 LARGE = 10_000_000
-LATE = 0.5  # by so much, in seconds, may a busy machine be late
+SLOW = float(os.environ.get("APPLIANCE_TESTS_SLOW", "1"))  # the sanitizers make it more
+LATE = 0.5 * SLOW  # by so much, in seconds, may a busy machine be late
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_a_throttled_produce_is_answered_at_once_and_the_next_one_later(
         watch = Watch()
         assert produce(client, 500_000, version) == 0
         told_ms = produce(client, 1_000_000, version)
-        assert watch.seconds < 0.4
+        assert watch.seconds < 0.4 * SLOW
         assert watch.is_owed(told_ms, 500)
         produce(client, 1, version)
         assert told_ms / 1000 < watch.seconds < told_ms / 1000 + LATE
@@ -89,8 +91,8 @@ def test_a_producer_is_held_to_its_rate(plane: Plane) -> None:
         while watch.seconds < 4:
             told_ms += produce(client, 100_000)
             sent += 100_000
-        assert sent / RATE == pytest.approx(watch.seconds + WINDOW, rel=0.1)
-        assert told_ms / 1000 == pytest.approx(watch.seconds, rel=0.15)
+        assert sent / RATE == pytest.approx(watch.seconds + WINDOW, rel=0.1 * SLOW)
+        assert told_ms / 1000 == pytest.approx(watch.seconds, rel=0.15 * SLOW)
 
 
 def test_requests_that_are_on_their_way_already_are_held_back_too(plane: Plane) -> None:
@@ -154,8 +156,8 @@ def test_a_client_that_changes_its_name_is_known_by_the_new_one(plane: Plane) ->
     limit(plane, PRODUCE, RATE, free=0)
     with plane.client() as client:
         assert produce(client, 900_000) == 0
-        assert produce(client, 3_000_000, client_id="free") == 0
-        assert produce(client, 400_000) > 0
+        assert produce(client, 1000, client_id="free") == 0
+        assert produce(client, 4_000_000) > 0
 
 
 def test_many_names_do_not_stay_in_memory_or_lose_what_they_owe(plane: Plane) -> None:
@@ -219,8 +221,8 @@ def test_a_consumer_is_held_to_its_rate(plane: Plane) -> None:
             size, delay_ms = fetch(client, offset, partition_max_bytes=300_000)
             offset += size // 100_000
             told_ms += delay_ms
-        assert offset / 10 == pytest.approx(watch.seconds + WINDOW, rel=0.15)
-        assert told_ms / 1000 == pytest.approx(watch.seconds, rel=0.15)
+        assert offset / 10 == pytest.approx(watch.seconds + WINDOW, rel=0.15 * SLOW)
+        assert told_ms / 1000 == pytest.approx(watch.seconds, rel=0.15 * SLOW)
 
 
 def test_an_answer_is_no_larger_than_what_may_be_used_at_once(plane: Plane) -> None:
@@ -249,7 +251,8 @@ def test_while_a_client_owes_its_other_connections_get_nothing(plane: Plane) -> 
         _, delay_ms = fetch(one, 0, partition_max_bytes=400_000)
         assert 0 < delay_ms < 500
         watch = Watch()
-        assert fetch(two, 0, session=(0, 0)) == (0, pytest.approx(delay_ms, abs=100))
+        size, owed_ms = fetch(two, 0, session=(0, 0))
+        assert (size, 0 < owed_ms <= delay_ms + 5) == (0, True)
         size, _ = fetch(two, 0, session=(0, 0))
         assert size > 500_000
         assert delay_ms / 1000 - 0.05 < watch.seconds < delay_ms / 1000 + LATE

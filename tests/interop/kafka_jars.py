@@ -7,6 +7,7 @@ sentence that says what to install; `make test` installs both where it may.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -40,7 +41,8 @@ def version() -> str:
 @functools.cache
 def jars() -> Path:
     """The directory with all jars; the first call on a machine downloads them."""
-    wanted = CACHE / f"kafka-{version()}"
+    named = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]  # another file, other jars
+    wanted = CACHE / f"kafka-{version()}-{named}"
     if not wanted.is_dir():
         _bring(wanted)
     return wanted

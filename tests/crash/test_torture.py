@@ -1,0 +1,103 @@
+"""Totals balance through kills; the books are trusted only while they find what is wrong.
+
+CRASH_NIGHTLY=1 means 200 kills, TORTURE_KILLS any other number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .harness import NIGHTLY
+from .ledger import Books, Coin
+from .test_power_cut_states import SEED
+from .torture import torture
+
+KILLS = int(os.environ.get("TORTURE_KILLS", "200" if NIGHTLY else "8"))
+TOTAL = 30
+
+
+def test_totals_balance_through_kills(tmp_path: Path) -> None:
+    torture(tmp_path, KILLS, SEED, print)
+
+
+def coin(place: tuple[str, int, int], which: str, part: int, parts: int, amount: int,
+         *took: tuple[str, int, int]) -> Coin:  # fmt: skip
+    return Coin(place, which, part, parts, amount, took)
+
+
+def sound() -> Books:
+    """Two coins are deposited, one of them is split, one part of that moves back."""
+    first, second = ("left", 0, 0), ("left", 0, 1)
+    coins = [
+        coin(first, "deposit", 0, 2, 10),
+        coin(second, "deposit", 1, 2, 20),
+        coin(("right", 0, 0), "a.1", 0, 2, 4, first),
+        coin(("right", 1, 5), "a.1", 1, 2, 6, first),
+        coin(("left", 0, 3), "b.1", 0, 1, 4, ("right", 0, 0)),
+    ]
+    return Books(coins, [*coins], {"deposit", "a.1", "b.1"}, {"a.2"},
+                 {("left", 0): 1, ("right", 0): 1})  # fmt: skip
+
+
+def aborted(books: Books) -> None:
+    books.aborted.add("b.1")
+
+
+def lost(books: Books) -> None:
+    books.committed.add("b.2")
+
+
+def half(books: Books) -> None:
+    del books.coins[3]
+
+
+def twice(books: Books) -> None:
+    books.coins.append(books.coins[3]._replace(place=("right", 1, 6)))
+
+
+def worth_more(books: Books) -> None:
+    books.coins[4] = books.coins[4]._replace(amount=5)
+
+
+def taken_twice(books: Books) -> None:
+    books.coins.append(coin(("right", 1, 7), "a.3", 0, 1, 10, ("left", 0, 0)))
+
+
+def offset_behind(books: Books) -> None:
+    books.taken_up_to["left", 0] = 0
+
+
+def offset_ahead(books: Books) -> None:
+    books.taken_up_to["left", 0] = 2
+
+
+def took_the_unseen(books: Books) -> None:
+    books.coins[4] = books.coins[4]._replace(took=(("right", 0, 9),))
+
+
+def taken_back(books: Books) -> None:
+    books.seen[1] = books.seen[1]._replace(amount=21)
+
+
+def seen_again(books: Books) -> None:
+    books.seen.append(books.seen[4])
+
+
+FAULTS = [aborted, lost, half, twice, worth_more, taken_twice, offset_behind, offset_ahead,
+          took_the_unseen, taken_back, seen_again]  # fmt: skip
+
+
+def test_sound_books_are_found_sound() -> None:
+    assert sound().wrong(TOTAL) == []
+    assert sound().wrong(TOTAL + 1) != []
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_the_books_find(fault: Callable[[Books], None]) -> None:
+    books = sound()
+    fault(books)
+    assert books.wrong(TOTAL) != []

@@ -1,0 +1,402 @@
+"""Money on its way through transactions while the broker is killed again and again.
+
+Coins lie in two topics. Tellers, in a group for each direction, take coins from one topic and put
+coins of the same total into the other: consume, transform, produce, with their offsets in the same
+transaction. Some transactions are aborted and some left open by a teller that is gone. Each coin
+says which transaction made it and what that transaction took, so that the books can be checked:
+`ledger.py`.
+
+    python -m tests.crash.torture --kills 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.crash.ledger import Books, Coin, Place
+from tests.support.serving import Serving
+
+TOPICS = ("left", "right")
+PARTITIONS = 3
+TELLERS = 2  # in each direction
+COINS, WORTH = 60, 1000  # of the deposit in each topic
+TAKEN_MAX, MADE_MAX = 20, 30  # coins of one transaction
+ABORTED, LEFT_OPEN = 0.15, 0.03  # shares of all transactions
+EARLY = 0.25  # share of the kills that come while the broker has hardly begun
+DEADLINE_S = 60.0
+TIMEOUT_MS = 5000  # of a transaction that its teller left open
+SESSION_MS = 1500
+STUCK_S = 30.0  # six timeouts: no transaction holds up readers for so long
+
+# Nobody waits long for a teller that is gone.
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000}
+QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "log_level": 0}
+# librdkafka 2.16 waits for good for a coordinator that it has itself removed when it bootstraps
+# anew (its #5511): send_offsets_to_transaction would never return.
+KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
+
+
+class Refused(Exception):
+    """Why a transaction did not commit; `is_over`: its producer can do nothing more."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(str(error))
+        self.is_over = not error.txn_requires_abort()
+
+
+def persist(job: Callable[..., Any], *given: Any) -> Any:
+    """Until it is done or refused: what may be tried again is."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return job(*given)
+        except KafkaException as failed:
+            error: KafkaError = failed.args[0]
+            if not error.retriable() or time.monotonic() > end:
+                raise Refused(error) from failed
+
+
+def producer_of(address: str, name: str) -> Producer:
+    """The one of this name: whoever had it is fenced, and what they left open is aborted."""
+    settings = {"transactional.id": name, "transaction.timeout.ms": TIMEOUT_MS, "linger.ms": 1}
+    made = Producer({"bootstrap.servers": address, **settings, **QUICK, **KEEPS_BROKERS})
+    persist(made.init_transactions, DEADLINE_S)
+    return made
+
+
+class Tally:
+    """What happened, by name; shared by all threads."""
+
+    def __init__(self) -> None:
+        self.committed: set[str] = set()
+        self.aborted: set[str] = set()
+        self.told: Counter[str] = Counter()
+
+
+class Teller:
+    def __init__(self, address: str, name: str, source: str, target: str, seed: int) -> None:
+        self.address, self.name, self.source, self.target = address, name, source, target
+        self.tally = Tally()
+        self._dice = random.Random(f"{seed} {name}")
+        self._taken: list[Message] = []
+        self._count = 0
+
+    def run(self, is_over: threading.Event) -> None:
+        while not is_over.is_set():
+            try:
+                self._work(is_over)
+            except Refused as refused:  # the next producer of this name begins anew
+                self.tally.told[str(refused)] += 1
+
+    def _work(self, is_over: threading.Event) -> None:
+        producer = producer_of(self.address, self.name)
+        with closing(self._consumer()) as consumer:
+            while not is_over.is_set():
+                self._take(consumer, is_over)
+                if self._taken and not self._move(consumer, producer):
+                    return
+
+    def _consumer(self) -> Consumer:
+        consumer = Consumer({
+            "bootstrap.servers": self.address,
+            "group.id": f"from-{self.source}",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 300,
+            "fetch.wait.max.ms": 50,
+            **QUICK,
+        })
+        consumer.subscribe([self.source], on_revoke=self._forget, on_lost=self._forget)
+        return consumer
+
+    def _forget(self, *_: object) -> None:
+        """A partition that comes back is read again."""
+        self._taken.clear()
+
+    def _take(self, consumer: Consumer, is_over: threading.Event) -> None:
+        self._taken.clear()
+        wanted = self._dice.randint(1, TAKEN_MAX)
+        while len(self._taken) < wanted and not is_over.is_set():
+            message = consumer.poll(0.1)
+            if message is None:
+                if self._taken:
+                    return
+            elif error := message.error():
+                self.tally.told[f"poll: {error.name()}"] += 1
+            else:
+                self._taken.append(message)
+
+    def _move(self, consumer: Consumer, producer: Producer) -> bool:
+        """Whether this teller goes on."""
+        self._count += 1
+        which = f"{self.name}.{self._count}"
+        fate = self._dice.random()
+        try:
+            producer.begin_transaction()
+            self._put(producer, which)
+            if fate < ABORTED + LEFT_OPEN:
+                assert producer.flush(DEADLINE_S) == 0
+                self.tally.aborted.add(which)
+                if fate < LEFT_OPEN:
+                    return False
+                persist(producer.abort_transaction, DEADLINE_S)
+                self._rewind(consumer)
+                return True
+            group = consumer.consumer_group_metadata()
+            persist(producer.send_offsets_to_transaction, self._ends(), group, DEADLINE_S)
+            persist(producer.commit_transaction, DEADLINE_S)
+            self.tally.committed.add(which)
+        except Refused as refused:
+            if refused.is_over:
+                raise
+            self.tally.told[str(refused)] += 1
+            persist(producer.abort_transaction, DEADLINE_S)
+            self.tally.aborted.add(which)
+            self._rewind(consumer)
+        return True
+
+    def _put(self, producer: Producer, which: str) -> None:
+        source = [Coin.of(each) for each in self._taken]
+        total = sum(each.amount for each in source)
+        parts = split(total, self._dice.randint(1, min(MADE_MAX, 2 * len(source))), self._dice)
+        for part, amount in enumerate(parts):
+            text = json.dumps({
+                "which": which, "part": part, "parts": len(parts), "amount": amount,
+                "took": [each.place for each in source],
+            })  # fmt: skip
+            where = self._dice.randrange(PARTITIONS)
+            producer.produce(self.target, text.encode(), partition=where)
+
+    def _ends(self) -> list[TopicPartition]:
+        ends = {each.partition(): each.offset() + 1 for each in self._taken}
+        return [TopicPartition(self.source, each, offset) for each, offset in ends.items()]
+
+    def _rewind(self, consumer: Consumer) -> None:
+        """To take again what was taken in vain."""
+        for message in reversed(self._taken):
+            place = TopicPartition(self.source, message.partition(), message.offset())
+            persist(consumer.seek, place)
+
+
+def split(total: int, count: int, dice: random.Random) -> list[int]:
+    cuts = [0, *sorted(dice.randint(0, total) for _ in range(count - 1)), total]
+    return [end - begin for begin, end in pairwise(cuts)]
+
+
+class Auditor:
+    """Reads both topics as they grow."""
+
+    def __init__(self, address: str) -> None:
+        self.seen: list[Coin] = []
+        self._address = address
+
+    def run(self, is_over: threading.Event) -> None:
+        settings = {"group.id": "auditor", "isolation.level": "read_committed", **QUICK}
+        with closing(Consumer({"bootstrap.servers": self._address, **settings})) as consumer:
+            consumer.assign([TopicPartition(*each, 0) for each in PLACES])
+            while not is_over.is_set():
+                message = consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    self.seen.append(Coin.of(message))
+
+
+PLACES = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+
+
+class StableOffsets:
+    """For how long readers of a partition waited for one end that they knew of."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._awaited: dict[Place, tuple[int, float]] = {}
+
+    def look(self, admin: str) -> bool:
+        """Whether nothing is open in any log."""
+        with urllib.request.urlopen(f"http://{admin}/api/v1/logs", timeout=DEADLINE_S) as answer:
+            logs = json.load(answer)["logs"]
+        is_clear = True
+        for log in logs:
+            place, stable = (log["topic"], log["partition"]), log["last_stable_offset"]
+            end, since = self._awaited.setdefault(place, (log["log_end_offset"], time.monotonic()))
+            self.longest_s = max(self.longest_s, time.monotonic() - since if stable < end else 0)
+            if stable >= end:
+                del self._awaited[place]
+            is_clear &= stable == log["log_end_offset"]
+        assert self.longest_s < STUCK_S, (self.longest_s, logs)
+        return is_clear
+
+
+class Torture:
+    def __init__(self, folder: Path, kills: int, seed: int, say: Callable[..., None]) -> None:
+        self.folder, self.kills, self.say = folder, kills, say
+        self.serving = Serving(folder, **SETTINGS)
+        host, port = self.serving.kafka
+        self.address, self._port = f"{host}:{port}", port
+        self.stable = StableOffsets()
+        self.ready: list[float] = []
+        self.tellers = [
+            Teller(self.address, f"{source}-{n}", source, target, seed)
+            for source, target in (TOPICS, TOPICS[::-1])
+            for n in range(TELLERS)
+        ]
+        self.auditor = Auditor(self.address)
+        self._dice = random.Random(seed)
+
+    def run(self) -> Books:
+        self._deposit()
+        is_over = threading.Event()
+        jobs = [each.run for each in (*self.tellers, self.auditor)]
+        with ThreadPoolExecutor(len(jobs)) as threads:
+            running = [threads.submit(each, is_over) for each in jobs]
+            try:
+                for turn in range(self.kills):
+                    self._round(turn)
+            finally:
+                is_over.set()
+            for each in running:
+                each.result(2 * DEADLINE_S)
+        for each in self.tellers:  # what is still open ends with the next producer of the name
+            producer_of(self.address, each.name)
+        end = time.monotonic() + DEADLINE_S
+        while not self.stable.look(self.serving.admin):
+            assert time.monotonic() < end, "a transaction of nobody is open"
+            time.sleep(0.05)
+        return self._books()
+
+    def _deposit(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for made in admin.create_topics([NewTopic(each, PARTITIONS) for each in TOPICS]).values():
+            made.result(DEADLINE_S)
+        producer = producer_of(self.address, "deposit")
+        producer.begin_transaction()
+        count = COINS * len(TOPICS)
+        for part in range(count):
+            text = json.dumps({
+                "which": "deposit", "part": part, "parts": count, "amount": WORTH, "took": [],
+            })  # fmt: skip
+            topic, partition = PLACES[part % len(PLACES)]
+            producer.produce(topic, text.encode(), partition=partition)
+        persist(producer.commit_transaction, DEADLINE_S)
+
+    def _round(self, turn: int) -> None:
+        if self._dice.random() < EARLY:
+            time.sleep(self._dice.uniform(0, 0.2))
+        else:
+            self._await_commit(self._dice.uniform(0.05, 1.5))
+        self.serving.stop(signal.SIGKILL)
+        begin = time.monotonic()
+        self.serving = Serving(self.folder, self._port, **SETTINGS)
+        self.ready.append(time.monotonic() - begin)
+        self.say(f"kill {turn + 1}: {self._committed()} committed, "
+                 f"a reader waited {self.stable.longest_s:.1f} s at most")
+
+    def _await_commit(self, least_s: float) -> None:
+        """One more at least, or the next kill would meet nothing but clients that return."""
+        before, begin = self._committed(), time.monotonic()
+        while time.monotonic() < begin + least_s or self._committed() == before:
+            assert time.monotonic() < begin + DEADLINE_S, [each.tally.told for each in self.tellers]
+            self.stable.look(self.serving.admin)
+            time.sleep(0.02)
+
+    def _committed(self) -> int:
+        return sum(len(each.tally.committed) for each in self.tellers)
+
+    def _books(self) -> Books:
+        books = Books(coins=everything(self.address), seen=self.auditor.seen)
+        books.committed = {"deposit"}.union(*[each.tally.committed for each in self.tellers])
+        books.aborted = set().union(*[each.tally.aborted for each in self.tellers])
+        for topic in TOPICS:
+            books.taken_up_to |= taken_up_to(self.address, topic)
+        return books
+
+    def told(self) -> Counter[str]:
+        return sum((each.tally.told for each in self.tellers), Counter())
+
+
+def everything(address: str) -> list[Coin]:
+    """All that a reader of committed records sees, up to the last of the ends."""
+    admin = AdminClient({"bootstrap.servers": address})
+    asked = {TopicPartition(*each): OffsetSpec.latest() for each in PLACES}
+    told = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+    ends = {(each.topic, each.partition): found.result().offset for each, found in told.items()}
+    settings = {"group.id": "books", "isolation.level": "read_committed"}
+    found, left = [], {each for each, end in ends.items() if end}
+    deadline = time.monotonic() + DEADLINE_S
+    with closing(Consumer({"bootstrap.servers": address, **settings, **QUICK,
+                           "enable.partition.eof": True})) as consumer:
+        consumer.assign([TopicPartition(*each, 0) for each in ends])
+        while left:
+            assert time.monotonic() < deadline, left
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is None:
+                found.append(Coin.of(message))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                left.discard((message.topic(), message.partition()))
+            else:
+                raise KafkaException(message.error())
+    return found
+
+
+def taken_up_to(address: str, topic: str) -> dict[Place, int]:
+    settings = {"group.id": f"from-{topic}", **QUICK}
+    with closing(Consumer({"bootstrap.servers": address, **settings})) as consumer:
+        asked = [TopicPartition(topic, each) for each in range(PARTITIONS)]
+        told = consumer.committed(asked, DEADLINE_S)
+    return {(each.topic, each.partition): max(0, each.offset) for each in told}
+
+
+def torture(folder: Path, kills: int, seed: int, say: Callable[..., None]) -> None:
+    run = Torture(folder, kills, seed, say)
+    try:
+        books = run.run()
+        wrong = books.wrong(total=WORTH * COINS * len(TOPICS))
+        say(f"{kills} kills: {books}; a reader waited {run.stable.longest_s:.1f} s at most; "
+            f"ready after {max(run.ready, default=0):.2f} s at most; seed {seed}")
+        for text, count in run.told().most_common():
+            say(f"  {count} times: {text}")
+        assert not wrong, "\n".join(wrong[:20])
+    finally:
+        run.serving.stop(signal.SIGKILL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        torture(Path(folder), arguments.kills, arguments.seed, partial(print, flush=True))
+
+
+if __name__ == "__main__":
+    main()

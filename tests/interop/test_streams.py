@@ -1,0 +1,118 @@
+"""Kafka Streams, exactly once: a word count with a repartition topic, a changelog and transactions,
+while the broker is killed again and again, and the program once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+
+from tests.interop import kafka_jars
+from tests.interop.kafka_tools import compile_java
+from tests.interop.test_restart import Restarted, until
+from tests.interop.test_transactions import DEADLINE_S, created
+
+WORDS = ("to", "be", "or", "not", "that", "is", "the", "question")
+PER_LINE, LINES = 5, 600
+PARTITIONS = 2
+KILLED_AT = (0.15, 0.4, 0.65, 0.9)  # shares of the words counted
+PROGRAM_KILLED_AT = 0.5
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Restarted]:
+    with closing(Restarted(tmp_path / "data")) as made:
+        for topic in ("lines", "counts"):
+            created(made.address, topic, PARTITIONS)
+        yield made
+
+
+@contextmanager
+def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Streams runs; at the end of the block it stops as it should, if it was not killed."""
+    command = kafka_jars.command("WordCount", [address, str(folder)], classes=folder)
+    with (folder / "said").open("ab") as said:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT)
+    assert process.stdin is not None
+    try:
+        yield process
+        process.stdin.close()
+        process.wait(DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Counts:
+    """What readers of committed records see of `counts`, as it grows."""
+
+    def __init__(self, address: str) -> None:
+        self.steps: dict[str, list[int]] = {word: [] for word in WORDS}
+        self._consumer = ck.Consumer({
+            "bootstrap.servers": address,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        })
+        self._consumer.assign([ck.TopicPartition("counts", each, 0) for each in range(PARTITIONS)])
+
+    def read_up_to(self, count: int) -> None:
+        until(lambda: self._read() >= count, f"{count} words counted")
+
+    def _read(self) -> int:
+        message = self._consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            word, number = message.key(), message.value()
+            assert isinstance(word, bytes)
+            assert isinstance(number, bytes)
+            self.steps[word.decode()].append(int(number))
+        return sum(map(len, self.steps.values()))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def write_lines(address: str, lines: list[str], stop: threading.Event) -> None:
+    producer = ck.Producer({"bootstrap.servers": address, "enable.idempotence": True,
+                            "reconnect.backoff.max.ms": 200, "log_level": 0})
+    for i, line in enumerate(lines):
+        producer.produce("lines", line.encode(), partition=i % PARTITIONS)
+        if i % 10 == 0:
+            stop.wait(0.1)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def test_each_word_is_counted_once_through_kills(broker: Restarted, tmp_path: Path) -> None:
+    dice = random.Random(1)
+    lines = [" ".join(dice.choices(WORDS, k=PER_LINE)) for _ in range(LINES)]
+    wanted, total = Counter(" ".join(lines).split()), LINES * PER_LINE
+    folder = compile_java(tmp_path / "classes", "WordCount")
+    stop = threading.Event()
+    source = threading.Thread(target=write_lines, args=(broker.address, lines, stop))
+    source.start()
+    try:
+        with closing(Counts(broker.address)) as counts:
+            with word_count(broker.address, folder) as program:
+                for share in [each for each in KILLED_AT if each < PROGRAM_KILLED_AT]:
+                    counts.read_up_to(int(share * total))
+                    broker.kill()
+                counts.read_up_to(int(PROGRAM_KILLED_AT * total))
+                program.kill()
+            with word_count(broker.address, folder) as program:
+                for share in [each for each in KILLED_AT if each > PROGRAM_KILLED_AT]:
+                    counts.read_up_to(int(share * total))
+                    broker.kill()
+                counts.read_up_to(total)
+            assert program.returncode == 0, (folder / "said").read_text()
+    finally:
+        stop.set()
+        source.join()
+    assert counts.steps == {word: list(range(1, n + 1)) for word, n in wanted.items()}

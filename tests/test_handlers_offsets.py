@@ -276,6 +276,23 @@ def test_records_are_deleted_up_to_an_offset(control: Control, version: int) -> 
     assert delete_records(control, 0, version=version, partition=1) == (3, -1)
 
 
+def test_who_asks_behind_a_deletion_finds_the_new_starts(control: Control) -> None:
+    """On one connection, without waiting for the answer, as librdkafka's admin client can."""
+    logs = control.create("t", 5).logs
+    for log in logs:
+        log.append_durable(batch("a", "b", "c"))
+    deleted = [DeleteRecordsRequest.DeleteRecordsPartition(each, 2) for each in range(5)]
+    asked = [ListOffsetsRequest.ListOffsetsPartition(each, -1, -2) for each in range(5)]
+    control.send(
+        DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic("t", deleted)]), version=2
+    )
+    sent = control.send(
+        ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", asked)]), version=11
+    )
+    (answer,) = control.answer(sent).topics
+    assert [each.offset for each in answer.partitions] == [2, 2, 2, 2, 2]
+
+
 def test_records_of_a_compacted_topic_stand_for_a_state(control: Control) -> None:
     control.create("compacted", cleanup_policy="compact")
     control.create("both", cleanup_policy="compact,delete")

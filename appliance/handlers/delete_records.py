@@ -1,7 +1,8 @@
 """DeleteRecords 0-2: moves the start of a partition up to an offset; -1 is the high watermark.
 
 What lies below is gone for readers at once; disk space comes back a segment at a time. An offset
-below the start changes nothing and is answered with the start.
+below the start changes nothing and is answered with the start. A ListOffsets that the same
+connection sends behind it, without waiting for the answer, finds the new start.
 
 Left out: topics that are only compacted, whose records stand for a state (POLICY_VIOLATION, as in
 Kafka); the timeout, because the deletion is over when it is answered.
@@ -29,17 +30,19 @@ Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 async def handle(
     broker: Broker, request: DeleteRecordsRequest, call: Call
 ) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    await _partition(broker, topic.name, each, call) for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    async with call.turn():
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        await _partition(broker, topic.name, asked, call)
+                        for asked in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
 
 
 async def _partition(broker: Broker, topic: str, asked: Asked, call: Call) -> Answer:

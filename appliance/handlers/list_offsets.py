@@ -65,10 +65,11 @@ async def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> Lis
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
     twice = {each for each, count in times.items() if count > 1}
-    topics = [
-        (topic.name, [_job(broker, topic.name, each, call, twice) for each in topic.partitions])
-        for topic in request.topics
-    ]
+    async with call.turn():  # after what its connection wanted deleted before
+        topics = [
+            (topic.name, [_job(broker, topic.name, each, call, twice) for each in topic.partitions])
+            for topic in request.topics
+        ]
     return await call.on_thread(_answer, topics, up_to, call)
 
 

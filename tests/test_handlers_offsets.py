@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from appliance._engine import Log
+from appliance.errors import TimedOut
+from appliance.handlers import delete_records as delete_records_handler
 from appliance.handlers import list_offsets as list_offsets_handler
 from appliance.wire.delete_records import DeleteRecordsRequest
 from appliance.wire.list_offsets import ListOffsetsRequest
@@ -253,10 +256,17 @@ def test_an_epochs_end_is_told_to_whom_it_concerns(control: Control) -> None:
 
 
 def delete_records(
-    control: Control, offset: int, *, version: int = 2, topic: str = "t", partition: int = 0
+    control: Control,
+    offset: int,
+    *,
+    version: int = 2,
+    topic: str = "t",
+    partition: int = 0,
+    timeout_ms: int = 5000,
 ) -> tuple[int, int]:
     row = DeleteRecordsRequest.DeleteRecordsPartition(partition, offset)
-    asked = DeleteRecordsRequest(topics=[DeleteRecordsRequest.DeleteRecordsTopic(topic, [row])])
+    named = DeleteRecordsRequest.DeleteRecordsTopic(topic, [row])
+    asked = DeleteRecordsRequest(topics=[named], timeout_ms=timeout_ms)
     ((answer,),) = [each.partitions for each in control.ask(asked, version).topics]
     assert answer.partition_index == partition
     return answer.error_code, answer.low_watermark
@@ -274,6 +284,32 @@ def test_records_are_deleted_up_to_an_offset(control: Control, version: int) -> 
     assert delete_records(control, -2, version=version) == (1, -1)
     assert delete_records(control, 0, version=version, topic="missing") == (3, -1)
     assert delete_records(control, 0, version=version, partition=1) == (3, -1)
+
+
+@pytest.mark.parametrize("offset", [2, -1])
+def test_what_was_acknowledged_can_be_deleted(control: Control, offset: int) -> None:
+    (log,) = control.create("t").logs
+    log.append(batch("a", "b"))  # as acks=1 leaves it
+    assert log.high_watermark == 0
+    assert delete_records(control, offset) == (0, 2)
+
+
+def test_a_deletion_waits_for_the_disk_no_longer_than_the_client_does(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+
+    def never_durable(log: Log, seconds: float) -> None:
+        waits.append(seconds)
+        raise TimedOut("the disk sleeps")
+
+    (log,) = control.create("t").logs
+    log.append(batch("a"))
+    monkeypatch.setattr(delete_records_handler, "_make_durable", never_durable)
+    assert delete_records(control, 1, timeout_ms=2000) == (7, -1)
+    assert 0 < waits[0] <= 2
+    assert delete_records(control, 0) == (0, 0), "which needs no waiting"
+    assert len(waits) == 1
 
 
 def test_who_asks_behind_a_deletion_finds_the_new_starts(control: Control) -> None:

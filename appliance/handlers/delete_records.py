@@ -4,8 +4,11 @@ What lies below is gone for readers at once; disk space comes back a segment at 
 below the start changes nothing and is answered with the start. A ListOffsets that the same
 connection sends behind it, without waiting for the answer, finds the new start.
 
+Where it would delete more than is durable, what is written is made durable first, within the
+timeout: who was told of a write with acks=1 may delete it.
+
 Left out: topics that are only compacted, whose records stand for a state (POLICY_VIOLATION, as in
-Kafka); the timeout, because the deletion is over when it is answered.
+Kafka).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ async def handle(
                 DeleteRecordsResponse.DeleteRecordsTopicResult(
                     name=topic.name,
                     partitions=[
-                        await _partition(broker, topic.name, asked, call)
+                        await _partition(broker, topic.name, asked, request.timeout_ms, call)
                         for asked in topic.partitions
                     ],
                 )
@@ -45,12 +48,14 @@ async def handle(
         )
 
 
-async def _partition(broker: Broker, topic: str, asked: Asked, call: Call) -> Answer:
+async def _partition(
+    broker: Broker, topic: str, asked: Asked, timeout_ms: int, call: Call
+) -> Answer:
     answer = Answer(partition_index=asked.partition_index, low_watermark=-1)
     try:
         log = find_log(find_topic(broker, topic), asked.partition_index)
         _check_policy(broker, topic)
-        await call.on_thread(log.delete_before, _target(log, asked.offset))
+        await call.on_thread(_delete, log, asked.offset, call.seconds_left(timeout_ms))
         answer.low_watermark = log.log_start_offset
     except ApplianceError as error:
         answer.error_code = error.kafka_code
@@ -63,6 +68,17 @@ def _check_policy(broker: Broker, topic: str) -> None:
     policy = broker.topic_config(topic, "cleanup.policy")
     if "delete" not in policy.split(","):
         raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy {policy}")
+
+
+def _delete(log: Log, offset: int, seconds: float) -> None:
+    is_within = HIGH_WATERMARK < offset <= log.high_watermark
+    if not is_within and log.high_watermark < log.log_end_offset:
+        _make_durable(log, seconds)
+    log.delete_before(_target(log, offset))
+
+
+def _make_durable(log: Log, seconds: float) -> None:
+    log.flush(seconds)
 
 
 def _target(log: Log, offset: int) -> int:

@@ -8,24 +8,14 @@ the disk. `durable` means acks=all; on Kafka with flush.messages=1, which is wha
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
-import statistics
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from bench.peers import clients
-from bench.peers.brokers import Appliance, Broker, Kafka, Mock
-
-Figures = dict[str, float]
-Job = Callable[[Broker, str], Figures]
-Configs = Mapping[str, Mapping[str, str]]
+from bench.peers.brokers import Broker
+from bench.peers.turns import Case, Configs, Figures, Suites, compare
 
 PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
 DURABLE: Configs = {"kafka": {"flush.messages": "1"}}
@@ -33,20 +23,6 @@ LOADS = {100: 5_000_000, 1000: 1_000_000}  # bytes of a record, and how many of 
 CONNECTIONS, REQUESTS_S = 64, 3.0
 RATE, LATENCY_S = 1000, 6
 PRODUCERS = 16
-
-
-@dataclass
-class Case:
-    name: str
-    job: Job
-    configs: Configs
-    partitions: int = 1
-    fill: Job | None = None
-    peer: str = "kafka"
-
-
-def nothing(broker: Broker, topic: str) -> Figures:
-    return {}
 
 
 def loaded(broker: Broker, command: Sequence[str], bytes_moved: int) -> Figures:
@@ -77,7 +53,7 @@ def consume_java(broker: Broker, topic: str, size: int) -> Figures:
 
 def requests_of_one(broker: Broker, topic: str, depth: int) -> Figures:
     cpu = broker.cpu_seconds()
-    told = clients.probe_requests(broker.address, topic, 100, 1, CONNECTIONS, depth, REQUESTS_S)
+    told = clients.probe_produce(broker.address, topic, 100, 1, CONNECTIONS, depth, REQUESTS_S)
     cpu = broker.cpu_seconds() - cpu
     return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
             "cpu us/request": cpu / told["answers"] * 1e6}
@@ -148,79 +124,10 @@ def ceiling() -> Iterator[Case]:
                    peer="mock")
 
 
-SUITES: dict[str, Callable[[], Iterator[Case]]] = {
+SUITES: Suites = {
     each.__name__: each for each in (produce, consume, requests, latencies, durable, ceiling)
 }
 
 
-# Taking turns
-
-
-class Turns:
-    """Topics of their own for every turn; the figures of every turn but the first."""
-
-    def __init__(self, brokers: Mapping[str, Broker], rounds: int) -> None:
-        self.brokers = brokers
-        self.rounds = rounds
-        self.results: dict[str, dict[str, dict[str, list[float]]]] = {}
-        self._topics = 0
-
-    def take(self, case: Case) -> None:
-        found = self.results.setdefault(case.name, {})
-        for turn in range(self.rounds + 1):
-            for name in ("appliance", case.peer):
-                for figure, value in self._one(case, self.brokers[name]).items():
-                    if turn:  # the first one warms up
-                        found.setdefault(figure, {}).setdefault(name, []).append(value)
-        for figure, each in found.items():
-            print(f"{case.name:34} {figure:18} {told(each)}", flush=True)
-
-    def _one(self, case: Case, broker: Broker) -> Figures:
-        self._topics += 1
-        topic = f"bench-{self._topics}"
-        broker.create_topic(topic, case.partitions, case.configs.get(broker.name, {}))
-        try:
-            (case.fill or nothing)(broker, topic)
-            return case.job(broker, topic)
-        finally:
-            broker.delete_topic(topic)
-
-
-def told(each: Mapping[str, Sequence[float]]) -> str:
-    middles = {name: statistics.median(values) for name, values in each.items()}
-    words = [f"{name} {middles[name]:,.5g} ({min(values):,.5g}-{max(values):,.5g})"
-             for name, values in each.items()]
-    first, *others = middles.values()
-    return ", ".join(words + [f"{first / other:.2f} x" for other in others if other])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="of " + ", ".join(SUITES))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dir", type=Path, help="on the file system to be measured")
-    parser.add_argument("--json", type=Path, help="where every figure goes")
-    words = parser.parse_args()
-    cases = [case for name in words.suites or SUITES for case in SUITES[name]()]
-    root = Path(tempfile.mkdtemp(dir=words.dir, prefix="side-by-side-"))
-    brokers: dict[str, Broker] = {}
-    try:
-        brokers["appliance"] = Appliance(root / "appliance")
-        brokers["mock"] = Mock()
-        if any(case.peer == "kafka" for case in cases):
-            brokers["kafka"] = Kafka(root / "kafka")
-        turns = Turns(brokers, words.rounds)
-        for case in cases:
-            turns.take(case)
-        for name, broker in brokers.items():
-            print(f"{name}: {broker.resident_bytes() / 1e6:.0f} MB resident")
-    finally:
-        for broker in brokers.values():
-            broker.stop()
-        shutil.rmtree(root)
-    if words.json:
-        words.json.write_text(json.dumps(turns.results, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    compare(__doc__, SUITES)

@@ -84,11 +84,11 @@ def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec])
 class Appliance(Broker):
     name = "appliance"
 
-    def __init__(self, directory: Path, *settings: str) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(directory),
                    "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-        for setting in settings:
-            command += ["--set", setting]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
         log = directory.with_suffix(".log")
         with open(log, "wb") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
@@ -108,8 +108,9 @@ class Appliance(Broker):
 class Kafka(Broker):
     name = "kafka"
 
-    def __init__(self, directory: Path, **settings: str) -> None:
-        self._node = kafka_broker.KafkaBroker(directory, KAFKA_SETTINGS | settings, KAFKA_FLAGS)
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        settings = {**KAFKA_SETTINGS, **settings}
+        self._node = kafka_broker.KafkaBroker(directory, settings, KAFKA_FLAGS)
         self._node.start()
         self.address, self.pid = self._node.address, self._node.pid
 

@@ -18,6 +18,8 @@ from typing import Any
 from appliance import _batch
 from appliance.wire import codec, headers
 from appliance.wire.fetch import FetchRequest
+from appliance.wire.offset_commit import OffsetCommitRequest
+from appliance.wire.offset_fetch import OffsetFetchRequest
 from appliance.wire.produce import ProduceRequest
 from tests.interop import kafka_jars
 
@@ -26,7 +28,8 @@ PERFORMANCE = "RDKAFKA_PERFORMANCE"
 RATE = re.compile(r"([\d.]+) (?:records/sec|msgs/s)")
 # The client of the throughput figures: large batches, as one who wants throughput would ask for.
 JAVA_PRODUCER = ("batch.size=65536", "linger.ms=5", "buffer.memory=67108864")
-PRODUCE, FETCH = (0, 7), (1, 11)  # the newest versions whose fields stand at fixed places
+# The newest versions whose fields stand at fixed places
+PRODUCE, FETCH, OFFSET_COMMIT, OFFSET_FETCH = (0, 7), (1, 11), (8, 7), (9, 5)
 
 
 def rdkafka_performance() -> str:
@@ -96,31 +99,59 @@ def probe() -> str:
     return str(program)
 
 
-def _frame(key_version: tuple[int, int], request: Any) -> tuple[str, bytes]:
+def frame_file(key_version: tuple[int, int], request: Any) -> str:
     key, version = key_version
     header = headers.RequestHeader(key, version, 1, "probe")
     frame = headers.encode_request(header) + codec.encode(request, version)
     path = Path(tempfile.mkdtemp(dir=scratch())) / "frame"
     path.write_bytes(struct.pack(">i", len(frame)) + frame)
-    return str(path), path.read_bytes()
+    return str(path)
 
 
-def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, str]:
+def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, int]:
     """The file, and where the error code stands in the answer."""
     row = ProduceRequest.TopicProduceData(name=topic)
     row.partition_data = [ProduceRequest.PartitionProduceData(index=0, records=batch)]
     asked = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[row])
-    return _frame(PRODUCE, asked)[0], str(4 + 4 + 4 + 2 + len(topic) + 4 + 4)
+    return frame_file(PRODUCE, asked), 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
-def probe_requests(address: str, topic: str, size: int, acks: int,
-                   connections: int, depth: int, seconds: float) -> dict[str, float]:
-    frame, zero_at = _produce_frame(topic, one_record(size), acks)
+def probe_requests(address: str, frames: Sequence[str], zero_at: int, connections: int, depth: int,
+                   seconds: float) -> dict[str, float]:
+    """Each connection sends its frame again and again."""
     host, _, port = address.partition(":")
-    told = run([probe(), "requests", host, port, frame, zero_at, str(connections), str(depth),
-                str(seconds)])
+    told = run([probe(), "requests", host, port, ",".join(frames), str(zero_at), str(connections),
+                str(depth), str(seconds)])
     result: dict[str, float] = json.loads(told)
     return result
+
+
+def probe_produce(address: str, topic: str, size: int, acks: int, connections: int, depth: int,
+                  seconds: float) -> dict[str, float]:
+    """One record in each request."""
+    frame, zero_at = _produce_frame(topic, one_record(size), acks)
+    return probe_requests(address, [frame], zero_at, connections, depth, seconds)
+
+
+def probe_commit(address: str, topic: str, groups: int, connections: int, depth: int,
+                 seconds: float) -> dict[str, float]:
+    """One offset in each request, of one group for each connection."""
+    row = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic)
+    row.partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(0, 5, -1, "")]
+    frames = [frame_file(OFFSET_COMMIT, OffsetCommitRequest(f"group-{each}", -1, "", topics=[row]))
+              for each in range(groups)]
+    zero_at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4
+    return probe_requests(address, frames, zero_at, connections, depth, seconds)
+
+
+def probe_offset_fetch(address: str, topic: str, groups: int, connections: int, depth: int,
+                       seconds: float) -> dict[str, float]:
+    """Of what `probe_commit` committed."""
+    row = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+    frames = [frame_file(OFFSET_FETCH, OffsetFetchRequest(group_id=f"group-{each}", topics=[row]))
+              for each in range(groups)]
+    zero_at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 8 + 4 + 2
+    return probe_requests(address, frames, zero_at, connections, depth, seconds)
 
 
 def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
@@ -133,11 +164,11 @@ def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
                                          partition_max_bytes=1 << 19, current_leader_epoch=-1)]
     asked = FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=1 << 19,
                          session_epoch=-1, topics=[row])
-    fetch, content = _frame(FETCH, asked)
-    offset_at = content.index(struct.pack(">q", 0x0102030405060708))
+    fetch = frame_file(FETCH, asked)
+    offset_at = Path(fetch).read_bytes().index(struct.pack(">q", 0x0102030405060708))
     records_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
     host, _, port = address.partition(":")
-    told = run([probe(), "latency", host, port, produce, zero_at, fetch, str(offset_at),
+    told = run([probe(), "latency", host, port, produce, str(zero_at), fetch, str(offset_at),
                 "0", str(records_at), str(len(batch)), str(rate), str(count)])
     result: dict[str, float] = json.loads(told)
     return result

@@ -2,7 +2,8 @@
  *
  *   probe requests HOST PORT FRAME ZERO_AT CONNECTIONS DEPTH SECONDS
  *     Each connection keeps DEPTH requests under way. The two bytes at ZERO_AT of every answer are its
- *     error code: they must be 0.
+ *     error code: they must be 0. FRAME may be several files, with commas between them: the
+ *     connections take one each, in turn.
  *   probe latency HOST PORT PRODUCE ZERO_AT FETCH OFFSET_AT OFFSET RECORDS_AT BATCH_BYTES RATE COUNT
  *     RATE records a second, one in a request, and a fetch that always waits for the next. A latency is
  *     counted from when the record was due, so that a slow answer delays nobody's clock.
@@ -25,11 +26,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INPUT = 1 << 20 };
+enum { INPUT = 1 << 20, FRAMES = 256 };
 
 typedef struct { char *bytes; size_t size; } Frame;
 typedef struct {
     int fd;
+    const Frame *frame;
     uint32_t filled;
     uint64_t sent, answered;
     uint64_t *sent_at; /* a ring of the requests under way */
@@ -139,7 +141,12 @@ static void print_latencies(const char *name, Latencies *all) {
 
 /* Requests */
 
-static void answers(Connection *from, const Frame *frame, uint32_t zero_at, int depth, Latencies *all) {
+static void send_next(Connection *to, int depth) {
+    send_whole(to->fd, to->frame->bytes, to->frame->size);
+    to->sent_at[to->sent++ % (uint64_t)depth] = now();
+}
+
+static void answers(Connection *from, uint32_t zero_at, int depth, Latencies *all) {
     uint32_t at = 0, size;
     int answered = 0;
     receive(from);
@@ -150,39 +157,37 @@ static void answers(Connection *from, const Frame *frame, uint32_t zero_at, int 
     }
     drop_input(from, at);
     for (; answered; answered--) {
-        send_whole(from->fd, frame->bytes, frame->size);
-        from->sent_at[from->sent++ % (uint64_t)depth] = now();
+        send_next(from, depth);
     }
 }
 
 static void requests(char **words) {
-    Frame frame = frame_in(words[2]);
+    Frame frames[FRAMES];
+    int count = 0;
+    for (char *path = strtok(words[2], ","); path && count < FRAMES; path = strtok(NULL, ",")) frames[count++] = frame_in(path);
     uint32_t zero_at = (uint32_t)atoi(words[3]);
     int connections = atoi(words[4]), depth = atoi(words[5]);
     Connection *each = calloc((size_t)connections, sizeof *each);
     int epoll = epoll_create1(0);
     for (int i = 0; i < connections; i++) {
         each[i] = connection_to(words[0], words[1], depth);
+        each[i].frame = &frames[i % count];
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &each[i]};
         epoll_ctl(epoll, EPOLL_CTL_ADD, each[i].fd, &event);
-        for (int sent = 0; sent < depth; sent++) {
-            send_whole(each[i].fd, frame.bytes, frame.size);
-            each[i].sent_at[each[i].sent++ % (uint64_t)depth] = now();
-        }
+        for (int sent = 0; sent < depth; sent++) send_next(&each[i], depth);
     }
     Latencies all = {0};
     uint64_t begin = now(), end = begin + (uint64_t)(atof(words[6]) * 1e9);
     struct epoll_event ready[64];
     while (now() < end) {
-        int count = epoll_wait(epoll, ready, 64, 5000);
-        if (count == 0) fail("no answer in 5 s");
-        for (int i = 0; i < count; i++) answers(ready[i].data.ptr, &frame, zero_at, depth, &all);
+        int some = epoll_wait(epoll, ready, 64, 5000);
+        if (some == 0) fail("no answer in 5 s");
+        for (int i = 0; i < some; i++) answers(ready[i].data.ptr, zero_at, depth, &all);
     }
     double seconds = (double)(now() - begin) / 1e9;
     printf("{");
-    size_t count = all.count;
     print_latencies("answer", &all);
-    printf("\"answers\": %zu, \"seconds\": %.3f}\n", count, seconds);
+    printf("\"answers\": %zu, \"seconds\": %.3f}\n", all.count, seconds);
 }
 
 /* Latency */

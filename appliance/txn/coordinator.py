@@ -46,7 +46,7 @@ from appliance.txn.transaction import (
 from appliance.txn.transaction_log import record, replay, tombstone
 from appliance.wire import ErrorCode
 
-events = event_log.named("transactions")
+logger = event_log.named("transactions")
 
 # Threads that append markers and wait for the disk. Each waits for one transaction; the committer
 # makes what they wait for durable together.
@@ -115,7 +115,7 @@ class Coordinator:
         try:
             found = await asyncio.to_thread(replay, self._places.transaction_logs())
             for each in found.faults:
-                events.warning("left out while transactions were loaded", what=each)
+                logger.warning("left out while transactions were loaded", what=each)
             for own in found.transactions.values():
                 self._hold(replace(own, due_ms=now_ms() + own.timeout_ms))
             await asyncio.gather(*[self._end_later(each) for each in self._prepared()])
@@ -123,7 +123,7 @@ class Coordinator:
         except ApplianceError as error:
             self.fault = f"transactions cannot be read: {error}"
             self._unavailable = TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
-            events.error("no transaction is served", error=error)
+            logger.error("no transaction is served", error=error)
             return
         self._unavailable = None
         self._every(self.config.timeout_check_ms, lambda: self.tick(now_ms()))
@@ -151,7 +151,7 @@ class Coordinator:
                     await self._abort_nobodys(log, each)
 
     async def _abort_nobodys(self, log: Log, found: ProducerInfo) -> None:
-        events.warning(
+        logger.warning(
             "a transaction that nobody can end is aborted",
             log=log.name, producer=found.producer_id, epoch=found.epoch,
         )  # fmt: skip
@@ -159,7 +159,7 @@ class Coordinator:
         try:
             _raise_first(await self._mark([log], Marker(producer, False, found.coordinator_epoch)))
         except ApplianceError as error:
-            events.error("it could not be aborted", log=log.name, error=error)
+            logger.error("it could not be aborted", log=log.name, error=error)
             return
         if log.topic == OFFSETS:
             self._end_offsets(producer.id, False)
@@ -235,7 +235,7 @@ class Coordinator:
         added = frozenset(partitions)
         async with self._turn(name):
             own = self._of(name, producer)
-            if own.state is not State.ONGOING or not added <= own.partitions:
+            if not own.has(added):
                 await self._store(own.joined(added, wall_ms(), now_ms()))
 
     @asynccontextmanager
@@ -245,17 +245,19 @@ class Coordinator:
         """Held over first writes to partitions. Answers those that may not be written to. Inside,
         the transaction cannot end, so no write comes behind its marker."""
         async with self._turn(name):
-            refused = {}
+            refused: dict[Partition, TransactionRefused] = {}
+            added = []
             for place, producer in producers.items():
                 try:
                     own = self._of(name, producer)
                     own.check_not_ending()
-                    if may_add and (own.state is not State.ONGOING or place not in own.partitions):
-                        self._hold(own.joined([place], wall_ms(), now_ms()))
-                    elif own.state is not State.ONGOING or place not in own.partitions:
-                        raise _not_added(own, place)
+                    if not may_add:
+                        own.check_has(place)
+                    added.append(place)
                 except TransactionRefused as error:
                     refused[place] = error
+            if added and not self.transactions[name].has(added):
+                self._hold(self.transactions[name].joined(added, wall_ms(), now_ms()))
             yield refused
 
     async def end(self, name: str, producer: Producer, is_commit: bool, version: int) -> Producer:
@@ -288,7 +290,7 @@ class Coordinator:
         async with self._turn(name):
             own = self.transactions[name]
             if own.is_silent(now):
-                events.info("a silent transaction is aborted", transactional_id=name)
+                logger.info("a silent transaction is aborted", transactional_id=name)
                 await self._end(own.fenced(wall_ms()))
 
     def expire(self, wall: int) -> None:
@@ -362,7 +364,7 @@ class Coordinator:
             await self._store(prepared.completed(wall_ms()))
         except ApplianceError as error:
             facts = {"transactional_id": prepared.id, "state": prepared.state.value}
-            events.warning("a transaction cannot be ended yet", **facts, error=error)
+            logger.warning("a transaction cannot be ended yet", **facts, error=error)
         finally:
             del self._ending[prepared.id]
             if not marked.done():
@@ -423,7 +425,9 @@ class Coordinator:
         try:
             await job
         except ApplianceError as error:
-            events.warning("put off", error=error)
+            logger.warning("put off", error=error)
+        except Exception:
+            logger.exception("a transaction failed in a way that was not foreseen")
 
     def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
         slot = len(self._timers)
@@ -439,14 +443,6 @@ class Coordinator:
 def _raise_first(failures: Iterable[ApplianceError]) -> None:
     for each in failures:
         raise each
-
-
-def _not_added(own: Transaction, place: Partition) -> TransactionRefused:
-    return TransactionRefused(
-        ErrorCode.INVALID_TXN_STATE,
-        f"transactional id {own.id}: {place.topic}-{place.partition} was not added to its "
-        f"transaction, which is {own.state.value}",
-    )
 
 
 def now_ms() -> int:

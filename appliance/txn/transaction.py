@@ -89,6 +89,16 @@ class Transaction:
     def is_expired(self, wall_ms: int, expiration_ms: int) -> bool:
         return self.state in SETTLED and wall_ms - self.changed_ms >= expiration_ms
 
+    def has(self, partitions: Iterable[Partition]) -> bool:
+        return self.state is State.ONGOING and self.partitions.issuperset(partitions)
+
+    def check_has(self, place: Partition) -> None:
+        if not self.has([place]):
+            raise self._refused(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{place.topic}-{place.partition} was not added; it is {self.state.value}",
+            )
+
     def check_producer(self, producer: Producer) -> None:
         if producer.id != self.producer.id:
             raise self._refused(

@@ -15,8 +15,7 @@ INTRODUCTION = """\
 # The protocol
 
 Kafka's wire protocol, as Apache Kafka 4.3 speaks it: every API below is served in all the versions
-that Kafka 4.3 lists, but for those that its section leaves out, and no API is listed that is not
-served. This page is printed by
+that Kafka 4.3 lists, and no API is listed that is not served. This page is printed by
 `python -m appliance.protocol_page` from the heads of the files in `appliance/handlers/`; a test
 compares the two.
 

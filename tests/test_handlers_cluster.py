@@ -51,17 +51,13 @@ def test_every_version_tells_what_is_served(control: Control, version: int) -> N
     assert rows == SERVED
 
 
-# The heads of their handlers say why.
-KAFKA_HAS_MORE = {66: (0, 2)}
-
-
 def test_ranges_are_those_of_kafka() -> None:
     (captured,) = [
         each for each in frames("captured.tsv") if each.key == 18 and each.direction == "response"
     ]
     answer = decode(ApiVersionsResponse, captured.body, 4)
     kafkas = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert {key: kafkas[key] for key in SERVED} == SERVED | KAFKA_HAS_MORE
+    assert {key: kafkas[key] for key in SERVED} == SERVED
 
 
 def test_only_versions_with_messages_are_served() -> None:

@@ -15,6 +15,7 @@ from appliance.config import TransactionsConfig
 from appliance.errors import LogFailed
 from appliance.txn import coordinator, markers
 from appliance.txn.coordinator import now_ms, wall_ms
+from appliance.wire import ErrorCode
 from appliance.wire.add_partitions_to_txn import AddPartitionsToTxnRequest
 from appliance.wire.api_versions import ApiVersionsRequest
 from appliance.wire.describe_producers import DescribeProducersRequest
@@ -249,10 +250,10 @@ def test_epochs_that_run_out_make_place_for_a_new_producer(control: Control) -> 
 
 def test_clients_are_told_of_the_newer_protocol(control: Control) -> None:
     answer = control.ask(ApiVersionsRequest("a", "1"), 4)
-    (row,) = answer.finalized_features
-    assert (row.name, row.max_version_level) == ("transaction.version", 2)
-    (row,) = answer.supported_features
-    assert (row.name, row.min_version, row.max_version) == ("transaction.version", 0, 2)
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    assert levels["transaction.version"] == 2
+    spans = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    assert spans["transaction.version"] == (0, 2)
     key = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1)
     refused = control.ask(UpdateFeaturesRequest(feature_updates=[key]), 2)
     assert refused.error_code == 95
@@ -472,6 +473,33 @@ def test_a_log_that_cannot_be_written_holds_up_the_end_and_no_more(
     assert [one.write("b"), one.end()] == [0, 0]
 
 
+@TV
+def test_a_decision_that_cannot_be_written_is_none(
+    control: Control, monkeypatch: pytest.MonkeyPatch, is_v2: bool
+) -> None:
+    one = begun(control, "a", is_v2=is_v2)
+
+    async def fail(name: str, row: Any) -> None:
+        raise coordinator.TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control.broker.transactions, "_write", fail)
+        assert one.end() == 15
+        assert TxnClient(control, "new").init() == 15
+    assert (one.state(), committed_values(control)) == ("Ongoing", [])
+    assert [one.write("b"), one.end()] == [0, 0]
+    assert committed_values(control) == ["a", "b"]
+
+
+def test_a_clean_stop_records_what_is_open(control: Control) -> None:
+    one = begun(control, "a")
+    transactions = control.broker.transactions
+    control.run(transactions.close())
+    (found,) = coordinator.replay(control.broker.transaction_logs()).transactions.values()
+    assert (found.state.value, found.producer) == ("Ongoing", (one.id, one.epoch))
+    assert found.partitions == {T0}
+
+
 def test_a_topic_that_is_deleted_meanwhile_holds_up_nothing(control: Control) -> None:
     one = begun(control, "a")
     control.create("gone")
@@ -496,7 +524,7 @@ def test_transactions_are_described(control: Control) -> None:
     assert (missing.error_code, missing.transactional_id) == (105, "nobody")
 
 
-@pytest.mark.parametrize("version", range(2))
+@pytest.mark.parametrize("version", range(3))
 def test_transactions_are_listed(control: Control, version: int) -> None:
     one, two = begun(control, "a"), begun(control, name="two")
 
@@ -514,6 +542,12 @@ def test_transactions_are_listed(control: Control, version: int) -> None:
     if version:
         assert ask(duration_filter=0) == ["tx"]
         assert ask(duration_filter=3_600_000) == []
+    if version == 2:
+        assert ask(transactional_id_pattern="t.") == ["tx"]
+        assert ask(transactional_id_pattern="t.*") == ["two", "tx"]
+        assert ask(transactional_id_pattern="") == ["two", "tx"]
+        wrong = control.ask(ListTransactionsRequest(transactional_id_pattern="("), 2)
+        assert wrong.error_code == 128
     assert one.end() == 0
 
 

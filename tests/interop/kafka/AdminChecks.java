@@ -334,7 +334,8 @@ final class AdminChecks {
         ClientChecks.equal("voters", List.of(1), quorum.voters().stream()
             .map(QuorumInfo.ReplicaState::replicaId).collect(Collectors.toList()));
         ClientChecks.equal("features",
-            Map.of("transaction.version", new FinalizedVersionRange((short) 2, (short) 2)),
+            Map.of("group.version", new FinalizedVersionRange((short) 1, (short) 1),
+                "transaction.version", new FinalizedVersionRange((short) 2, (short) 2)),
             broker.admin.describeFeatures().featureMetadata().get().finalizedFeatures());
     }
 

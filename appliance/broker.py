@@ -422,6 +422,9 @@ class Broker:
         topic = self.topics.get(name)
         return None if topic is None else TopicFacts(topic.id, len(topic.logs))
 
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        return self._names.get(topic_id)
+
     def configured_groups(self) -> list[str]:
         return sorted(name for name, configs in self._group_configs.items() if configs)
 

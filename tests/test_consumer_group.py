@@ -24,7 +24,8 @@ from appliance.groups.consumer_member import (
     next_assignment,
 )
 from appliance.groups.consumer_records import StoredConsumerGroup, take
-from appliance.groups.states import GroupRefused, State
+from appliance.groups.records import Partition
+from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.internal_topic import VERSION, Record
 from appliance.wire import ErrorCode
 
@@ -45,6 +46,9 @@ class Topics:
             return None
         found = self.ids.setdefault(name, uuid.uuid5(uuid.NAMESPACE_DNS, name))
         return TopicFacts(found, self.partitions[name])
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return next((name for name, each in self.ids.items() if each == topic_id), None)
 
     def change(self, **partitions: int) -> None:
         """0 deletes."""
@@ -142,7 +146,7 @@ class Client:
             said.get("assignor", full.get("assignor")),
             said.get("owned", NOWHERE if sent == JOINING else self.owned),
         )
-        self.world.group.heartbeat(asked, self.world.now_ms, self.answers.append)
+        self.world.group.consumer_heartbeat(asked, self.world.now_ms, self.answers.append)
 
     def beat(self, epoch: int | None = None, **said: Any) -> Beaten:
         self.ask(epoch, **said)
@@ -172,7 +176,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert (answer.error, answer.member_id, answer.epoch) == (0, "one", 1)
     assert answer.heartbeat_interval_ms == 5000
     assert answer.assigned == world.topics.all("t")
-    assert world.group.state is State.STABLE
+    assert world.group.state is ConsumerState.STABLE
     assert one.beat().assigned is None, "nothing changed"
 
 
@@ -182,7 +186,7 @@ def test_a_partition_moves_only_after_its_owner_let_go() -> None:
     one.beat()
     answer = two.beat()
     assert (answer.epoch, answer.assigned) == (2, NOWHERE)
-    assert world.group.state is State.RECONCILING
+    assert world.group.state is ConsumerState.RECONCILING
     told = one.beat()
     assert (told.epoch, len(told.assigned or ())) == (1, 2), "told to let go, in its old epoch"
     assert two.beat().assigned is None, "not yet let go"
@@ -190,7 +194,7 @@ def test_a_partition_moves_only_after_its_owner_let_go() -> None:
     assert (done.epoch, done.assigned) == (2, None)
     assert len(two.beat().assigned or ()) == 2
     assert one.owned | two.owned == world.topics.all("t")
-    assert world.group.state is State.STABLE
+    assert world.group.state is ConsumerState.STABLE
 
 
 def test_a_member_that_does_not_say_what_it_has_has_not_let_go() -> None:
@@ -352,7 +356,7 @@ def test_leaving_gives_all_to_the_others() -> None:
     assert (answer.error, answer.epoch) == (0, LEAVING)
     assert two.beat().assigned == world.topics.all("t")
     two.beat(LEAVING)
-    assert world.group.state is State.EMPTY
+    assert world.group.state is ConsumerState.EMPTY
     assert world.disk.stored().members == {}
 
 
@@ -409,9 +413,9 @@ def test_a_full_group_takes_nobody() -> None:
 def test_who_may_commit() -> None:
     world = World()
     group = world.group
-    group.check_commit("", None, -1, world.now_ms)
+    group.check_commit("", -1, [])
     Client(world, "one").beat()
-    group.check_commit("one", None, 1, world.now_ms)
+    group.check_commit("one", 1, [])
     group.check_fetch("one", 1)
     group.check_fetch(None, -1)
     group.check_transactional_commit("", None, -1)
@@ -423,13 +427,39 @@ def test_who_may_commit() -> None:
     ):
         instance = "i" if epoch < 0 else None
         for check in (
-            lambda: group.check_commit(member, instance, epoch, 0),  # noqa: B023
+            lambda: group.check_commit(member, epoch, []),  # noqa: B023
             lambda: group.check_transactional_commit(member, instance, epoch),  # noqa: B023
             lambda: group.check_fetch(member, epoch),  # noqa: B023
         ):
             with pytest.raises(GroupRefused) as caught:
                 check()
             assert caught.value.kafka_code == code
+
+
+def test_a_commit_that_a_new_epoch_overtakes() -> None:
+    world = World(t=2)
+    one, two = Client(world, "one"), Client(world, "two")
+    one.beat()
+    settle(one, two)
+    assert (one.epoch, len(one.owned)) == (2, 1)
+    ((_, kept),) = one.owned
+    world.group.check_commit("one", 1, [Partition("t", kept)])
+    two.beat(LEAVING)
+    one.beat()
+    assert (one.epoch, len(one.owned)) == (3, 2)
+    world.group.check_commit("one", 1, [Partition("t", kept)])
+    for epoch, places in (
+        (2, [Partition("t", 1 - kept)]),
+        (1, [Partition("t", kept), Partition("t", 1 - kept)]),
+        (2, [Partition("gone", 0)]),
+        (4, [Partition("t", kept)]),
+    ):
+        with pytest.raises(GroupRefused) as caught:
+            world.group.check_commit("one", epoch, places)
+        assert caught.value.kafka_code == ErrorCode.STALE_MEMBER_EPOCH
+    world.restart()
+    with pytest.raises(GroupRefused):
+        world.group.check_commit("one", 1, [Partition("t", kept)])
 
 
 def test_a_group_with_members_is_not_deleted() -> None:
@@ -615,7 +645,7 @@ def test_random_histories_end_in_the_target(seed: int) -> None:
     run(history)
     group, topics = history.world.group, history.world.topics
     assert group.members.keys() == history.clients.keys()
-    assert group.state is (State.STABLE if group.members else State.EMPTY)
+    assert group.state is (ConsumerState.STABLE if group.members else ConsumerState.EMPTY)
     wanted = group.subscribed() & topics.partitions.keys()
     owned = [place for each in history.clients.values() for place in each.owned]
     assert sorted(owned) == sorted(topics.all(*wanted)), "everything, once"

@@ -39,10 +39,12 @@ from appliance.groups.consumer_member import (
     MemberState,
     Place,
     Places,
+    Subscription,
     next_assignment,
 )
 from appliance.groups.member import NEVER_MS
-from appliance.groups.states import GroupRefused, State
+from appliance.groups.records import Partition
+from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.internal_topic import Record
 from appliance.wire import ErrorCode
 
@@ -63,6 +65,8 @@ class TopicView(Protocol):
     def topic_names(self) -> Iterable[str]: ...
 
     def topic_facts(self, name: str) -> TopicFacts | None: ...
+
+    def topic_name(self, topic_id: UUID) -> str | None: ...
 
 
 class Terms(NamedTuple):
@@ -101,21 +105,27 @@ class ConsumerGroup:
     _is_writing: bool = False
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConsumerState:
         if self.is_dead:
-            return State.DEAD
+            return ConsumerState.DEAD
         if not self.members:
-            return State.EMPTY
+            return ConsumerState.EMPTY
         arrived = MemberState.STABLE, self.target_epoch
         is_stable = all((each.now.state, each.now.epoch) == arrived for each in self.all())
-        return State.STABLE if is_stable else State.RECONCILING
+        return ConsumerState.STABLE if is_stable else ConsumerState.RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members and not self.is_dead
 
     def all(self) -> Iterable[ConsumerMember]:
         return self.members.values()
 
     # ConsumerGroupHeartbeat
 
-    def heartbeat(self, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]) -> None:
+    def consumer_heartbeat(
+        self, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
+    ) -> None:
         try:
             beaten = self._leave(asked) if asked.epoch < 0 else self._beat(asked, now_ms)
         except GroupRefused as error:
@@ -130,7 +140,21 @@ class ConsumerGroup:
     def _beat(self, asked: Beat, now_ms: int) -> Beaten:
         self._check(asked)
         member = self._member(asked) if asked.epoch > JOINING else self._joining(asked)
-        said = member.subscription.after(asked)
+        had = member.now.assigned
+        self._admit(member, member.subscription.after(asked), asked.owned, now_ms)
+        self._touch(member, now_ms)
+        is_told = asked.is_full or had != member.now.assigned
+        return Beaten(
+            member_id=member.id,
+            epoch=member.now.epoch,
+            heartbeat_interval_ms=self.terms().heartbeat_interval_ms,
+            assigned=member.now.assigned if is_told else None,
+        )
+
+    def _admit(
+        self, member: ConsumerMember, said: Subscription, owned: Places | None, now_ms: int
+    ) -> None:
+        """What it says of itself now, what that changes for all, and its own next step."""
         before, member.subscription = member.subscription, said
         is_new = member.id not in self.members
         if is_new:
@@ -139,29 +163,28 @@ class ConsumerGroup:
             self._put(records.member_record(self.id, member.id, said))
         is_other = (said.topics, said.pattern) != (before.topics, before.pattern)
         self._refresh(is_new or is_other)
-        had = member.now.assigned
-        self._reconcile(member, asked.owned, now_ms)
-        terms = self.terms()
-        member.deadline_ms = self._due(now_ms + terms.session_timeout_ms)
-        is_told = asked.is_full or had != member.now.assigned
-        return Beaten(
-            member_id=member.id,
-            epoch=member.now.epoch,
-            heartbeat_interval_ms=terms.heartbeat_interval_ms,
-            assigned=member.now.assigned if is_told else None,
-        )
+        self._reconcile(member, owned, now_ms)
+
+    def _touch(self, member: ConsumerMember, now_ms: int) -> None:
+        classic = member.subscription.classic
+        time_ms = classic.session_timeout_ms if classic else self.terms().session_timeout_ms
+        member.deadline_ms = self._due(now_ms + time_ms)
+
+    def _check_size(self, member_id: str, instance_id: str | None) -> None:
+        count, most = len(self.members), self.terms().size_max
+        is_known = member_id in self.members or instance_id in self.static
+        if count >= most and not is_known:
+            raise GroupRefused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"group {self.id} has {count} members, wanted at most {most} "
+                "(group.consumer.max.size)",
+            )
 
     def _check(self, asked: Beat) -> None:
         """Whatever is refused is refused before anything is changed."""
         terms = self.terms()
-        if asked.member_id not in self.members and asked.epoch == JOINING:
-            count, most = len(self.members), terms.size_max
-            if count >= most and asked.instance_id not in self.static:
-                raise GroupRefused(
-                    ErrorCode.GROUP_MAX_SIZE_REACHED,
-                    f"group {self.id} has {count} members, wanted at most {most} "
-                    "(group.consumer.max.size)",
-                )
+        if asked.epoch == JOINING:
+            self._check_size(asked.member_id, asked.instance_id)
         if asked.assignor is not None and asked.assignor not in terms.assignors:
             raise GroupRefused(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -176,7 +199,8 @@ class ConsumerGroup:
         known = self.members.get(asked.member_id)
         if asked.instance_id in self.static:
             known = self.members[self.static[asked.instance_id]]
-            if known.now.epoch == AWAY:
+            # one of the older protocol has no way to say that it goes away for a while
+            if known.now.epoch == AWAY or known.subscription.classic is not None:
                 return self._replace(known, asked.member_id)
             if known.id != asked.member_id:
                 raise GroupRefused(
@@ -275,6 +299,7 @@ class ConsumerGroup:
             holder = self.owners.setdefault(place, member.id)
             assert holder == member.id, f"{self.id}: {place} is {holder}'s, not {member.id}'s"
         member.now = now
+        member.since = {each: member.since.get(each, now.epoch) for each in now.assigned}
         self._put(records.current_record(self.id, member.id, now))
 
     def _reconcile(self, member: ConsumerMember, owned: Places | None, now_ms: int) -> None:
@@ -357,10 +382,21 @@ class ConsumerGroup:
 
     # OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups
 
-    def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, now_ms: int
-    ) -> None:
-        """Without member and epoch it is an administrator: for an Empty group only."""
+    def is_newer_member(self, member_id: str) -> bool:
+        member = self.members.get(member_id)
+        return member is not None and member.subscription.classic is None
+
+    def check_commit(self, member_id: str, epoch: int, places: Iterable[Partition]) -> None:
+        """Without member and epoch it is an administrator: for an Empty group only.
+
+        A commit may be on its way while a heartbeat takes the member to another epoch. It counts
+        all the same, as far as the member has had the partitions since then."""
+        member = self.members.get(member_id)
+        if member is not None and self.is_newer_member(member_id) and 0 < epoch < member.now.epoch:
+            facts = [(self.topics.topic_facts(each.topic), each.partition) for each in places]
+            had = [fact and member.since.get((fact.id, index)) for fact, index in facts]
+            if all(since is not None and since <= epoch for since in had):
+                return
         if epoch >= 0 or self.members:
             self._check_member_epoch(member_id, epoch)
 
@@ -377,8 +413,9 @@ class ConsumerGroup:
     def _check_member_epoch(self, member_id: str, epoch: int) -> None:
         member = self._known(member_id, None)
         if epoch != member.now.epoch:
+            is_newer = member.subscription.classic is None
             raise GroupRefused(
-                ErrorCode.STALE_MEMBER_EPOCH,
+                ErrorCode.STALE_MEMBER_EPOCH if is_newer else ErrorCode.ILLEGAL_GENERATION,
                 f"group {self.id}: member {member_id} is in epoch {member.now.epoch}, got {epoch}",
             )
 
@@ -468,15 +505,15 @@ class ConsumerGroup:
         """What a restart finds. Members go on in their epochs, each with a new session."""
         self.epoch, self.target_epoch = found.epoch or 0, found.target_epoch
         self.metadata_hash, self.patterns = found.metadata_hash, found.patterns
-        deadline_ms = now_ms + self.terms().session_timeout_ms
         for member_id, said in found.members.items():
             member = ConsumerMember(member_id, said, found.now.get(member_id, Assignment()))
-            member.deadline_ms = self._due(deadline_ms)
+            self._touch(member, now_ms)
             if member.now.state is MemberState.UNREVOKED:
                 member.revoke_deadline_ms = self._due(now_ms + said.rebalance_timeout_ms)
             self._enter(member)
             self.targets[member_id] = found.targets.get(member_id, NOWHERE)
             self.owners.update(dict.fromkeys(member.now.held, member_id))
+            member.since = dict.fromkeys(member.now.assigned, member.now.epoch)
 
 
 def _hash_of(topics: Mapping[str, TopicFacts]) -> int:

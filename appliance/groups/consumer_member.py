@@ -14,7 +14,7 @@ Its epoch is the target's once it has given up all that is not its own any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -87,6 +87,13 @@ class Assignment(NamedTuple):
         return self.assigned | self.revoking
 
 
+class Classic(NamedTuple):
+    """What a member of the older protocol says beside that (`mixed_group.py`)."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 class Subscription(NamedTuple):
     """What a member says of itself."""
 
@@ -98,6 +105,7 @@ class Subscription(NamedTuple):
     topics: tuple[str, ...] = ()  # sorted
     pattern: str = ""
     assignor: str | None = None
+    classic: Classic | None = None
 
     def after(self, asked: Beat) -> Subscription:
         topics = self.topics if asked.topics is None else tuple(sorted(set(asked.topics)))
@@ -124,6 +132,7 @@ class ConsumerMember:
     now: Assignment = NOTHING
     deadline_ms: int = NEVER_MS  # of its session
     revoke_deadline_ms: int = NEVER_MS  # until when it must have given up partitions
+    since: dict[Place, int] = field(default_factory=dict)  # the epoch in which it got each
 
 
 def next_assignment(

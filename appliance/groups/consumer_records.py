@@ -17,7 +17,7 @@ from dataclasses import field as member_field
 from typing import Any, ClassVar
 from uuid import UUID
 
-from appliance.groups.consumer_member import Assignment, MemberState, Places, Subscription
+from appliance.groups.consumer_member import Assignment, Classic, MemberState, Places, Subscription
 from appliance.internal_topic import Record, load, store
 from appliance.wire.types import Versions, array, data, field, int8, int32, int64, string, uuid
 
@@ -155,6 +155,11 @@ def member_record(group: str, member: str, said: Subscription) -> Record:
         rebalance_timeout_ms=said.rebalance_timeout_ms,
         server_assignor=said.assignor,
     )
+    if said.classic is not None:
+        protocols = [MemberValue.ClassicProtocol(*each) for each in said.classic.protocols]
+        value.classic_member_metadata = MemberValue.ClassicMemberMetadata(
+            said.classic.session_timeout_ms, protocols
+        )
     return Record(store(MemberKey(group, member), MEMBER_KEY), store(value, 0))
 
 
@@ -249,6 +254,11 @@ def _key_class(kind: int) -> type[Any]:
 
 
 def _subscription(value: MemberValue) -> Subscription:
+    told = value.classic_member_metadata
+    classic = None
+    if told is not None:
+        protocols = tuple((each.name, each.metadata) for each in told.supported_protocols)
+        classic = Classic(told.session_timeout_ms, protocols)
     return Subscription(
         value.instance_id,
         value.rack_id,
@@ -258,6 +268,7 @@ def _subscription(value: MemberValue) -> Subscription:
         tuple(value.subscribed_topic_names),
         value.subscribed_topic_regex or "",
         value.server_assignor,
+        classic,
     )
 
 

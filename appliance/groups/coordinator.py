@@ -22,7 +22,7 @@ from appliance import event_log
 from appliance._engine import Log
 from appliance.config import ConsumerGroupsConfig, GroupsConfig
 from appliance.errors import ApplianceError, BatchLargerThanSegment
-from appliance.groups.consumer_group import ConsumerGroup, Done, Terms, TopicView
+from appliance.groups.consumer_group import Done, Terms, TopicView
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.group import Group
@@ -34,6 +34,7 @@ from appliance.groups.member import (
     Stored,
     Sync,
 )
+from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
     NEVER,
@@ -54,7 +55,7 @@ logger = event_log.named("groups")
 # busy. What its members sent meanwhile waits unread, so they get that time again.
 STALL_MS = 1000
 
-AnyGroup = Group | ConsumerGroup
+AnyGroup = Group | MixedGroup
 
 
 class Topics(TopicView, Protocol):
@@ -173,11 +174,6 @@ class Coordinator:
         self._give_up_empty(group_id)
         if group_id not in self.groups and not asked.member_id:
             self.make(group_id)
-        if isinstance(self.groups.get(group_id), ConsumerGroup):
-            raise GroupRefused(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"group {group_id} has members of the newer protocol, group.protocol=consumer",
-            )
         group = self._of_member(group_id)
         group.join(asked, now_ms, answer)
         self._arm(group)
@@ -207,29 +203,34 @@ class Coordinator:
     ) -> None:
         self.check_loaded()
         before = self.groups.get(group_id)
-        group = self._consumer_group(group_id, before, may_make=asked.epoch == JOINING)
-        group.heartbeat(asked, now_ms, answer)
-        if group is not before and group.members:
+        group = self._consumer_group(group_id, before, asked.epoch == JOINING, now_ms)
+        group.consumer_heartbeat(asked, now_ms, answer)
+        if group is not before and asked.member_id in group.members:
             self._disarm(group_id)
             self.groups[group_id] = group
-        self._arm(group)
+            if isinstance(before, Group):
+                before.disband()
+        if group is self.groups.get(group_id):
+            self._arm(group)
 
     def _consumer_group(
-        self, group_id: str, found: AnyGroup | None, may_make: bool
-    ) -> ConsumerGroup:
+        self, group_id: str, found: AnyGroup | None, may_make: bool, now_ms: int
+    ) -> MixedGroup:
         if found is not None:
             self._check_alive(found)
-        if isinstance(found, ConsumerGroup):
+        if isinstance(found, MixedGroup):
             return found
-        if not may_make or (found is not None and found.state is not State.EMPTY):
+        if not may_make:
             what = "is not a consumer group" if found else "not found"
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         group = self._make_consumer_group(group_id)
         if found is not None:
             group.supersede(found.tombstones())
+            if found.members:
+                group.take_over(found, now_ms)
         return group
 
-    def _make_consumer_group(self, group_id: str) -> ConsumerGroup:
+    def _make_consumer_group(self, group_id: str) -> MixedGroup:
         def terms() -> Terms:
             config = self._topics.consumer_group_config(group_id)
             return Terms(
@@ -242,10 +243,10 @@ class Coordinator:
         def store(records: list[Record], done: Done) -> None:
             self._store_all(group, records, done)
 
-        group = ConsumerGroup(group_id, terms, self._topics, store)
+        group = MixedGroup(group_id, terms, self._topics, store)
         return group
 
-    def _store_all(self, group: ConsumerGroup, records: list[Record], done: Done) -> None:
+    def _store_all(self, group: MixedGroup, records: list[Record], done: Done) -> None:
         now_ms = self._wall_ms()
 
         def stored(error: ApplianceError | None, _: int) -> None:
@@ -260,7 +261,7 @@ class Coordinator:
     def _give_up_empty(self, group_id: str) -> None:
         """A group without members takes the protocol of whoever comes next."""
         group = self.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup) or group.state is not State.EMPTY:
+        if not isinstance(group, MixedGroup) or not group.is_empty:
             return
         self._disarm(group_id)
         self.make(group_id)
@@ -288,7 +289,10 @@ class Coordinator:
         if group is None:
             group = self.make(group_id)
         self._check_alive(group)
-        group.check_commit(*member, now_ms)
+        if isinstance(group, MixedGroup):
+            group.check_commit(member[0], member[2], values)
+        else:
+            group.check_commit(*member, now_ms)
 
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:
@@ -404,7 +408,8 @@ class Coordinator:
         """Takes away the offsets whose time is over, and Empty groups that have none."""
         for group in list(self.groups.values()):
             own = self.offsets.of_group(group.id)
-            subscribed = group.subscribed() if group.state is State.STABLE else None
+            is_known = isinstance(group, MixedGroup) or group.state is State.STABLE
+            subscribed = group.subscribed() if is_known else None
             places = [
                 place
                 for place, each in own.items()
@@ -412,7 +417,7 @@ class Coordinator:
                 and not self.offsets.is_unstable(group.id, place)
             ]
             is_left = len(places) < len(own) or self.offsets.is_held(group.id)
-            if group.state is State.EMPTY and not is_left:
+            if group.is_empty and not is_left:
                 self.delete(group.id, lambda error: None)
             elif places:
                 self.delete_offsets(group.id, places, lambda error: None)
@@ -429,7 +434,7 @@ class Coordinator:
         keep_ms = self.config.retention_minutes * 60_000
         if keep_ms < 0:
             return NEVER_MS
-        if group.state is State.EMPTY:
+        if group.is_empty:
             return max(value.commit_timestamp, group.changed_ms) + keep_ms
         is_wanted = subscribed is None or place.topic in subscribed
         return NEVER_MS if is_wanted else value.commit_timestamp + keep_ms
@@ -445,11 +450,10 @@ class Coordinator:
         if not group_id:
             raise GroupRefused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
 
-    def _of_member(self, group_id: str) -> Group:
+    def _of_member(self, group_id: str) -> AnyGroup:
         group = self.groups.get(group_id)
-        if not isinstance(group, Group):
-            what = "no group" if group is None else "no group of the older protocol"
-            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is {what} {group_id}")
+        if group is None:
+            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
         self._check_alive(group)
         return group
 

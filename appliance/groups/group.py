@@ -365,6 +365,10 @@ class Group:
         self._go(State.DEAD)
 
     @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
     def is_dead(self) -> bool:
         return self.state is State.DEAD
 
@@ -420,11 +424,17 @@ class Group:
             grace_ms = min(by_ms, each.session_timeout_ms)
             each.deadline_ms = max(each.deadline_ms, now_ms + grace_ms)
 
-    def stop(self) -> None:
+    def stop(self, why: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> None:
         """The broker is about to end. Whoever waits is told to look for a coordinator again."""
         for each in self.members:
-            self.members.answer_join(each, Joined(ErrorCode.COORDINATOR_NOT_AVAILABLE, each.id))
-            each.answer_sync(Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self.members.answer_join(each, Joined(why, each.id))
+            each.answer_sync(Synced(why))
+
+    def disband(self) -> None:
+        """Its members go on in a group of the newer protocol: whoever waits shall join again."""
+        self.stop(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.members = Members(self.id)
+        self.state, self.rebalance, self.due_ms = State.DEAD, None, NEVER_MS
 
     def _due(self, at_ms: int) -> int:
         self.due_ms = min(self.due_ms, at_ms)

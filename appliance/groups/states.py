@@ -14,8 +14,7 @@ make each transition:
     CompletingRebalance -> Stable                              Group._assigned
     Empty -> Dead                                              Group.delete
 
-A group of the newer protocol needs no table: its state follows from its members (`ConsumerGroup`),
-and is Empty, Reconciling, Stable or Dead.
+A group of the newer protocol needs no table: its state follows from its members (`ConsumerGroup`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,15 @@ class State(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-    RECONCILING = "Reconciling"  # of the newer protocol: somebody has not yet what it is to have
+    DEAD = "Dead"
+
+
+class ConsumerState(Enum):
+    """Of a group of the newer protocol, by the names that clients see."""
+
+    EMPTY = "Empty"
+    RECONCILING = "Reconciling"  # somebody has not yet what it is to have
+    STABLE = "Stable"
     DEAD = "Dead"
 
 

@@ -8,25 +8,47 @@ Joining never depends on it: bytes that cannot be read are somebody else's proto
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.wire.codec import decode
+from appliance.wire.codec import decode, encode
 from appliance.wire.errors import MalformedMessage
-from appliance.wire.types import Versions, array, field, int16, string
+from appliance.wire.types import Versions, array, data, field, int16, int32, string
 
 # Version 0, no partitions, no user data.
 NO_PARTITIONS = bytes.fromhex("0000 00000000 ffffffff")
 
 
 @dataclass(slots=True)
-class Subscription:
-    """Its beginning, which is the same in all versions."""
+class TopicPartitions:
+    topic: str = field(string)
+    partitions: list[int] = field(array(int32))
 
-    VERSIONS: ClassVar = Versions(0, 0)
+
+@dataclass(slots=True)
+class Subscription:
+    """Its beginning: up to the topics it is the same in all versions, and what version 1 added is
+    the same in those after it."""
+
+    VERSIONS: ClassVar = Versions(0, 1)
 
     version: int = field(int16)
     topics: list[str] = field(array(string))
+    user_data: bytes | None = field(data, "1+", nullable="1+", default=None)
+    owned_partitions: list[TopicPartitions] = field(array(TopicPartitions), "1+")
+
+    def owned(self) -> dict[str, list[int]]:
+        return {each.topic: each.partitions for each in self.owned_partitions}
+
+
+@dataclass(slots=True)
+class Assignment:
+    VERSIONS: ClassVar = Versions(0, 0)
+
+    version: int = field(int16)
+    partitions: list[TopicPartitions] = field(array(TopicPartitions))
+    user_data: bytes | None = field(data, nullable="0+", default=None)
 
 
 def topics(metadata: bytes) -> frozenset[str] | None:
@@ -35,3 +57,29 @@ def topics(metadata: bytes) -> frozenset[str] | None:
         return frozenset(decode(Subscription, metadata, 0, may_go_on=True).topics)
     except MalformedMessage:
         return None
+
+
+def read(metadata: bytes) -> Subscription | None:
+    """With what its member still has, from version 1 on. None: not to be read."""
+    try:
+        found = decode(Subscription, metadata, 0, may_go_on=True)
+        if found.version >= 1:
+            found = decode(Subscription, metadata, 1, may_go_on=True)
+        return found
+    except MalformedMessage:
+        return None
+
+
+def assigned(assignment: bytes) -> dict[str, list[int]]:
+    """Nothing, where it cannot be read."""
+    try:
+        found = decode(Assignment, assignment, 0, may_go_on=True)
+        return {each.topic: each.partitions for each in found.partitions}
+    except MalformedMessage:
+        return {}
+
+
+def assignment(version: int, places: Mapping[str, list[int]]) -> bytes:
+    """In the version in which its member speaks: all of them are alike."""
+    rows = [TopicPartitions(name, places[name]) for name in sorted(places)]
+    return encode(Assignment(version, rows), 0)

@@ -3,7 +3,7 @@
 A group that does not exist, or is of the older protocol, is answered GROUP_ID_NOT_FOUND, upon which
 tools ask DescribeGroups.
 
-Left out: nothing. The type of a member, version 1, is always consumer.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from appliance.wire.consumer_group_describe import (
 KEY = 69
 VERSIONS = (0, 1)
 
-CONSUMER_MEMBER = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 Answer = ConsumerGroupDescribeResponse.DescribedGroup
 MemberAnswer = ConsumerGroupDescribeResponse.Member
@@ -76,7 +76,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
         subscribed_topic_regex=said.pattern,
         assignment=_assignment(broker, member.now.assigned),
         target_assignment=_assignment(broker, group.targets.get(member.id, NOWHERE)),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -3,11 +3,12 @@
 The broker assigns, and moves a partition only when its old owner has said that it let go. What a
 heartbeat changes is on disk before it is answered. Epoch 0 joins, -1 leaves, -2 leaves for a while
 with the instance id kept. A subscription by pattern has RE2's syntax and matches whole names, those
-of internal topics too. A group without members takes the protocol of whoever comes next.
+of internal topics too. A group without members takes the protocol of whoever comes next. One with
+consumers of the older protocol takes them along when the first of the newer one joins: from then on
+both are in it, and the broker assigns.
 
-Left out: groups with members of both protocols. While a group has members of the older protocol,
-those of the newer one are answered GROUP_ID_NOT_FOUND, as by a Kafka whose
-group.consumer.migration.policy is disabled. Racks are kept, but there is one.
+Left out: the way back while a group has members, as in a Kafka whose
+group.consumer.migration.policy is upgrade. Racks are kept, but there is one.
 """
 
 from __future__ import annotations

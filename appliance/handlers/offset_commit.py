@@ -66,12 +66,12 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
 
 def _check_version(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
     group = broker.groups.find(request.group_id)
-    is_member = request.generation_id_or_member_epoch >= 0
-    if version < FIRST_WITH_EPOCH and is_member and isinstance(group, ConsumerGroup):
+    is_newer = isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id)
+    if version < FIRST_WITH_EPOCH and is_newer:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"group {group.id} is of the newer protocol: got version {version} of OffsetCommit, "
-            f"wanted {FIRST_WITH_EPOCH} or later",
+            f"group {request.group_id} is of the newer protocol: got version {version} of "
+            f"OffsetCommit, wanted {FIRST_WITH_EPOCH} or later",
         )
 
 

@@ -12,18 +12,18 @@ import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.ApiException;
-import org.apache.kafka.common.errors.GroupIdNotFoundException;
-import org.apache.kafka.common.errors.InconsistentGroupProtocolException;
 import org.apache.kafka.common.errors.InvalidRegularExpression;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.UnreleasedInstanceIdException;
 import org.apache.kafka.common.errors.UnsupportedAssignorException;
 
@@ -39,6 +39,8 @@ final class GroupChecks {
         checks.put("a static member comes back", GroupChecks::comesBack);
         checks.put("what a group is refused", GroupChecks::refused);
         checks.put("from one protocol to the other", GroupChecks::migrates);
+        checks.put("a group is upgraded, eager", GroupChecks::upgradesEager);
+        checks.put("a group is upgraded, cooperative", GroupChecks::upgradesCooperative);
         checks.put("a group has partitions that come later", GroupChecks::grows);
     }
 
@@ -73,7 +75,12 @@ final class GroupChecks {
                 for (ConsumerRecord<byte[], byte[]> each : member.poll(SHORT)) {
                     read.add(Integer.valueOf(new String(each.value(), StandardCharsets.UTF_8)));
                 }
-                member.commitSync();
+                try {
+                    member.commitSync();
+                } catch (RebalanceInProgressException again) {
+                    // one that cooperates reads on while it joins again, and commits after that
+                    continue;
+                }
             }
         }
     }
@@ -242,22 +249,62 @@ final class GroupChecks {
         reads(broker, read, "classic", 30);
     }
 
-    /** A member of one protocol reads on where the last one was; one of the other is kept out. */
+    /** A member of one protocol reads on where the last one was. */
     private static void reads(ClientChecks.Broker broker, Set<Integer> read, String protocol,
             int count) {
-        String other = protocol.equals("classic") ? "consumer" : "classic";
         try (KafkaConsumer<byte[], byte[]> one =
-                    member(broker, "migrated", "group.protocol", protocol);
-                KafkaConsumer<byte[], byte[]> two =
-                    member(broker, "migrated", "group.protocol", other)) {
+                member(broker, "migrated", "group.protocol", protocol)) {
             one.subscribe(List.of("migrated"));
-            two.subscribe(List.of("migrated"));
             until("read by " + protocol, read, () -> read.size() == count, List.of(one));
-            Class<? extends ApiException> refusal = protocol.equals("classic")
-                ? GroupIdNotFoundException.class : InconsistentGroupProtocolException.class;
-            ClientChecks.raises(refusal, () -> poll(two));
-            ClientChecks.equal("each once", count, read.size());
         }
+    }
+
+    /** Three members are replaced one by one, and none stands still. */
+    private static void upgrades(ClientChecks.Broker broker, String topic, String... settings)
+            throws Exception {
+        broker.create(topic, PARTITIONS, Map.of());
+        List<KafkaConsumer<byte[], byte[]>> members = new ArrayList<>();
+        Set<Integer> read = new HashSet<>();
+        try {
+            for (int i = 0; i < 3; i++) {
+                members.add(classic(broker, topic, settings));
+            }
+            for (int i = 0; i < 4; i++) {
+                until("shared " + i, read, () -> isShared(members), members);
+                int count = 60 * (i + 1);
+                fill(broker, topic, count - 60, count);
+                until("read " + i, read, () -> read.size() == count, members);
+                if (i < 3) {
+                    members.remove(0).close();
+                    KafkaConsumer<byte[], byte[]> next = member(broker, topic);
+                    next.subscribe(List.of(topic));
+                    members.add(next);
+                }
+            }
+            describes(broker, topic, 3, "uniform");
+        } finally {
+            members.forEach(KafkaConsumer::close);
+        }
+    }
+
+    private static KafkaConsumer<byte[], byte[]> classic(ClientChecks.Broker broker, String topic,
+            String... settings) {
+        List<Object> all = new ArrayList<>(
+            List.of("group.protocol", "classic", "heartbeat.interval.ms", 300));
+        all.addAll(List.of(settings));
+        KafkaConsumer<byte[], byte[]> made = member(broker, topic, all.toArray());
+        made.subscribe(List.of(topic));
+        return made;
+    }
+
+    private static void upgradesEager(ClientChecks.Broker broker) throws Exception {
+        upgrades(broker, "upgraded-eager", "partition.assignment.strategy",
+            RangeAssignor.class.getName());
+    }
+
+    private static void upgradesCooperative(ClientChecks.Broker broker) throws Exception {
+        upgrades(broker, "upgraded-cooperative", "partition.assignment.strategy",
+            CooperativeStickyAssignor.class.getName());
     }
 
     private static void grows(ClientChecks.Broker broker) throws Exception {

@@ -300,6 +300,20 @@ def test_what_a_transaction_holds_does_not_expire(tmp_path: Path) -> None:
     control.close()
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_group_that_is_deleted_within_a_transaction(control: Control, is_commit: bool) -> None:
+    control.create("t")
+    GroupClient(control).commit(1)
+    groups = control.broker.groups
+    groups.offsets.hold(7, "g", {Partition("t", 0): OffsetCommitValue(2)}, 5)
+    assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 0
+    groups.end_transaction(7, is_commit)
+    assert list(groups.groups) == (["g"] if is_commit else [])
+    assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == (
+        0 if is_commit else 69
+    )
+
+
 def fetch_error(control: Control) -> int:
     (topic,) = fetch_offsets(control, "g", {"t": [0]}, require_stable=True).topics
     return int(topic.partitions[0].error_code)

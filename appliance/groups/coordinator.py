@@ -324,8 +324,13 @@ class Coordinator:
         self._topic.write(Write(group_id, records, self._wall_ms(), stored, transaction))
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Its marker is on disk: what it committed counts, or never was."""
+        """Its marker is on disk: what it committed counts, or never was. A group that was deleted
+        meanwhile is there again with what it has now, as it would be after a start."""
+        held = self.offsets.held_groups(producer_id)
         self.offsets.end(producer_id, is_commit)
+        for group_id in held:
+            if group_id not in self.groups and self.offsets.of_group(group_id):
+                self.make(group_id)
 
     async def partition_of(self, group_id: str) -> int:
         """Of `__consumer_offsets`, where the group's offsets stand."""

@@ -110,6 +110,20 @@ def test_confluent_kafka_records(bootstrap: str) -> None:
         assert found.result(DEADLINE_S).offset == wanted
 
 
+def test_confluent_kafka_deletes_what_was_just_acknowledged(bootstrap: str) -> None:
+    """With acks=1, so before it is flushed; and asks for the start behind the deletion, at once."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": 1})
+    where = confluent_kafka.TopicPartition("confluent-acknowledged", 0, 3)
+    for _ in range(3):
+        producer.produce(where.topic, b"v", partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    (deleted,) = admin.delete_records([where]).values()
+    (found,) = admin.list_offsets({where: confluent_kafka.admin.OffsetSpec.earliest()}).values()
+    assert deleted.result(DEADLINE_S).low_watermark == 3
+    assert found.result(DEADLINE_S).offset == 3
+
+
 def test_confluent_kafka_acls(bootstrap: str) -> None:
     module = confluent_kafka.admin
     admin = module.AdminClient({"bootstrap.servers": bootstrap})

@@ -348,6 +348,49 @@ def test_kafkas_formatter_reads_our_records(tools: KafkaTools, address: str, top
     assert f'"topic":"{topic}","partitionIds":[1]' in own[2]
 
 
+def test_kafkas_tool_finds_ids_by_pattern_and_nothing_that_hangs(
+    tools: KafkaTools, address: str, topic: str
+) -> None:
+    with closing(Librdkafka(address, topic)) as producer:
+        producer.begin()
+        producer.send(topic, 0, "x")
+        producer.flush()
+
+        def listed(*words: str) -> list[str]:
+            said = tools.must("kafka-transactions", "list", *words)
+            return [each["TransactionalId"] for each in rows(said)]
+
+        assert listed("--transactional-id-pattern", f"{topic}.*") == [topic]
+        assert listed("--transactional-id-pattern", "nobody.*") == []
+        assert topic in listed("--duration-filter", "0")
+        assert topic not in listed("--duration-filter", "3600000")
+        for where in (("--broker-id", "1"), ("--topic", topic)):
+            assert rows(tools.must("kafka-transactions", "find-hanging", *where)) == []
+        tools.must("kafka-transactions", "forceTerminateTransaction", "--transactionalId", topic)
+        (told,) = rows(tools.must("kafka-transactions", "describe", "--transactional-id", topic))
+        assert told["TransactionState"] == "Empty"  # for whoever comes next
+    assert values(address, topic) == []
+
+
+def test_kafkas_formatter_reads_offsets_of_transactions(
+    tools: KafkaTools, address: str, topic: str
+) -> None:
+    with closing(Librdkafka(address, topic)) as producer:
+        for offset, is_commit in ((3, True), (8, False), (6, True)):
+            producer.begin()
+            producer.send_offset(topic, topic, offset)
+            producer.commit() if is_commit else producer.abort()
+    for isolation, wanted in (("read_uncommitted", [3, 8, 6]), ("read_committed", [3, 6])):
+        said = tools.must(
+            "kafka-console-consumer", "--topic", "__consumer_offsets", "--from-beginning",
+            "--timeout-ms", "4000", "--isolation-level", isolation, "--formatter",
+            "org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
+        )  # fmt: skip
+        own = [each for each in said.split('{"key"') if f'"group":"{topic}"' in each]
+        found = [re.search(r'"offset":(\d+)', each) for each in own]
+        assert [int(each[1]) for each in found if each] == wanted
+
+
 # Kills
 
 ACCOUNTS = ("debit", "credit")

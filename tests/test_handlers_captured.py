@@ -124,6 +124,7 @@ BEFORE: dict[int, Callable[[Control], None]] = {
     44: with_three_partitions,
     46: with_three_partitions,
     60: with_nothing,
+    69: with_groups,
     75: with_three_partitions,
 }
 # Compared by tests of their own: the list of APIs (test_handlers_cluster), configs (below); and the

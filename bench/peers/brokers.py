@@ -33,7 +33,7 @@ KAFKA_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
-           KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT)
+           KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
 
 
 class Broker:

@@ -24,14 +24,13 @@ def run(main: str, folder: Path, *arguments: str) -> str:
 
 
 def test_the_client_compatibility_test(tmp_path: Path) -> None:
-    """Of the features that it knows only ACLs are not here."""
     supported = ("cluster-id", "offsets-for-times", "create-topics", "describe-configs",
-                 "idempotent-producer")
+                 "describe-acls", "idempotent-producer")
     flags = [word for name in supported for word in (f"--{name}-supported", "true")]
     with Broker(tmp_path / "data") as broker:
         said = run("org.apache.kafka.tools.ClientCompatibilityTest", tmp_path,
                    "--bootstrap-server", broker.kafka, "--topic", "compatible",
-                   "--num-cluster-nodes", "1", "--describe-acls-supported", "false",
+                   "--num-cluster-nodes", "1",
                    "--expect-record-too-large-exception", "false", *flags)
     assert said == "SUCCESS.\n"
 

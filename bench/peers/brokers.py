@@ -18,7 +18,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # What Kafka's own start script gives a broker, with the heap that it gives on a server.
 KAFKA_FLAGS = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
                "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
-# One node for three, and no wait for group members that do not come; the rest is its default.
+# One node for three, no wait for group members that do not come, and deleted topics gone before the
+# next turn, as ours are; the rest is its default.
 KAFKA_SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -31,6 +32,7 @@ KAFKA_SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "log.segment.delete.delay.ms": "100",
 }
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
            KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -55,6 +56,7 @@ class Turns:
             print(f"{case.name:34} {figure:18} {told(each)}", flush=True)
 
     def _one(self, case: Case, broker: Broker) -> Figures:
+        settle()
         self._topics += 1
         topic = f"bench-{self._topics}"
         broker.create_topic(topic, case.partitions, case.configs.get(broker.name, {}))
@@ -63,6 +65,14 @@ class Turns:
             return case.job(broker, topic)
         finally:
             broker.delete_topic(topic)
+
+
+def settle() -> None:
+    """What the turn before left in the page cache is written and, for root, given back. Otherwise
+    the disk and the search for free pages are measured, not the broker."""
+    os.sync()
+    if os.geteuid() == 0:
+        Path("/proc/sys/vm/drop_caches").write_text("1")
 
 
 def told(each: Mapping[str, Sequence[float]]) -> str:

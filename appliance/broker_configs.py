@@ -224,17 +224,22 @@ class BrokerConfigs:
             *(self.synonyms(key.synonym) if key.synonym else
               [ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT)]),
         ]
-        return ConfigEntry(
-            key.name,
-            synonyms[0].value,
-            key.default,
-            synonyms[0].source,
-            key.type,
-            sensitive=False,
-            read_only=False,
-            synonyms=synonyms,
-            doc=key.doc,
-        )
+        return entry_of(key, synonyms)
+
+
+def entry_of(key: ConfigKey, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+    """Of a config that clients may change: the first of the synonyms is what holds."""
+    return ConfigEntry(
+        key.name,
+        synonyms[0].value,
+        key.default,
+        synonyms[0].source,
+        key.type,
+        sensitive=False,
+        read_only=False,
+        synonyms=synonyms,
+        doc=key.doc,
+    )
 
 
 def _type_of(row: Setting | None) -> ConfigType:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from appliance import event_log
-from appliance.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym
+from appliance.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym, entry_of
 from appliance.catalog import Catalog, Change
 from appliance.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
 from appliance.errors import RequestInvalid
@@ -118,14 +118,4 @@ class ClientMetrics:
 
 def _entry(key: ConfigKey, text: str) -> ConfigEntry:
     source = ConfigSource.CLIENT_METRICS
-    return ConfigEntry(
-        key.name,
-        text,
-        key.default,
-        source,
-        key.type,
-        sensitive=False,
-        read_only=False,
-        synonyms=[ConfigSynonym(key.name, text, source)],
-        doc=key.doc,
-    )
+    return entry_of(key, [ConfigSynonym(key.name, text, source)])

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from appliance.broker_configs import BrokerConfigs, ConfigEntry, ConfigSource, ConfigSynonym
+from appliance.broker_configs import (
+    BrokerConfigs,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    entry_of,
+)
 from appliance.config import BrokerConfig, ConsumerGroupsConfig, settings
 from appliance.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 from appliance.errors import ApplianceError
@@ -52,17 +58,7 @@ def _entry(key: ConfigKey, configs: Configs, broker: BrokerConfigs) -> ConfigEnt
     synonyms = broker.synonyms(key.synonym)
     if key.name in configs:
         synonyms.insert(0, ConfigSynonym(key.name, configs[key.name], ConfigSource.GROUP))
-    return ConfigEntry(
-        key.name,
-        synonyms[0].value,
-        key.default,
-        synonyms[0].source,
-        key.type,
-        sensitive=False,
-        read_only=False,
-        synonyms=synonyms,
-        doc=key.doc,
-    )
+    return entry_of(key, synonyms)
 
 
 def stored(

@@ -37,7 +37,7 @@ cdef enum ReadLimit:
     READ_END = 1                   # the log end: recovery, compaction, replication
     READ_STABLE = 2                # the last stable offset
 
-# Settings of one log. Written under guard; names and reasons in `config.py`.
+# Settings of one log. Written under guard; names and reasons in `config/`.
 cdef struct LogSettings:
     int64_t segment_bytes
     int64_t segment_ms

@@ -9,7 +9,7 @@ from appliance._native cimport atomic_bool, atomic_i64, mutex
 from appliance._quota cimport QuotaTable
 from appliance._topics cimport TopicTable
 
-# Settings of the data plane; names and reasons in `config.py`.
+# Settings of the data plane; names and reasons in `config/`.
 cdef struct Limits:
     int32_t processors
     int64_t request_bytes

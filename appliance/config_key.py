@@ -2,7 +2,7 @@
 
 A config is stored and shown as text. `parse` makes a value of it and `text_of` the one way to write
 that value, so that " 007" is kept as "7". What a client may change is held to these keys; what the
-operator writes is held to the table of `config.py`, from which most keys take their limits.
+operator writes is held to the table of `config`, from which most keys take their limits.
 """
 
 from __future__ import annotations

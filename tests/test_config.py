@@ -58,7 +58,7 @@ def test_every_setting_has_its_reason() -> None:
 
 
 def test_every_setting_is_read_by_somebody() -> None:
-    package = Path(config.__file__).parent
+    package = Path(config.__file__).parents[1]
     sources = [path for end in ("py", "pyx") for path in package.rglob(f"*.{end}")]
     text = "".join(path.read_text() for path in sources)
     names = {name for part in config.PARTS.values() for name, _ in config.settings_of(part)}

@@ -113,7 +113,7 @@ def test_no_file_is_an_orphan() -> None:
 
 def test_no_file_of_a_folder_is_an_orphan() -> None:
     found = {path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.glob("*/*.py")}
-    names = {".".join(path.parts) for path in found if path.stem != "__init__"}
+    names = {".".join(path.parts) for path in found if path.stem not in ENTRY_POINTS}
     imported = {name for path in sources("py") for name in modules_of_python(path.read_text())}
     imported |= {f"wire.{name}" for name in MODULES.values()}  # imported when they are asked for
     assert names - imported == set()

@@ -1,0 +1,55 @@
+"""Settings that are addresses: where to listen, and where a ZooKeeper is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen. Port 0 asks the kernel for a free one; `[::1]:80` is IPv6."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError(text)
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        if self == NO_ADDRESS:
+            return ""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+NO_ADDRESS = Address("", 0)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The servers of one ZooKeeper, and the path in it under which all our nodes are."""
+
+    servers: tuple[Address, ...] = ()
+    root: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Ensemble:
+        servers, slash, path = text.partition("/")
+        parts = path.rstrip("/").split("/") if path else []
+        if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
+            raise ValueError(text)
+        addresses = tuple(Address.parse(each.strip()) for each in servers.split(","))
+        return cls(addresses, "".join(slash + part for part in parts))
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.servers)) + self.root
+
+
+PARSED: dict[type, Callable[[str], Any]] = {Address: Address.parse, Ensemble: Ensemble.parse}
+NO_ENSEMBLE = Ensemble()
+EVERY_INTERFACE = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")

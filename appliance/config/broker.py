@@ -1,0 +1,124 @@
+"""One broker: its directory, its addresses, its timers, and the settings of each area."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
+from appliance.config.control import ControlConfig
+from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
+from appliance.config.log import LogConfig
+from appliance.config.network import NetworkConfig
+from appliance.config.setting import (
+    SECOND_MS,
+    Setting,
+    SettingInvalid,
+    check_fields,
+    setting,
+    settings_of,
+)
+from appliance.config.storage import StorageConfig
+from appliance.config.topics import TopicsConfig
+from appliance.config.transactions import TransactionsConfig
+from appliance.config.zookeeper import ZooKeeperConfig
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """One broker: its directory, its addresses, its timers, and a part per area."""
+
+    data_dir: Path = setting(
+        "data.dir",
+        Path("data"),
+        "The directory that holds everything the broker knows. One broker at a time may use it.",
+    )
+    node_id: int = setting(
+        "node.id",
+        1,
+        "The number by which clients know this broker. Nothing on disk depends on it.",
+        minimum=0,
+        maximum=2**31 - 1,
+    )
+    listen_address: Address = setting(
+        "listen.address",
+        Address("127.0.0.1", 9092),
+        "Where clients of the Kafka protocol are served. There is no login yet, so it is loopback.",
+    )
+    advertised_address: Address = setting(
+        "advertised.address",
+        NO_ADDRESS,
+        "Where clients are told to connect: a name or address that reaches this machine from "
+        "theirs. Port 0 means the one that is listened on.",
+        default_words="the listening address",
+    )
+    admin_address: Address = setting(
+        "admin.address",
+        Address("127.0.0.1", 8780),
+        "Where health and the admin pages are served. There is no login yet, so it is loopback.",
+    )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        30 * SECOND_MS,
+        "How often retention looks for segments to delete. Kafka's five minutes would make a "
+        "retention of one hour mean up to 65 minutes.",
+        unit="ms",
+        minimum=10,
+    )
+    cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        15 * SECOND_MS,
+        "How often compaction looks for a log that is due.",
+        unit="ms",
+        minimum=10,
+    )
+    topics: TopicsConfig = field(default_factory=TopicsConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    control: ControlConfig = field(default_factory=ControlConfig)
+    groups: GroupsConfig = field(default_factory=GroupsConfig)
+    transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
+    consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        told = self.advertised_address
+        if told.host in EVERY_INTERFACE:
+            raise SettingInvalid(
+                f"advertised.address: got {told}, which is every interface of this machine and "
+                "no address that a client can connect to; wanted a name or address of this machine"
+            )
+        if told == NO_ADDRESS and self.listen_address.host in EVERY_INTERFACE:
+            raise SettingInvalid(
+                f"listen.address: got {self.listen_address}, which is every interface, so clients "
+                "must be told which one to connect to; wanted advertised.address with it, "
+                f"for example advertised.address={socket.gethostname()}:{self.listen_address.port}"
+            )
+
+    def advertised(self, listening: Address) -> Address:
+        """What clients are told, when this is where the broker came to listen."""
+        told = self.advertised_address
+        return listening if told == NO_ADDRESS else Address(told.host, told.port or listening.port)
+
+
+# The parts of a BrokerConfig by the field that holds them; "" is BrokerConfig itself.
+PARTS: dict[str, type] = {
+    "": BrokerConfig,
+    "topics": TopicsConfig,
+    "storage": StorageConfig,
+    "log": LogConfig,
+    "network": NetworkConfig,
+    "control": ControlConfig,
+    "groups": GroupsConfig,
+    "transactions": TransactionsConfig,
+    "zookeeper": ZooKeeperConfig,
+    "consumer_groups": ConsumerGroupsConfig,
+}
+
+
+def settings() -> dict[str, Setting]:
+    """Every setting by its name."""
+    return {row.name: row for part in PARTS.values() for _, row in settings_of(part)}

@@ -1,0 +1,190 @@
+"""Consumer groups of both protocols, and their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, SettingInvalid, check_fields, setting
+
+
+@dataclass(frozen=True)
+class GroupsConfig:
+    """Consumer groups, and where their offsets are kept."""
+
+    initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms",
+        200,
+        "How long an empty group waits for more members after one came. Consumers that start "
+        "together join in one rebalance; without it the first would notice the second only with "
+        "its next heartbeat, seconds later. Kafka's 3 s is for a fleet of machines.",
+        unit="ms",
+        minimum=0,
+        maximum=HOUR_MS,
+    )
+    min_session_ms: int = setting(
+        "group.min.session.timeout.ms",
+        6 * SECOND_MS,
+        "Shortest session timeout a consumer may ask for: a shorter one loses its partitions to "
+        "any hiccup.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_session_ms: int = setting(
+        "group.max.session.timeout.ms",
+        1800 * SECOND_MS,
+        "Longest session timeout a consumer may ask for: its partitions stand still that long "
+        "after it died.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_size: int = setting(
+        "group.max.size",
+        10_000,
+        "Members of one group. Each has a connection of its own, of which there are no more.",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes",
+        4096,
+        "Largest text that a consumer may commit with an offset: it stays in memory.",
+        unit="bytes",
+        minimum=0,
+        maximum=2**15 - 1,  # the length of a text in the record is an int16
+    )
+    offsets_partitions: int = setting(
+        "offsets.topic.num.partitions",
+        4,
+        "Partitions of __consumer_offsets when it is made. A commit of many groups writes to all "
+        "of them, and each is a file to sync; Kafka's 50 are for spreading groups over brokers.",
+        minimum=1,
+        maximum=1000,
+    )
+    offsets_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes",
+        8 * MIB,
+        "Segment size of __consumer_offsets when it is made. Only sealed segments are compacted, "
+        "and a start reads what is left: Kafka's 100 MiB would be a million records.",
+        unit="bytes",
+        minimum=MIB,
+        maximum=2**31 - 1,
+    )
+    commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms",
+        5 * SECOND_MS,
+        "How long a commit may wait for the disk before its client is told to try again.",
+        unit="ms",
+        minimum=1,
+        maximum=HOUR_MS,
+    )
+    retention_minutes: int = setting(
+        "offsets.retention.minutes",
+        -1,
+        "How long the offsets of a group without members are kept, and of a topic that its members "
+        "no longer read. -1 keeps them: a job that runs once a year goes on where it was.",
+        unit="minutes",
+        minimum=-1,
+        maximum=2**31 - 1,
+    )
+    retention_check_ms: int = setting(
+        "offsets.retention.check.interval.ms",
+        600 * SECOND_MS,
+        "How often offsets are looked through for those to expire, and groups for empty ones "
+        "without offsets, which are forgotten.",
+        unit="ms",
+        minimum=1,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.min_session_ms > self.max_session_ms:
+            raise SettingInvalid(
+                f"group.min.session.timeout.ms: got {self.min_session_ms}, wanted at most "
+                f"group.max.session.timeout.ms, which is {self.max_session_ms}"
+            )
+
+
+@dataclass(frozen=True)
+class ConsumerGroupsConfig:
+    """Groups of the newer protocol (KIP-848), in which the broker assigns and sets the pace."""
+
+    session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms",
+        45 * SECOND_MS,
+        "How long a member may be silent before its partitions go to others.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    min_session_ms: int = setting(
+        "group.consumer.min.session.timeout.ms",
+        6 * SECOND_MS,
+        "Shortest session timeout that a group may be given, as for groups of the older protocol. "
+        "Kafka's 45 s leave no choice.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_session_ms: int = setting(
+        "group.consumer.max.session.timeout.ms",
+        60 * SECOND_MS,
+        "Longest session timeout that a group may be given.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms",
+        5 * SECOND_MS,
+        "How often members are told to send a heartbeat. A partition moves with the heartbeats of "
+        "its old and its new owner, so this is the pace of rebalances.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    min_heartbeat_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        SECOND_MS,
+        "Shortest heartbeat interval that a group may be given: each heartbeat is a request of "
+        "each member. Kafka's 5 s leave no choice downwards.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_heartbeat_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        15 * SECOND_MS,
+        "Longest heartbeat interval that a group may be given.",
+        unit="ms",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    max_size: int = setting(
+        "group.consumer.max.size",
+        10_000,
+        "Members of one group. Each has a connection of its own, of which there are no more.",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    assignors: str = setting(
+        "group.consumer.assignors",
+        "uniform,range",
+        "Which assignors members may ask for; the first is for those who ask for none.",
+        choices=("uniform,range", "range,uniform", "uniform", "range"),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, low, value, high in (
+            ("session.timeout.ms", self.min_session_ms, self.session_timeout_ms,
+             self.max_session_ms),
+            ("heartbeat.interval.ms", self.min_heartbeat_ms, self.heartbeat_interval_ms,
+             self.max_heartbeat_ms),
+        ):
+            if not low <= value <= high:
+                raise SettingInvalid(
+                    f"group.consumer.{name}: got {value}, wanted {low} to {high} "
+                    f"(group.consumer.min.{name}, group.consumer.max.{name})"
+                )

@@ -1,0 +1,161 @@
+"""Clients at the data plane: threads, memory, connections, fetches, quotas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.config.setting import KIB, MIB, SECOND_MS, check_fields, setting
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What the data plane allows its clients."""
+
+    network_threads: int = setting(
+        "num.network.threads",
+        2,
+        "Threads that serve connections. One keeps up with a SATA RAID or a 10 GbE line; the "
+        "second keeps a busy connection from delaying the others.",
+        minimum=1,
+        maximum=64,
+    )
+    request_max_bytes: int = setting(
+        "socket.request.max.bytes",
+        100 * MIB,
+        "Largest request; a larger claim closes the connection before anything is allocated.",
+        unit="bytes",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    control_max_bytes: int = setting(
+        "control.request.max.bytes",
+        2 * MIB,
+        "Largest request other than Produce and Fetch. As objects a request takes up to 35 times "
+        "its bytes, and 300 ms a MiB to decode.",
+        unit="bytes",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    queued_max_bytes: int = setting(
+        "queued.max.request.bytes",
+        256 * MIB,
+        "Memory promised to requests that are still arriving, and taken by those that the control "
+        "plane has not answered, of all connections together. Beyond it sockets are not read, so "
+        "that clients wait and nothing is lost.",
+        unit="bytes",
+        minimum=MIB,
+    )
+    held_max_bytes: int = setting(
+        "queued.max.response.bytes",
+        256 * MIB,
+        "Memory for answers that clients do not take, of all connections together. Beyond it those "
+        "are closed that hold more than their share: a small request can have a large answer.",
+        unit="bytes",
+        minimum=MIB,
+    )
+    max_connections: int = setting(
+        "max.connections.total",
+        10_000,
+        "Connections at a time: each costs a few KiB and a file descriptor. Half of those that the "
+        "system allows are kept for the logs, so there may be fewer.",
+        minimum=1,
+    )
+    max_connections_per_ip: int = setting(
+        "max.connections.per.ip",
+        10_000,
+        "Connections of one address, so that one broken client cannot take them all.",
+        minimum=1,
+    )
+    requests_per_connection: int = setting(
+        "connection.max.requests",
+        1024,
+        "Requests of one connection in flight; beyond it the connection is not read.",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    control_requests_per_connection: int = setting(
+        "connection.max.control.requests",
+        64,
+        "Of these, how many the control plane may have to answer: their answers can be large, and "
+        "clients send a few at a time.",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    idle_timeout_ms: int = setting(
+        "connections.max.idle.ms",
+        600 * SECOND_MS,
+        "An idle connection is closed after this long.",
+        unit="ms",
+        minimum=100,
+    )
+    frame_timeout_ms: int = setting(
+        "connection.frame.timeout.ms",
+        30 * SECOND_MS,
+        "How long a request may take to arrive, beside what its bytes take at the rate below. Then "
+        "its connection is closed: it holds memory.",
+        unit="ms",
+        minimum=100,
+    )
+    frame_min_bytes_per_second: int = setting(
+        "connection.frame.bytes.per.second",
+        4 * KIB,
+        "The slowest line on which large requests arrive. A byte now and then must not hold the "
+        "memory of a large request for hours.",
+        unit="bytes",
+        minimum=1,
+    )
+    send_timeout_ms: int = setting(
+        "connection.send.timeout.ms",
+        60 * SECOND_MS,
+        "A client that takes none of its answer for this long is closed.",
+        unit="ms",
+        minimum=100,
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        55 * MIB,
+        "Most that one fetch returns, whatever the client asks for (but always one batch).",
+        unit="bytes",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    fetch_max_partitions: int = setting(
+        "fetch.max.partitions",
+        20_000,
+        "Partitions in one fetch or fetch session: each is looked at whenever one of them moves.",
+        minimum=1,
+    )
+    fetch_max_partitions_all: int = setting(
+        "fetch.max.total.partitions",
+        1_000_000,
+        "Partitions in the sessions and waiting fetches of all connections; each takes about 300 "
+        "bytes. Beyond it there are no new sessions and no waiting: fetches are answered at once.",
+        minimum=1,
+    )
+    sendfile_min_bytes: int = setting(
+        "fetch.sendfile.min.bytes",
+        64 * KIB,
+        "A range of this size or more goes from the page cache by sendfile; a smaller one is "
+        "copied into the answer, which saves calls.",
+        unit="bytes",
+        minimum=0,
+    )
+    quota_window_s: int = setting(
+        "quota.window.size.seconds",
+        1,
+        "What a client with a quota may use at once when it used nothing before, in seconds of its "
+        "rate. A longer one lets bursts pass; Kafka's ten windows make it 10.",
+        unit="s",
+        minimum=1,
+        maximum=3600,
+    )
+    drain_timeout_ms: int = setting(
+        "shutdown.drain.timeout.ms",
+        5 * SECOND_MS,
+        "How long a stop waits for answers that are due.",
+        unit="ms",
+        minimum=0,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -1,0 +1,119 @@
+"""Where the values of settings come from, and the table of them all.
+
+Later ones win: the default, a TOML file, the environment (`APPLIANCE_LOG_SEGMENT_BYTES`),
+`--set log.segment.bytes=...` and flags.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from appliance.config.addresses import PARSED
+from appliance.config.broker import PARTS, BrokerConfig, settings
+from appliance.config.setting import ENVIRONMENT_PREFIX, SettingInvalid, settings_of
+
+# read by setup.py and the crash tests, not settings of a running broker
+ENVIRONMENT_OF_BUILDS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value and who gave it, before it is believed."""
+
+    origin: str
+    name: str
+    value: Any
+    is_text: bool = True  # written by a person or a shell; TOML has numbers of its own
+
+    def resolve(self) -> Any:
+        row = settings().get(self.name)
+        if row is None:
+            near = difflib.get_close_matches(self.name, settings(), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingInvalid(f"{self.name}: no such setting ({self.origin}){hint}")
+        value = self.value
+        if self.is_text or (isinstance(value, str) and row.kind in (Path, *PARSED)):
+            value = row.from_text(value)
+        elif row.kind is float and type(value) is int:
+            value = float(value)
+        row.check(value, f"{self.value!r} ({self.origin})")
+        return value
+
+
+def from_file(path: Path) -> Iterator[Given]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingInvalid(f"file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingInvalid(f"file {path}: not TOML: {error}") from error
+    pending = list(document.items())
+    while pending:
+        name, value = pending.pop(0)
+        if isinstance(value, dict):
+            pending += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        else:
+            yield Given(f"file {path}", name, value, is_text=False)
+
+
+def from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
+    names = {row.environment: row.name for row in settings().values()}
+    for variable, value in sorted(environment.items()):
+        key = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if key != variable and key not in ENVIRONMENT_OF_BUILDS:
+            name = names.get(variable, key.lower().replace("_", "."))
+            yield Given(f"environment {variable}", name, value)
+
+
+def from_pairs(pairs: Iterable[str]) -> Iterator[Given]:
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingInvalid(f"--set {pair}: wanted key=value")
+        yield Given("--set", name.strip(), value)
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    pairs: Iterable[str] = (),
+    flags: Mapping[str, str | None] | None = None,
+) -> BrokerConfig:
+    """The broker's settings from all sources; a flag that was not given is None."""
+    given = [
+        *(from_file(file) if file else ()),
+        *from_environment(environment or {}),
+        *from_pairs(pairs),
+        *(Given("flag", name, text) for name, text in (flags or {}).items() if text is not None),
+    ]
+    values = {each.name: each.resolve() for each in given}
+    made = {
+        part: {name: values[row.name] for name, row in settings_of(config) if row.name in values}
+        for part, config in PARTS.items()
+    }
+    parts = {part: PARTS[part](**made[part]) for part in PARTS if part}
+    return BrokerConfig(**made[""], **parts)
+
+
+def values_of(config: BrokerConfig) -> dict[str, Any]:
+    """Every setting's value in force, by name."""
+    parts = [getattr(config, part) if part else config for part in PARTS]
+    return {row.name: getattr(part, field) for part in parts for field, row in settings_of(part)}
+
+
+def as_markdown() -> str:
+    """The settings table of docs/operations.md; a test compares the two."""
+    lines = ["| setting | default | accepts | why |", "|---|---|---|---|"]
+    for row in settings().values():
+        lines.append(f"| `{row.name}` | {row.default_text} | {row.wanted} | {row.reason} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,78 @@
+"""The data directory as a whole: commit, recovery, space."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from appliance.config.setting import MIB, SECOND_MS, check_fields, setting
+
+
+@dataclass(frozen=True)
+class StorageConfig:
+    """How the data directory as a whole is kept: commit, recovery, space."""
+
+    checkpoint_interval_ms: int = setting(
+        "checkpoint.interval.ms",
+        SECOND_MS,
+        "How often recovery points are saved. After a crash at most what was written since "
+        "is read again.",
+        unit="ms",
+        minimum=10,
+    )
+    reserve_bytes: int = setting(
+        "storage.reserve.bytes",
+        64 * MIB,
+        "A file that holds space back, so that recovery and deletes work with 0 bytes free.",
+        unit="bytes",
+        minimum=0,
+    )
+    low_water_bytes: int = setting(
+        "storage.low.water.bytes",
+        256 * MIB,
+        "Below this much free space writes are refused with a retriable error; reads, deletes and "
+        "retention go on, and writes resume by themselves.",
+        unit="bytes",
+        minimum=0,
+    )
+    sync: str = setting(
+        "commit.sync",
+        "auto",
+        "How a group commit reaches the disk: fdatasync per file, one syncfs, or whichever "
+        "measures better.",
+        choices=("auto", "files", "filesystem"),
+    )
+    sync_threads: int = setting(
+        "commit.threads",
+        4,
+        "Files synced at the same time by one group commit. A journaling file system merges them.",
+        minimum=1,
+        maximum=64,
+    )
+    recovery_threads: int = setting(
+        "recovery.threads",
+        min(os.cpu_count() or 1, 256),
+        "Partitions recovered at the same time at start.",
+        minimum=1,
+        maximum=256,
+        default_words="number of cores",
+    )
+    write_behind_bytes: int = setting(
+        "write.behind.bytes",
+        MIB,
+        "Unwritten bytes of a segment after which the kernel is asked to start writing, so that "
+        "the final sync is short. 0 leaves it to the kernel.",
+        unit="bytes",
+        minimum=0,
+    )
+    sealed_files_idle_ms: int = setting(
+        "sealed.files.idle.ms",
+        30 * SECOND_MS,
+        "Sealed segment files not read for this long are closed: open files stay far below "
+        "the limit.",
+        unit="ms",
+        minimum=0,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -1,0 +1,59 @@
+"""Topics: how they come and go, and how many there may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.config.setting import check_fields, setting
+
+
+@dataclass(frozen=True)
+class TopicsConfig:
+    """How topics come and go, and how many there may be."""
+
+    auto_create: bool = setting(
+        "auto.create.topics.enable",
+        True,
+        "Whether a client that asks for a topic by name makes it. Most clients expect that of a "
+        "broker; the price is that a misspelt name is a new, empty topic.",
+    )
+    num_partitions: int = setting(
+        "num.partitions",
+        1,
+        "Partitions of a topic whose creator names no number.",
+        minimum=1,
+        maximum=100_000,
+    )
+    may_delete: bool = setting(
+        "delete.topic.enable",
+        True,
+        "Whether clients may delete topics.",
+    )
+    partitions_per_topic_max: int = setting(
+        "max.partitions.per.topic",
+        1000,
+        "A request for a topic with more is refused. Each partition is a directory, some syncs and "
+        "two open files: a mistyped number must not keep the disk for minutes.",
+        minimum=1,
+        maximum=100_000,  # five digits in the name of a directory
+    )
+    per_request_max: int = setting(
+        "max.topics.per.request",
+        500,
+        "Topics that one request may make, each with some syncs of the disk: more, and the client "
+        "has given up before it is answered. CreateTopics refuses the rest; a consumer that names "
+        "more gets them when it asks again.",
+        minimum=1,
+        maximum=100_000,
+    )
+    partitions_max: int = setting(
+        "max.partitions.total",
+        10_000,
+        "Partitions of all topics together. They cost memory, two open files each while in use, "
+        "and time at a start after a crash.",
+        minimum=1,
+        maximum=10_000_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -1,0 +1,60 @@
+"""Registration in a ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.config.addresses import NO_ENSEMBLE, Ensemble
+from appliance.config.setting import HOUR_MS, SECOND_MS, check_fields, setting
+
+NO_FILE = Path(os.devnull)
+
+
+@dataclass(frozen=True)
+class ZooKeeperConfig:
+    """Registration in a ZooKeeper, for clients and tools that look for brokers there."""
+
+    ensemble: Ensemble = setting(
+        "zookeeper.connect",
+        NO_ENSEMBLE,
+        "The ZooKeeper in which this broker and its topics are registered, and the path there. "
+        "Only clients of the original kind look for brokers there.",
+        default_words="none",
+    )
+    format: str = setting(
+        "zookeeper.format",
+        "original",
+        "How nodes are written: the original host:port and number of partitions, or the JSON of "
+        "Kafka 0.8 to 3.x for tools that read that.",
+        choices=("original", "json"),
+    )
+    auth_file: Path = setting(
+        "zookeeper.auth.file",
+        NO_FILE,
+        "A file with one line, user:password. With it we log in by digest, and our nodes may be "
+        "changed by this user alone. A file, so that no list of settings or processes shows it.",
+        default_words="none",
+    )
+    session_timeout_ms: int = setting(
+        "zookeeper.session.timeout.ms",
+        6 * SECOND_MS,
+        "How long after a broker died its nodes stay, and how long a broker may be out of touch "
+        "before they go. ZooKeeper itself allows 2 to 20 of its ticks.",
+        unit="ms",
+        minimum=100,
+        maximum=120 * SECOND_MS,  # a stop waits this long when a server does not even refuse
+    )
+    connection_timeout_ms: int = setting(
+        "zookeeper.connection.timeout.ms",
+        2 * SECOND_MS,
+        "How long a start waits for ZooKeeper to learn that its id is free. After that the broker "
+        "serves and registers once ZooKeeper is there.",
+        unit="ms",
+        minimum=1,
+        maximum=HOUR_MS,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -19,6 +19,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from appliance import (
@@ -35,7 +36,7 @@ from appliance.broker_configs import BrokerConfigs, ConfigEntry
 from appliance.catalog import NAME, Catalog, TopicRow
 from appliance.client_metrics import ClientMetrics
 from appliance.client_quotas import ClientQuotas, RateTable
-from appliance.config import BrokerConfig, ConsumerGroupsConfig, LogConfig
+from appliance.config import Address, BrokerConfig, ConsumerGroupsConfig, LogConfig
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups import coordinator as groups
@@ -156,6 +157,12 @@ class Broker:
         broker._group_configs, faults = of_groups
         log_dir.report.notes += [f"{each}. The group has the settings of all." for each in faults]
         return broker
+
+    def listens(self, kafka: Address, admin: Address) -> None:
+        """Where in fact: of a configured port 0 the kernel made another."""
+        self.advertised = self.config.advertised(kafka)
+        found = replace(self.config, listen_address=kafka, admin_address=admin)
+        self._configs = replace(self._configs, config=found)
 
     def connect(self, data_plane: PlaneTable) -> None:
         """Tells the data plane every topic and quota, and from here on every change."""

@@ -157,7 +157,8 @@ class Server:
         listener = listening(self.config.listen_address)
         host, port = listener.getsockname()[:2]
         self.kafka_address = Address(host, port)
-        broker.advertised = self.config.advertised(self.kafka_address)
+        assert self.admin_address is not None, "the admin pages listen before recovery"
+        broker.listens(self.kafka_address, self.admin_address)
         self.data_plane = data_plane = DataPlane(broker.log_dir.engine, network)
         broker.connect(data_plane)
         dispatcher = Dispatcher(broker, data_plane)

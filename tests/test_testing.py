@@ -18,6 +18,7 @@ from appliance.config import SettingInvalid
 from appliance.errors import ApplianceError
 from appliance.testing import RunningBroker, running_broker
 from appliance.wire import ErrorCode
+from appliance.wire.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from appliance.wire.metadata import MetadataRequest, MetadataResponse
 from tests.support.logs import batch
 from tests.support.wire_client import WireClient, frame_of
@@ -44,6 +45,18 @@ def test_a_test_gets_a_broker_that_keeps_records(appliance_broker: RunningBroker
         (part,) = connection.produce(batch("a", "b"), acks=-1)
         assert (part.error_code, part.base_offset) == (0, 0)
         assert connection.fetch_one(0).high_watermark == 2
+
+
+def test_configs_tell_where_it_listens_in_fact(appliance_broker: RunningBroker) -> None:
+    names = ["listeners", "advertised.listeners", "listen.address", "admin.address"]
+    asked = DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(4, "1", names)])
+    with client(appliance_broker) as connection:
+        connection.send(frame_of(asked, 32, 4))
+        (answer,) = connection.answer(DescribeConfigsResponse, 32, 4).results
+    kafka, admin = appliance_broker.bootstrap, appliance_broker.admin
+    assert {each.name: each.value for each in answer.configs} == {
+        "listeners": f"PLAINTEXT://{kafka}", "advertised.listeners": f"PLAINTEXT://{kafka}",
+        "listen.address": kafka, "admin.address": admin.removeprefix("http://")}
 
 
 def test_the_next_test_gets_a_new_one(appliance_broker: RunningBroker) -> None:

@@ -40,17 +40,8 @@ async def _alter(
         error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
     )
     try:
-        config_resource.check(broker, asked, twice)
-        configs = _configs(asked)
-        if asked.resource_type == config_resource.TOPIC:
-            await broker.set_topic_configs(asked.resource_name, configs, validate_only)
-        elif asked.resource_type == config_resource.CLIENT_METRICS:
-            await broker.client_metrics.set(asked.resource_name, configs, validate_only)
-        elif asked.resource_type == config_resource.GROUP:
-            await broker.set_group_configs(asked.resource_name, configs, validate_only)
-        else:
-            is_default = asked.resource_name == config_resource.ALL_BROKERS
-            await broker.set_broker_configs(configs, is_default, validate_only)
+        found = config_resource.find(broker, asked, twice)
+        await found.set(_configs(asked), validate_only=validate_only)
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
     return answer

@@ -8,11 +8,15 @@ the two differ only in which of them wins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from appliance.broker import Broker
+from appliance.broker_configs import ConfigEntry
 from appliance.handlers.call import Refused
+from appliance.handlers.lookup import find_topic
 from appliance.wire import ErrorCode
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -24,10 +28,45 @@ class Resource(Protocol):
     resource_name: str
 
 
-def check(
+@dataclass(frozen=True)
+class Configs:
+    """Where the configs of one resource are: `set` takes all of them, `alter` changes."""
+
+    set: Callable[..., Awaitable[None]]
+    alter: Callable[..., Awaitable[None]]
+    entries: Callable[[], Iterable[ConfigEntry]]
+
+
+def find(
     broker: Broker, resource: Resource, twice: Collection[tuple[int, str]] = frozenset()
-) -> None:
+) -> Configs:
     """Raises for what has no configs here, and for what the request names `twice`."""
+    _check(broker, resource, twice)
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        return Configs(
+            partial(broker.set_topic_configs, name),
+            partial(broker.alter_topic_configs, name),
+            lambda: broker.topic_config_entries(find_topic(broker, name)),
+        )
+    if resource.resource_type == CLIENT_METRICS:
+        of = broker.client_metrics
+        return Configs(partial(of.set, name), partial(of.alter, name), partial(of.entries, name))
+    if resource.resource_type == GROUP:
+        return Configs(
+            partial(broker.set_group_configs, name),
+            partial(broker.alter_group_configs, name),
+            partial(broker.group_config_entries, name),
+        )
+    is_default = name == ALL_BROKERS
+    return Configs(
+        partial(broker.set_broker_configs, is_default=is_default),
+        partial(broker.alter_broker_configs, is_default=is_default),
+        broker.default_config_entries if is_default else broker.broker_config_entries,
+    )
+
+
+def _check(broker: Broker, resource: Resource, twice: Collection[tuple[int, str]]) -> None:
     if (resource.resource_type, resource.resource_name) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{resource.resource_name!r} is named twice")
     if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):

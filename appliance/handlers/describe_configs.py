@@ -10,14 +10,11 @@ Left out: broker loggers as resources (INVALID_REQUEST).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from appliance.broker import Broker
 from appliance.broker_configs import ConfigEntry
 from appliance.errors import ApplianceError
 from appliance.handlers import config_resource
 from appliance.handlers.call import Call
-from appliance.handlers.lookup import find_topic
 from appliance.wire.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 
 KEY = 32
@@ -37,26 +34,13 @@ def handle(broker: Broker, request: DescribeConfigsRequest, call: Call) -> Descr
 def _describe(broker: Broker, asked: Asked, request: DescribeConfigsRequest) -> Answer:
     answer = Answer(resource_type=asked.resource_type, resource_name=asked.resource_name)
     try:
-        found = _entries(broker, asked)
+        found = config_resource.find(broker, asked).entries()
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
         return answer
     names = asked.configuration_keys
     answer.configs = [_row(each, request) for each in found if not names or each.name in names]
     return answer
-
-
-def _entries(broker: Broker, asked: Asked) -> Iterable[ConfigEntry]:
-    config_resource.check(broker, asked)
-    if asked.resource_type == config_resource.TOPIC:
-        return broker.topic_config_entries(find_topic(broker, asked.resource_name))
-    if asked.resource_type == config_resource.CLIENT_METRICS:
-        return broker.client_metrics.entries(asked.resource_name)
-    if asked.resource_type == config_resource.GROUP:
-        return broker.group_config_entries(asked.resource_name)
-    if asked.resource_name == config_resource.ALL_BROKERS:
-        return broker.default_config_entries()
-    return broker.broker_config_entries()
 
 
 def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> Row:

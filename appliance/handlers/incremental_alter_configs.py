@@ -46,16 +46,8 @@ async def _alter(
     )
     changes = [ConfigChange(each.name, each.config_operation, each.value) for each in asked.configs]
     try:
-        config_resource.check(broker, asked, twice)
-        if asked.resource_type == config_resource.TOPIC:
-            await broker.alter_topic_configs(asked.resource_name, changes, validate_only)
-        elif asked.resource_type == config_resource.CLIENT_METRICS:
-            await broker.client_metrics.alter(asked.resource_name, changes, validate_only)
-        elif asked.resource_type == config_resource.GROUP:
-            await broker.alter_group_configs(asked.resource_name, changes, validate_only)
-        else:
-            is_default = asked.resource_name == config_resource.ALL_BROKERS
-            await broker.alter_broker_configs(changes, is_default, validate_only)
+        found = config_resource.find(broker, asked, twice)
+        await found.alter(changes, validate_only=validate_only)
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
     return answer

@@ -373,8 +373,9 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left,
         result.visible = result.stable = result.start = -1
     elif result.slice.size > most and not is_first:
         result.slice.size = 0
-    elif result.slice.size == 0 and log.durable_offset.load() < log.log_end_offset.load():
+    elif result.slice.size == 0 and result.visible < log.log_end_offset.load():
         # Somebody waits for what is written: that is a reason to make it durable now.
+        # Where appended is visible, who waits waits for what is still to come, and for no disk.
         committer_ask(plane.committer.get(), target.log, 0)
 
 

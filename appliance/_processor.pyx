@@ -104,6 +104,7 @@ cdef int _timeout_ms(Processor* processor) noexcept nogil:
         return 0
     if not processor.starved.empty():
         until = min(until, processor.now_ns + FEED_NS)
+    _drop_answered(processor)
     if not processor.timers.empty():
         until = min(until, processor.timers.front().at_ns)
     return <int>max(<int64_t>0, (until - monotonic_ns() + 999999) // 1000000)
@@ -478,6 +479,25 @@ cdef void _push_timer(Processor* processor, const Timer* timer) noexcept nogil:
     push_heap(processor.timers.begin(), processor.timers.end(), _is_later)
 
 
+cdef void _pop_timer(Processor* processor) noexcept nogil:
+    pop_heap(processor.timers.begin(), processor.timers.end(), _is_later)
+    processor.timers.pop_back()
+
+
+cdef void _drop_answered(Processor* processor) noexcept nogil:
+    """Nobody should be woken for a fetch that was answered long before its time: at a thousand
+    records a second that would be every second wake-up."""
+    cdef Connection* connection
+    cdef Slot* slot
+    while not processor.timers.empty():
+        connection = _find(processor, processor.timers.front().connection)
+        if connection != NULL:
+            slot = slot_at(connection, processor.timers.front().slot)
+            if processor.timers.front().slot == UNMUTE or (slot != NULL and not slot.is_ready):
+                return
+        _pop_timer(processor)
+
+
 cdef void _run_timers(Processor* processor) noexcept nogil:
     """A fetch that was answered meanwhile leaves its timer behind: it finds nothing."""
     cdef Connection* connection
@@ -485,8 +505,7 @@ cdef void _run_timers(Processor* processor) noexcept nogil:
     cdef Timer timer
     while not processor.timers.empty() and processor.timers.front().at_ns <= processor.now_ns:
         timer = processor.timers.front()
-        pop_heap(processor.timers.begin(), processor.timers.end(), _is_later)
-        processor.timers.pop_back()
+        _pop_timer(processor)
         connection = _find(processor, timer.connection)
         if connection == NULL:
             continue

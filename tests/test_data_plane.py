@@ -197,6 +197,41 @@ def test_what_is_not_durable_is_not_seen(client: WireClient, plane: Plane) -> No
     assert plane.logs[0].durable_offset == 1
 
 
+def test_who_waits_for_what_is_visible_when_appended_needs_no_disk(make: Any) -> None:
+    plane = make(visibility="appended")
+    with plane.client() as reader, plane.client() as writer:
+        for offset in range(5):
+            reader.send_fetch(offset, wait_ms=15_000)
+            time.sleep(0.05)
+            writer.produce(batch(b"news"), acks=1)
+            assert b"news" in reader.receive()
+    assert plane.logs[0].durable_offset == 0
+
+
+def wake_ups() -> int:
+    """Of the network threads, so far."""
+    total = 0
+    for thread in Path("/proc/self/task").iterdir():
+        if (thread / "comm").read_text().strip() == "processor":
+            told = dict(line.split(":") for line in (thread / "status").read_text().splitlines())
+            total += int(told["voluntary_ctxt_switches"])
+    return total
+
+
+def test_nobody_is_woken_for_fetches_that_were_answered_before_their_time(make: Any) -> None:
+    count = 300
+    plane = make(visibility="appended")
+    with plane.client() as reader, plane.client() as writer:
+        for offset in range(count):
+            reader.send_fetch(offset, wait_ms=2500)
+            writer.produce(batch(b"news"), acks=1)
+            assert b"news" in reader.receive()
+            time.sleep(0.003)  # so that their ends, too, are apart
+        before = wake_ups()
+        time.sleep(3)
+    assert wake_ups() - before < count / 2  # a sweep five times a second, on each of two threads
+
+
 def test_min_bytes_are_waited_for(client: WireClient, plane: Plane) -> None:
     with plane.client() as reader:
         reader.send_fetch(0, wait_ms=15_000, min_bytes=1000)

@@ -36,7 +36,13 @@ from appliance.broker_configs import BrokerConfigs, ConfigEntry
 from appliance.catalog import NAME, Catalog, TopicRow
 from appliance.client_metrics import ClientMetrics
 from appliance.client_quotas import ClientQuotas, RateTable
-from appliance.config import Address, BrokerConfig, ConsumerGroupsConfig, LogConfig
+from appliance.config import (
+    Address,
+    BrokerConfig,
+    ConsumerGroupsConfig,
+    LogConfig,
+    ShareGroupsConfig,
+)
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups import coordinator as groups
@@ -404,7 +410,7 @@ class Broker:
         validate_only: bool,
     ) -> None:
         before = self._group_configs.get(group_id, NO_CONFIGS)
-        configs = group_configs.validate(after(before), self.config.consumer_groups)
+        configs = group_configs.validate(after(before), self.config)
         if validate_only:
             return
         await asyncio.to_thread(self.catalog.set_group_configs, group_id, configs)
@@ -436,9 +442,12 @@ class Broker:
         return sorted(name for name, configs in self._group_configs.items() if configs)
 
     def consumer_group_config(self, group_id: str) -> ConsumerGroupsConfig:
-        base = self.config.consumer_groups
-        configs = self._group_configs.get(group_id)
-        return group_configs.in_force(configs, base) if configs else base
+        configs = self._group_configs.get(group_id, NO_CONFIGS)
+        return group_configs.consumer_groups(configs, self.config.consumer_groups)
+
+    def share_group_config(self, group_id: str) -> ShareGroupsConfig:
+        configs = self._group_configs.get(group_id, NO_CONFIGS)
+        return group_configs.share_groups(configs, self.config.share_groups)
 
     # Internal topics
 

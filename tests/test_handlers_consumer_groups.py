@@ -495,7 +495,11 @@ def configs(control: Control, group: str = "g") -> dict[str, tuple[str, int]]:
     assert answer.error_code == 0
     for each in answer.configs:
         assert each.synonyms[0].value == each.value
-    return {each.name: (each.value, each.config_source) for each in answer.configs}
+    return {
+        each.name: (each.value, each.config_source)
+        for each in answer.configs
+        if each.name.startswith("consumer.")
+    }
 
 
 def alter(control: Control, operation: int, **values: str | None) -> Any:

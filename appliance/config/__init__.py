@@ -6,6 +6,7 @@ network       clients at the data plane: threads, memory, connections, fetches, 
 control       the control plane: how much it does at a time
 topics        how topics come and go, and how many there may be
 groups        consumer groups of both protocols, and their offsets
+share_groups  share groups: the pace of their members, and how records are given out
 transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
 broker        directory, addresses and timers; it holds the parts above
@@ -22,6 +23,7 @@ from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
+from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.sources import as_markdown, load, values_of
 from appliance.config.storage import StorageConfig
 from appliance.config.topics import TopicsConfig
@@ -45,6 +47,7 @@ __all__ = [
     "NetworkConfig",
     "Setting",
     "SettingInvalid",
+    "ShareGroupsConfig",
     "StorageConfig",
     "TopicsConfig",
     "TransactionsConfig",

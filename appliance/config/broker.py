@@ -19,6 +19,7 @@ from appliance.config.setting import (
     setting,
     settings_of,
 )
+from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.storage import StorageConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
@@ -82,6 +83,7 @@ class BrokerConfig:
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
+    share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -116,6 +118,7 @@ PARTS: dict[str, type] = {
     "transactions": TransactionsConfig,
     "zookeeper": ZooKeeperConfig,
     "consumer_groups": ConsumerGroupsConfig,
+    "share_groups": ShareGroupsConfig,
 }
 
 

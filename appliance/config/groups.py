@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, SettingInvalid, check_fields, setting
+from appliance.config.setting import (
+    HOUR_MS,
+    MIB,
+    SECOND_MS,
+    SettingInvalid,
+    check_fields,
+    check_range,
+    setting,
+)
 
 
 @dataclass(frozen=True)
@@ -183,8 +191,4 @@ class ConsumerGroupsConfig:
             ("heartbeat.interval.ms", self.min_heartbeat_ms, self.heartbeat_interval_ms,
              self.max_heartbeat_ms),
         ):
-            if not low <= value <= high:
-                raise SettingInvalid(
-                    f"group.consumer.{name}: got {value}, wanted {low} to {high} "
-                    f"(group.consumer.min.{name}, group.consumer.max.{name})"
-                )
+            check_range("consumer", name, low, value, high)

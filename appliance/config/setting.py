@@ -129,3 +129,12 @@ def check_fields(config: Any) -> None:
     for name, row in settings_of(config):
         value = getattr(config, name)
         row.check(value, repr(value))
+
+
+def check_range(kind: str, name: str, low: int, value: int, high: int) -> None:
+    """What a group may be given lies between two other settings, and so does what holds for all."""
+    if not low <= value <= high:
+        raise SettingInvalid(
+            f"group.{kind}.{name}: got {value}, wanted {low} to {high} "
+            f"(group.{kind}.min.{name}, group.{kind}.max.{name})"
+        )

@@ -40,7 +40,7 @@ LAYERS = [
     ("log_dir", "broker_configs"),
     ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs"),
     ("reconciliation", "groups"),
-    ("txn",),
+    ("txn", "share"),
     ("broker",),
     ("handlers",),
     ("dispatch", "protocol_page", "zookeeper"),

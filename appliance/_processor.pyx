@@ -36,10 +36,11 @@ from appliance._produce cimport (
 from appliance._quota cimport quotas_use
 from appliance._socket cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT,
-    epoll_ctl, epoll_event, epoll_wait, eventfd_write, iovec, readv,
+    epoll_ctl, epoll_event, epoll_wait, iovec, readv,
 )
 from appliance._watch cimport (
-    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_WAKE, Mail, inbox_put, inbox_take,
+    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_WAKE, Mail, inbox_may_sleep, inbox_put,
+    inbox_take, inbox_wake,
 )
 
 cdef extern from "pthread.h" nogil:
@@ -100,7 +101,7 @@ cdef bint _is_idle(Processor* processor) noexcept nogil:
 
 cdef int _timeout_ms(Processor* processor) noexcept nogil:
     cdef int64_t until = processor.sweep_ns
-    if not processor.to_send.empty():
+    if not processor.to_send.empty() or not inbox_may_sleep(processor.inbox.get()):
         return 0
     if not processor.starved.empty():
         until = min(until, processor.now_ns + FEED_NS)
@@ -733,7 +734,7 @@ cdef int processor_start(Processor* processor) noexcept nogil:
 cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil:
     processor.stop_at_ns = monotonic_ns() + drain_ns
     processor.must_stop.store(True)
-    eventfd_write(processor.inbox.get().event_fd, 1)
+    inbox_wake(processor.inbox.get())
     pthread_join(processor.thread, NULL)
 
 

@@ -32,12 +32,14 @@ cdef cppclass Mail:
     int64_t mute_until_ns          # of a new connection; 0: it is read at once
     vector[uint8_t] bytes
 
-# One processor's mailbox. `event_fd` becomes readable with the first mail after it was emptied.
+# One processor's mailbox. `event_fd` becomes readable with the first mail for a processor that sleeps:
+# one that is awake looks into the mailbox before it sleeps, and needs no system calls for that.
 cdef cppclass Inbox:
     int event_fd
     mutex guard
     vector[Mail] mails             # guard
-    bint is_signalled              # guard
+    bint is_asleep                 # guard
+    bint is_signalled              # guard: there is something to read in event_fd
 
 ctypedef shared_ptr[Inbox] InboxRef
 
@@ -73,5 +75,9 @@ cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept
 cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogil
 
 cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil
+# Without a mail: there is something else to see.
+cdef void inbox_wake(Inbox* inbox) noexcept nogil
+# The owner is about to sleep; False: there is mail, look at it first.
+cdef bint inbox_may_sleep(Inbox* inbox) noexcept nogil
 # Moves all mails out; the event is reset.
 cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil

@@ -87,11 +87,29 @@ cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil:
     inbox.mails.back().slot = mail.slot
     inbox.mails.back().mute_until_ns = mail.mute_until_ns
     inbox.mails.back().bytes.swap(mail.bytes)
-    must_signal = not inbox.is_signalled
-    inbox.is_signalled = True
+    must_signal = inbox.is_asleep
+    inbox.is_asleep = False
+    inbox.is_signalled |= must_signal
     inbox.guard.unlock()
     if must_signal:
         eventfd_write(inbox.event_fd, 1)
+
+
+cdef bint inbox_may_sleep(Inbox* inbox) noexcept nogil:
+    cdef bint may_sleep
+    inbox.guard.lock()
+    may_sleep = inbox.mails.empty()
+    inbox.is_asleep = may_sleep
+    inbox.guard.unlock()
+    return may_sleep
+
+
+cdef void inbox_wake(Inbox* inbox) noexcept nogil:
+    inbox.guard.lock()
+    inbox.is_asleep = False
+    inbox.is_signalled = True
+    inbox.guard.unlock()
+    eventfd_write(inbox.event_fd, 1)
 
 
 cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil:
@@ -99,6 +117,7 @@ cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil:
     into.clear()
     inbox.guard.lock()
     into.swap(inbox.mails)
+    inbox.is_asleep = False
     if inbox.is_signalled:
         # Nothing to handle: it only says that there is nothing to reset.
         eventfd_read(inbox.event_fd, &count)

@@ -32,8 +32,10 @@ class ClientFrame(NamedTuple):
 
 def client_frames() -> list[ClientFrame]:
     rows = [line.split("\t") for line in (FOLDER / "clients.tsv").read_text().splitlines()[1:]]
-    return [ClientFrame(client, int(key), int(version), name, bytes.fromhex(octets))
-            for client, key, version, name, octets in rows]
+    return [
+        ClientFrame(client, int(key), int(version), name, bytes.fromhex(octets))
+        for client, key, version, name, octets in rows
+    ]
 
 
 FRAMES = client_frames()

@@ -6,13 +6,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,35 +32,9 @@ from appliance.zookeeper import SESSION_FILE, credential_in
 from appliance.zookeeper_nodes import Json, NodeIdTaken, address_in
 from appliance.zookeeper_server import ZooKeeperServer
 from tests.support.serving import Serving
+from tests.support.zookeeper import DEADLINE_S, eventually, free_port, zookeeper_in
 
-DEADLINE_S = 20.0
-TICK_MS = 500  # ZooKeeper allows sessions of 2 to 20 ticks
 SHORT_MS, LONG_MS = 1000, 10_000
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-@contextmanager
-def zookeeper_in(folder: Path) -> Iterator[ZooKeeperServer]:
-    """Not yet started."""
-    folder.mkdir(exist_ok=True)
-    with (folder / "output").open("wb") as output:
-        server = ZooKeeperServer(folder / "data", free_port(), TICK_MS, output)
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,9 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
     return RESPONSE.pack(correlation_id) + tags
 
 
-def decode_response(frame: bytes, api_key: int, api_version: int) -> tuple[int, memoryview]:
+def decode_response(
+    frame: bytes | bytearray, api_key: int, api_version: int
+) -> tuple[int, memoryview]:
     """The correlation id and the body."""
     try:
         (correlation_id,) = RESPONSE.unpack_from(frame)

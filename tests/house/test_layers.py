@@ -45,6 +45,7 @@ LAYERS = [
     ("handlers",),
     ("dispatch", "protocol_page", "zookeeper"),
     ("admin_http",),
+    ("client",),
     ("server",),
     ("testing",),
     ("cli",),
@@ -55,6 +56,9 @@ LAYERS = [
 ONLY = {
     "wire": {"errors"},  # no I/O, no clock, no state: clients use it too
     "admin_http": {"errors", "event_log", "config"},  # it asks for snapshots, never a log
+    # not the broker whose client it is: it must run where there is none
+    "client": {"__version__", "errors", "event_log", "wire", "compression", "_crc", "_records",
+               "_batch", "_columns", "arrow"},
     "__main__": {"cli"},
 }
 

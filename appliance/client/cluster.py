@@ -1,0 +1,134 @@
+"""Which brokers there are, and which partitions they have; for any thread.
+
+The brokers come from a list that is written down, or from a ZooKeeper in which they register. There
+is no master: each appliance has its own partitions of a topic, a producer spreads over all of them
+and a group consumes all of them. See `partition` for how one is named.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address, Connection
+from appliance.client.errors import BrokerUnavailable, NoBrokers, PartitionUnknown, TopicUnknown
+from appliance.client.metadata import Metadata
+from appliance.client.partition import NO_BROKER, BrokerPartition
+from appliance.client.zookeeper import Registry
+
+
+class Cluster:
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self._watchers: list[Callable[[], None]] = []
+        self._lock = threading.Lock()  # of the watchers
+        self._listed = [Address.parse(each) for each in config.broker_list.split(",") if each]
+        self._metadata = Metadata(config, self._addresses)
+        self._registry = Registry(config, self._tell) if config.zk_connect else None
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._metadata.close()
+        if self._registry:
+            self._registry.close()
+
+    @property
+    def zookeeper(self) -> KazooClient | None:
+        """Connected, and below the path of `zk_connect`."""
+        return self._registry.client if self._registry else None
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """`watcher` is called, by a thread of ours, after brokers, topics or partitions that
+        ZooKeeper tells may have changed. Those that must be asked tell nothing."""
+        with self._lock:
+            self._watchers.append(watcher)
+
+    def _tell(self) -> None:
+        with self._lock:
+            watchers = [*self._watchers]
+        for each in watchers:
+            each()
+
+    def _addresses(self) -> Collection[Address]:
+        return self._registry.brokers.values() if self._registry else self._listed
+
+    # who is there
+
+    def brokers(self) -> dict[int, Address]:
+        """Those that are registered, or that were found when they were asked for."""
+        return {**self._registry.brokers} if self._registry else self._metadata.brokers()
+
+    def topics(self) -> list[str]:
+        if self._registry:
+            return [*self._registry.topics]
+        return self._metadata.topics()
+
+    def partitions(self, topic: str, may_create: bool = False) -> tuple[BrokerPartition, ...]:
+        """All of a topic, those of one broker together; TopicUnknown when there are none."""
+        found = self._registered(topic, may_create)
+        return tuple(self._metadata.leaders(topic, may_create)) if found is None else found
+
+    def _registered(self, topic: str, may_create: bool) -> tuple[BrokerPartition, ...] | None:
+        """None when ZooKeeper does not tell."""
+        if self._registry is None:
+            return None
+        found = self._registry.partitions(topic)
+        if found == () and may_create:
+            made = self._metadata.leaders(topic, may_create=True)
+            self._registry.wait_for(topic, made.values())
+            found = self._registry.partitions(topic)
+        if found == ():
+            brokers = ", ".join(map(str, self._registry.brokers)) or "none"
+            raise TopicUnknown(f"no broker of ZooKeeper has topic {topic!r}; brokers: {brokers}")
+        return found
+
+    def leader(self, topic: str, partition: BrokerPartition) -> int:
+        """The broker to send to and to fetch from."""
+        found = self._registered(topic, may_create=False)
+        if found is None:
+            return self._metadata.leader(topic, partition)
+        if partition not in found:
+            names = ", ".join(map(str, found))
+            raise PartitionUnknown(f"{topic}: no partition {partition}, there are {names}")
+        return partition.broker
+
+    def any_of(self, home: int) -> int:
+        """A broker that may answer for the partitions named by `home`: itself, or any of a
+        replicated cluster."""
+        if home != NO_BROKER:
+            return home
+        for number in self.brokers():
+            return number
+        raise NoBrokers("no broker is known")
+
+    # getting there
+
+    def address(self, broker: int) -> Address:
+        known = self.brokers()
+        if broker not in known:
+            names = ", ".join(map(str, known)) or "none"
+            raise BrokerUnavailable(f"broker {broker} is not known, there are {names}")
+        return known[broker]
+
+    def connect(self, broker: int) -> Connection:
+        """A new connection, which is the caller's."""
+        return Connection(self.address(broker), self.config)
+
+    def ask(self, broker: int, api: Any, request: Any) -> Any:
+        """A short question, over a connection that all threads share."""
+        return self._metadata.ask(self.address(broker), api, request)
+
+    def refresh(self, topic: str | None = None) -> None:
+        """Asks the brokers again, after an answer has shown that what is known is old. What
+        ZooKeeper tells needs no asking."""
+        if self._registry is None or (topic and self._registry.partitions(topic) is None):
+            self._metadata.refresh([topic] if topic else None)

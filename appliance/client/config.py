@@ -1,0 +1,119 @@
+"""The settings of clients: fields with their reason, checked when a config is made.
+
+The names are those of the original clients, with `_` for `.`. `docs/client.md` has the tables, as
+`as_markdown` prints them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.client.errors import ConfigInvalid
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table, kept in the metadata of its field."""
+
+    reason: str
+    unit: str
+    minimum: float | None
+    choices: tuple[str, ...]
+
+
+def setting(
+    default: Any,
+    reason: str,
+    *,
+    unit: str = "",
+    minimum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    row = Setting(reason, unit, minimum, choices)
+    return dataclasses.field(default=default, metadata={"setting": row})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """What every client has to know: where brokers are found, and how long to wait for them."""
+
+    broker_list: str = setting(
+        "",
+        "`host:port,host:port`. Each is asked who it is; brokers that are not one cluster stand "
+        "side by side. Either this or `zk_connect`.",
+    )
+    zk_connect: str = setting(
+        "",
+        "`host:port,host:port/chroot`: the ZooKeeper in which the brokers are registered. Brokers "
+        "and topics are watched there.",
+    )
+    zk_session_timeout_ms: int = setting(
+        6000, "A client that says nothing for so long is gone, for ZooKeeper.", unit="ms", minimum=1
+    )
+    zk_connection_timeout_ms: int = setting(
+        6000, "How long the start waits for ZooKeeper.", unit="ms", minimum=1
+    )
+    client_id: str = setting(
+        "appliance-client", "By this name the broker knows us, in its quotas and its log."
+    )
+    connect_timeout_ms: int = setting(
+        5000, "A broker that is there accepts within a round trip.", unit="ms", minimum=1
+    )
+    socket_timeout_ms: int = setting(
+        30_000,
+        "How long an answer may take before its connection is given up. A durable append waits "
+        "for the disk, and a busy one may take seconds.",
+        unit="ms",
+        minimum=1,
+    )
+    socket_buffer_size: int = setting(
+        0,
+        "Of the kernel, each way. 0: the kernel finds the size itself, which is best on a LAN.",
+        unit="bytes",
+        minimum=0,
+    )
+    metadata_max_age_ms: int = setting(
+        300_000,
+        "With `broker_list`: how old the answer to who has which partitions may be.",
+        unit="ms",
+        minimum=0,
+    )
+
+    def __post_init__(self) -> None:
+        for name, row, value, default in rows_of(self):
+            check(name, row, value, default)
+        if bool(self.broker_list) == bool(self.zk_connect):
+            got = "both" if self.broker_list else "neither"
+            raise ConfigInvalid(f"got {got}, wanted one of broker_list and zk_connect")
+
+
+def rows_of(config: Any) -> Iterator[tuple[str, Setting, Any, Any]]:
+    """Name, row, value and default of each setting; of a class its value is the default."""
+    for each in dataclasses.fields(config):
+        yield each.name, each.metadata["setting"], getattr(config, each.name), each.default
+
+
+def check(name: str, row: Setting, value: Any, default: Any) -> None:
+    if not isinstance(value, type(default)) or isinstance(value, bool) != isinstance(default, bool):
+        raise ConfigInvalid(f"{name}: got {value!r}, wanted {type(default).__name__}")
+    if row.choices and value not in row.choices:
+        raise ConfigInvalid(f"{name}: got {value!r}, wanted one of {', '.join(row.choices)}")
+    if row.minimum is not None and value < row.minimum:
+        raise ConfigInvalid(f"{name}: got {value}, wanted at least {row.minimum} {row.unit}")
+
+
+def as_markdown(config: type, beyond: type | None = None) -> str:
+    """The table of a config's settings, without those of `beyond`."""
+    known = {name for name, *_ in rows_of(beyond)} if beyond else set()
+    lines = ["| setting | default | unit | reason |", "|---|---|---|---|"]
+    for name, row, value, _ in rows_of(config):
+        if name not in known:
+            choices = f" One of {', '.join(row.choices)}." if row.choices else ""
+            shown = f"`{value}`" if value != "" else "(empty)"
+            lines.append(f"| `{name}` | {shown} | {row.unit} | {row.reason}{choices} |")
+    return "\n".join(lines) + "\n"

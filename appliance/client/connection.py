@@ -1,0 +1,259 @@
+"""A connection to one broker: requests out, answers in, in the same order.
+
+It has no thread of its own and belongs to one thread at a time. Several requests may be in flight;
+a broker answers them in the order in which it got them. Nothing that arrived is kept back in a
+buffer, so `select` on the connection tells the truth.
+
+After any failure it is closed, because what would arrive next belongs to a request nobody waits
+for any more.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from appliance import __version__
+from appliance.client.config import ClientConfig
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    ConfigInvalid,
+    ConnectionLost,
+    RequestTimedOut,
+)
+from appliance.wire import Api, ErrorCode, MalformedMessage, VersionUnsupported, codec, headers
+from appliance.wire.api_versions import API as API_VERSIONS
+from appliance.wire.api_versions import ApiVersionsRequest
+
+SIZE = struct.Struct(">i")
+FRAME_SIZE_MAX = 1 << 30  # an answer of more is a broken one: nobody asks for so much at a time
+PORT_MAX = 65535
+CORRELATION_ID_MAX = 2**31 - 1
+PARTS_MAX = 512  # handed to one sendmsg; Linux takes 1024
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        host, _, port = text.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+            raise ConfigInvalid(f"address {text!r}: wanted host:port")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    correlation_id: int
+    api: Api
+    version: int
+    deadline: float  # of time.monotonic
+    timeout_ms: float
+
+
+class Connection:
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        self.address, self.config = address, config
+        self._in_flight: deque[InFlight] = deque()
+        self._last_id = 0
+        self._socket = self._connected()
+        try:
+            self._versions = self._negotiated()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connected(self) -> socket.socket:
+        timeout_ms = self.config.connect_timeout_ms
+        where = (self.address.host, self.address.port)
+        try:
+            made = socket.create_connection(where, timeout_ms / 1000)
+        except OSError as error:
+            why = f"no connection within {timeout_ms} ms: {error}"
+            raise BrokerUnavailable(f"broker {self.address}: {why}") from error
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.config.socket_buffer_size:
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                made.setsockopt(socket.SOL_SOCKET, option, self.config.socket_buffer_size)
+        return made
+
+    def _negotiated(self) -> dict[int, tuple[int, int]]:
+        """What the broker speaks. One that does not know our version of the question answers in
+        the oldest form, with an error."""
+        self._versions = {API_VERSIONS.key: API_VERSIONS.versions}
+        request = ApiVersionsRequest("appliance", __version__)
+        self.send(API_VERSIONS, request)
+        _, _, version, body = self.receive_bytes()
+        if SIZE.size <= len(body) and body[:2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
+            self.send(API_VERSIONS, request, version=0)
+            _, _, version, body = self.receive_bytes()
+        answer = codec.decode(API_VERSIONS.response, body, version)
+        if answer.error_code:
+            raise BrokerRefused(answer.error_code, f"broker {self.address}: ApiVersions")
+        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self.is_open else ", closed"
+        return f"Connection({self.address}, {self.in_flight} in flight{state})"
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def deadline(self) -> float | None:
+        """Of time.monotonic: when the oldest request in flight has waited too long."""
+        return self._in_flight[0].deadline if self._in_flight else None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def version(self, api: Api, most: int | None = None) -> int:
+        """The newest version of this API that both sides speak."""
+        first, last = api.versions
+        their_first, their_last = self._versions.get(api.key, (0, -1))
+        newest = min(last if most is None else most, their_last)
+        if newest < max(first, their_first):
+            raise VersionUnsupported(
+                f"broker {self.address}: {api.name} {their_first} to {their_last}, wanted one of "
+                f"{first} to {last if most is None else most}"
+            )
+        return newest
+
+    # asking
+
+    def ask(
+        self, api: Api, request: Any, timeout_ms: float | None = None, version: int | None = None
+    ) -> Any:
+        """The answer, when nothing else is in flight."""
+        if self._in_flight:
+            raise RuntimeError(f"{self!r}: {api.name} would get the answer of another request")
+        self.send(api, request, timeout_ms, version)
+        return self.receive()[1]
+
+    def send(
+        self, api: Api, request: Any, timeout_ms: float | None = None, version: int | None = None
+    ) -> int:
+        """Returns the correlation id of the answer to come."""
+        chosen = self.version(api) if version is None else version
+        return self.send_bytes(api, chosen, [codec.encode(request, chosen)], timeout_ms)
+
+    def send_bytes(
+        self,
+        api: Api,
+        version: int,
+        body: Sequence[bytes | bytearray | memoryview],
+        timeout_ms: float | None = None,
+    ) -> int:
+        """The same of a request that is bytes already; they are not copied."""
+        self._last_id = self._last_id % CORRELATION_ID_MAX + 1
+        header = headers.RequestHeader(api.key, version, self._last_id, self.config.client_id)
+        head = headers.encode_request(header)
+        size = len(head) + sum(map(len, body))
+        timeout_ms = self.config.socket_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._in_flight.append(InFlight(self._last_id, api, version, deadline, timeout_ms))
+        self._send_all([SIZE.pack(size) + head, *body], deadline)
+        return self._last_id
+
+    def _send_all(self, parts: Sequence[bytes | bytearray | memoryview], deadline: float) -> None:
+        left = [memoryview(part) for part in parts if len(part)]
+        while left:
+            try:
+                self._wait_until(deadline)
+                sent = self._socket.sendmsg(left[:PARTS_MAX])
+            except OSError as error:
+                self._fail(error)
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
+
+    # answers
+
+    def receive(self) -> tuple[int, Any]:
+        """The answer to the oldest request in flight, with its correlation id."""
+        correlation_id, api, version, body = self.receive_bytes()
+        try:
+            return correlation_id, codec.decode(api.response, body, version)
+        except MalformedMessage:
+            self.close()
+            raise
+
+    def receive_bytes(self) -> tuple[int, Api, int, memoryview]:
+        """Correlation id, API, version and body of the answer, not yet decoded."""
+        if not self._in_flight:
+            raise RuntimeError(f"{self!r}: an answer is wanted where nothing was asked")
+        asked = self._in_flight[0]
+        head = self._exactly(SIZE.size, asked.deadline)
+        (size,) = SIZE.unpack(head)
+        if not SIZE.size <= size <= FRAME_SIZE_MAX:
+            self._fail(MalformedMessage(f"an answer of {size} bytes, {FRAME_SIZE_MAX} allowed"))
+        frame = self._exactly(size, asked.deadline)
+        try:
+            got, body = headers.decode_response(frame, asked.api.key, asked.version)
+            if got != asked.correlation_id:
+                raise MalformedMessage(f"correlation id {got}, wanted {asked.correlation_id}")
+        except MalformedMessage as error:
+            self._fail(error)
+        self._in_flight.popleft()
+        return asked.correlation_id, asked.api, asked.version, body
+
+    def _exactly(self, size: int, deadline: float) -> bytearray:
+        room = bytearray(size)
+        left = memoryview(room)
+        while left:
+            try:
+                self._wait_until(deadline)
+                got = self._socket.recv_into(left)
+            except OSError as error:
+                self._fail(error)
+            if not got:
+                self._fail(EOFError("the broker closed it"))
+            left = left[got:]
+        return room
+
+    # failing
+
+    def _wait_until(self, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        self.close()
+        waiting = ", ".join(
+            f"{each.api.name} {each.correlation_id}" for each in list(self._in_flight)[:3]
+        )
+        more = f" and {self.in_flight - 3} more" if self.in_flight > 3 else ""
+        facts = f"broker {self.address}, in flight: {waiting or 'nothing'}{more}"
+        if isinstance(error, TimeoutError):
+            waited = f"{self._in_flight[0].timeout_ms:.0f} ms" if self._in_flight else "its time"
+            raise RequestTimedOut(f"{facts}: no answer within {waited}") from error
+        raise ConnectionLost(f"{facts}: {error}") from error

@@ -1,0 +1,78 @@
+"""What can go wrong between a client and its brokers: one class each."""
+
+from __future__ import annotations
+
+from appliance.errors import ApplianceError
+from appliance.wire import ErrorCode
+
+# Codes after which the same request may succeed: Kafka's own list of retriable errors, as far as
+# the requests of this library can meet them.
+RETRIABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class ConfigInvalid(ApplianceError):
+    """A setting that cannot have this value; the text says which, got, wanted."""
+
+
+class BrokerUnavailable(ApplianceError):
+    """No connection to a broker, or no broker where one is needed."""
+
+    retriable = True
+
+
+class ConnectionLost(BrokerUnavailable):
+    """It was there. What was in flight may or may not have been done."""
+
+
+class RequestTimedOut(BrokerUnavailable):
+    """No answer in time. What was asked may or may not have been done."""
+
+
+class NoBrokers(BrokerUnavailable):
+    """None of the brokers that are known can be reached, or none is known."""
+
+
+class TopicUnknown(ApplianceError):
+    retriable = True
+
+
+class PartitionUnknown(ApplianceError):
+    retriable = True
+
+
+class BrokerRefused(ApplianceError):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: int, facts: str) -> None:
+        self.code = code
+        name = ErrorCode(code).name if code in list(ErrorCode) else f"error {code}"
+        super().__init__(f"{facts}: {name}")
+
+    @property
+    def retriable(self) -> bool:  # type: ignore[override]
+        return self.code in RETRIABLE

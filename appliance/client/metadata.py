@@ -1,0 +1,241 @@
+"""What the brokers say of themselves: who they are, which topics they have, who leads a partition.
+
+Addresses are asked one after the other; those that answer with the same cluster id are one cluster,
+and one answer of it is enough. Appliances have a cluster id each, so each of them is asked.
+
+A cluster is replicated when its answer names more than one broker, as member or as replica. What a
+cluster said last stays true until it says something else: that it cannot be reached just now is
+found out by whoever connects.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance import event_log
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address, Connection
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    ConfigInvalid,
+    NoBrokers,
+    PartitionUnknown,
+    TopicUnknown,
+)
+from appliance.client.partition import NO_BROKER, BrokerPartition
+from appliance.wire import ErrorCode
+from appliance.wire.metadata import API as METADATA
+from appliance.wire.metadata import MetadataRequest, MetadataResponse
+
+log = event_log.named("client")
+
+Asked = MetadataRequest.MetadataRequestTopic
+
+# A topic that is being made: ask again. The others are answers.
+NOT_YET = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+AGAIN_S = 0.1  # between two questions for a topic that is being made
+FRESH_S = 0.5  # an older "there is no such topic" is not believed
+
+
+@dataclass
+class Topic:
+    leaders: dict[BrokerPartition, int]  # broker ids; NO_BROKER where there is none now
+    asked_at: float  # of time.monotonic
+    refusal: int = 0  # the error code of an answer
+
+
+@dataclass
+class Known:
+    """One cluster."""
+
+    id: str
+    brokers: dict[int, Address]
+    is_replicated: bool = False
+    topics: dict[str, Topic] = field(default_factory=dict)
+
+    def name_of(self, broker_id: int, partition: int) -> BrokerPartition:
+        return BrokerPartition(NO_BROKER if self.is_replicated else broker_id, partition)
+
+
+class Metadata:
+    """For any thread. `addresses` tells where to ask; it may change its mind."""
+
+    def __init__(self, config: ClientConfig, addresses: Callable[[], Collection[Address]]) -> None:
+        self.config, self._addresses = config, addresses
+        self._clusters: dict[str, Known] = {}
+        self._cluster_of: dict[Address, str] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._asking = threading.RLock()  # held while a question waits for its answer
+        self._is_closed = False
+
+    def close(self) -> None:
+        with self._asking:
+            self._is_closed = True
+            for each in self._connections.values():
+                each.close()
+
+    # what is known
+
+    def brokers(self) -> dict[int, Address]:
+        if not self._clusters:
+            self.refresh([])
+        known = [*self._clusters.values()]
+        return {number: where for each in known for number, where in each.brokers.items()}
+
+    def topics(self) -> list[str]:
+        """Of all clusters, asked now; internal ones are left out."""
+        self.refresh(None)
+        known = [*self._clusters.values()]
+        return sorted({name for each in known for name, t in [*each.topics.items()] if t.leaders})
+
+    def leaders(self, topic: str, may_create: bool = False) -> dict[BrokerPartition, int]:
+        """The broker that leads each partition of a topic, of all clusters that have it."""
+        found, age_s = self._known(topic)
+        if not found and (age_s > FRESH_S or may_create):
+            self.refresh([topic], may_create)
+        elif age_s * 1000 > self.config.metadata_max_age_ms:
+            self._refresh_if_possible(topic)
+        end = time.monotonic() + self.config.socket_timeout_ms / 1000
+        while True:
+            found, _ = self._known(topic)
+            if found:
+                return found
+            self._must_come(topic, may_create and time.monotonic() < end)
+            time.sleep(AGAIN_S)
+            self.refresh([topic], may_create)
+
+    def _known(self, topic: str) -> tuple[dict[BrokerPartition, int], float]:
+        """And how old the oldest part of it is."""
+        parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
+        leaders = {bp: broker for part in parts for bp, broker in part.leaders.items()}
+        oldest = min((part.asked_at for part in parts), default=float("-inf"))
+        return dict(sorted(leaders.items())), time.monotonic() - oldest
+
+    def _must_come(self, topic: str, may_come: bool) -> None:
+        """Raises, unless this topic is being made."""
+        parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
+        for code in {part.refusal for part in parts} - NOT_YET - {0}:
+            raise BrokerRefused(code, f"topic {topic!r}")
+        if not may_come:
+            asked = ", ".join(map(str, self.brokers().values()))
+            raise TopicUnknown(f"topic {topic!r} is at none of the brokers {asked}")
+
+    def leader(self, topic: str, partition: BrokerPartition) -> int:
+        leaders = self.leaders(topic)
+        if partition not in leaders:
+            names = ", ".join(map(str, leaders))
+            raise PartitionUnknown(f"{topic}: no partition {partition}, there are {names}")
+        if leaders[partition] == NO_BROKER:
+            raise PartitionUnknown(f"{topic} partition {partition} has no leader now")
+        return leaders[partition]
+
+    # asking
+
+    def ask(self, address: Address, api: Any, request: Any) -> Any:
+        """A short question, over a connection that stays open."""
+        with self._asking:
+            if self._is_closed:
+                raise BrokerUnavailable(f"broker {address}: this client was closed")
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = self._connections[address] = Connection(address, self.config)
+                return connection.ask(api, request)
+            try:
+                return connection.ask(api, request)
+            except BrokerUnavailable:  # it was idle, and the broker may have closed it for that
+                connection = self._connections[address] = Connection(address, self.config)
+                return connection.ask(api, request)
+
+    def _refresh_if_possible(self, topic: str) -> None:
+        try:
+            self.refresh([topic])
+        except NoBrokers as error:
+            log.warning("old metadata is used on", topic=topic, error=error)
+
+    def refresh(self, topics: Sequence[str] | None, may_create: bool = False) -> None:
+        """Asks every cluster for these topics, or for all; NoBrokers when none answers."""
+        asked = None if topics is None else [Asked(name=name) for name in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=may_create)
+        with self._asking:
+            done: set[str] = set()
+            failures: list[str] = []
+            for address in self._where():
+                if self._cluster_of.get(address) in done:
+                    continue
+                try:
+                    answer = self.ask(address, METADATA, request)
+                except BrokerUnavailable as error:
+                    failures.append(str(error))
+                    continue
+                done.add(self._take(address, answer, topics))
+            if not done:
+                raise NoBrokers("; ".join(failures) or "no broker is registered")
+            for failure in failures:
+                log.warning("asked in vain", error=failure)
+
+    def _where(self) -> Iterator[Address]:
+        """First those that were named, then those that they named."""
+        named = list(dict.fromkeys(self._addresses()))
+        yield from named
+        for each in [*self._clusters.values()]:
+            yield from (address for address in each.brokers.values() if address not in named)
+
+    def _take(
+        self, address: Address, answer: MetadataResponse, topics: Sequence[str] | None
+    ) -> str:
+        """Makes the answer what is known of this cluster, and returns its id."""
+        cluster_id = answer.cluster_id or str(address)
+        brokers = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
+        before = self._clusters.get(cluster_id)
+        known = Known(cluster_id, brokers)
+        known.is_replicated = is_replicated(answer) or bool(before and before.is_replicated)
+        if before and topics is not None and known.is_replicated == before.is_replicated:
+            known.topics = {**before.topics}
+        known.topics.update(topics_of(answer, known))
+        self._refuse_doubles(known)
+        self._clusters = {**self._clusters, cluster_id: known}
+        for each in (address, *brokers.values()):
+            self._cluster_of[each] = cluster_id
+        return cluster_id
+
+    def _refuse_doubles(self, known: Known) -> None:
+        others = [each for each in self._clusters.values() if each.id != known.id]
+        for other in others:
+            for number in known.brokers.keys() & other.brokers.keys():
+                raise ConfigInvalid(
+                    f"two brokers have the id {number}: {known.brokers[number]} and "
+                    f"{other.brokers[number]}. Give one of them another node.id"
+                )
+            if known.is_replicated and other.is_replicated:
+                raise ConfigInvalid(
+                    f"brokers of two replicated clusters, {known.id} and {other.id}: a partition "
+                    "would have no name of its own. Use one client for each"
+                )
+
+
+def is_replicated(answer: MetadataResponse) -> bool:
+    ids = {each.node_id for each in answer.brokers}
+    rows = (row for topic in answer.topics for row in topic.partitions)
+    return len(ids.union(*(row.replica_nodes for row in rows))) > 1
+
+
+def topics_of(answer: MetadataResponse, known: Known) -> Mapping[str, Topic]:
+    now, found = time.monotonic(), {}
+    for row in answer.topics:
+        if row.name is not None and not row.is_internal:
+            leaders = dict(leaders_of(row.partitions, known))
+            found[row.name] = Topic(leaders, now, row.error_code)
+    return found
+
+
+def leaders_of(
+    rows: Iterable[MetadataResponse.MetadataResponsePartition], known: Known
+) -> Iterator[tuple[BrokerPartition, int]]:
+    for row in rows:
+        leader = row.leader_id if row.leader_id in known.brokers else NO_BROKER
+        yield known.name_of(next(iter(known.brokers), NO_BROKER), row.partition_index), leader

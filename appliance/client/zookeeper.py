@@ -1,0 +1,248 @@
+"""The brokers and partitions that are registered in ZooKeeper, kept up to date by watches.
+
+    /brokers/ids/[id]             host:port, or a JSON object with both
+    /brokers/topics/[topic]/[id]  how many partitions this broker has of the topic
+    /brokers/topics/[topic]       a JSON object, where Kafka's later form is in use
+
+A watch fires once, so what it says is only "look again": its path becomes due, and one thread reads
+what is due and watches it anew. After a reconnect everything is due. A topic is read when somebody
+asks for it, and followed from then on.
+
+While ZooKeeper is away what it said last stays true.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.protocol.states import WatchedEvent
+
+from appliance import event_log
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address
+from appliance.client.errors import BrokerUnavailable, ConfigInvalid
+from appliance.client.partition import BrokerPartition
+
+log = event_log.named("client")
+
+IDS, TOPICS = "/brokers/ids", "/brokers/topics"
+RECONNECT_MAX_S = 2.0  # between two tries to connect: a ZooKeeper that is back is found soon
+AGAIN_S = 0.5  # after ZooKeeper did not answer
+PLAINTEXT = "PLAINTEXT://"  # before an endpoint without encryption, in the later form
+SHOWN_MAX = 200  # bytes of a node in a message
+# Some releases wrote their creator's name in front.
+ADDRESS = re.compile(r"(?:.*:)?(\[[^\]]+\]|[^:\[\]]+):(\d+)")
+
+
+class RegistrationInvalid(BrokerUnavailable):
+    """A node in ZooKeeper that nobody can make sense of."""
+
+
+Counts = Mapping[int, int]  # broker id to number of partitions
+
+
+class Registry:
+    def __init__(self, config: ClientConfig, changed: Callable[[], None]) -> None:
+        self.config, self._changed = config, changed
+        self.brokers: dict[int, Address] = {}
+        self.topics: list[str] = []
+        # of those that were asked for; None: the topic is in the later form, the brokers know it
+        self._counts: dict[str, Counts | None] = {}
+        self._reading = threading.Lock()  # a slow reader must not overwrite what a later one saw
+        self._lock = threading.Condition()  # of what follows, and news for those who wait
+        self._due: set[str] = {IDS, TOPICS}
+        self._is_closing = False
+        self.client = KazooClient(
+            config.zk_connect,
+            timeout=config.zk_session_timeout_ms / 1000,
+            connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
+            command_retry={"max_tries": 1, "max_delay": RECONNECT_MAX_S},
+        )
+        self.client.add_listener(self._on_state)
+        self._connect()
+        self._read([IDS, TOPICS])
+        self._thread = threading.Thread(target=self._follow, name="zookeeper", daemon=True)
+        self._thread.start()
+
+    def _connect(self) -> None:
+        self.client.start_async().wait(self.config.zk_connection_timeout_ms / 1000)
+        if not self.client.connected:
+            self._is_closing = True
+            self.client.stop()
+            self.client.close()
+            raise BrokerUnavailable(
+                f"ZooKeeper {self.config.zk_connect} did not answer within "
+                f"{self.config.zk_connection_timeout_ms} ms"
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closing = True
+            self._lock.notify_all()
+        self.client.stop()
+        self._thread.join()
+        self.client.close()
+
+    def partitions(self, topic: str) -> tuple[BrokerPartition, ...] | None:
+        """None when the brokers themselves must be asked."""
+        if topic not in self._counts:
+            self._read([f"{TOPICS}/{topic}"])
+        counts = self._counts[topic]
+        if counts is None:
+            return None
+        alive = sorted(counts.keys() & self.brokers.keys())
+        return tuple(BrokerPartition(each, n) for each in alive for n in range(counts[each]))
+
+    def wait_for(self, topic: str, brokers: Iterable[int]) -> None:
+        """Until these brokers have registered a new topic, or our patience ends."""
+        wanted, end = set(brokers), time.monotonic() + self.config.zk_connection_timeout_ms / 1000
+        with self._lock:
+            while time.monotonic() < end:
+                counts = self._counts.get(topic, {})
+                if counts is None or wanted & self.brokers.keys() <= counts.keys():
+                    return
+                self._lock.wait(end - time.monotonic())
+
+    # called by kazoo's threads
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            with self._lock:
+                self._due |= {IDS, TOPICS, *(f"{TOPICS}/{topic}" for topic in self._counts)}
+                self._lock.notify_all()
+        elif not self._is_closing:
+            log.warning("ZooKeeper is away: brokers as known", servers=self.config.zk_connect)
+
+    def _on_node(self, event: WatchedEvent) -> None:
+        path = "/".join(event.path.split("/")[:4])  # below a topic it is the topic that is due
+        with self._lock:
+            self._due.add(IDS if path.startswith(IDS) else path)
+            self._lock.notify_all()
+
+    # on our thread
+
+    def _follow(self) -> None:
+        while True:
+            with self._lock:
+                while not self._due and not self._is_closing:
+                    self._lock.wait()
+                if self._is_closing:
+                    return
+                due, self._due = sorted(self._due), set()
+            try:
+                self._read(due)
+            except (KazooException, BrokerUnavailable) as error:
+                self._try_again(due, error)
+
+    def _try_again(self, due: list[str], error: Exception) -> None:
+        """Whatever was not read; a lost connection makes all due anyway when it is back."""
+        with self._lock:
+            self._due |= set(due)
+            if not self._is_closing:
+                log.warning("not read from ZooKeeper", paths=len(due), error=repr(error))
+                self._lock.wait(AGAIN_S)
+
+    # any thread
+
+    def _read(self, paths: Iterable[str]) -> None:
+        with self._reading:
+            before = (self.brokers, self.topics, self._counts)
+            for path in paths:
+                self._read_one(path)
+            has_changed = before != (self.brokers, self.topics, self._counts)
+        with self._lock:
+            self._lock.notify_all()
+        if has_changed:
+            self._changed()
+
+    def _read_one(self, path: str) -> None:
+        if path == IDS:
+            self.brokers = self._read_brokers()
+        elif path == TOPICS:
+            self.topics = self._children(TOPICS)
+            self._look_again_at_topics()
+        else:
+            topic = path.rpartition("/")[2]
+            self._counts = {**self._counts, topic: self._read_topic(path)}
+
+    def _look_again_at_topics(self) -> None:
+        """A topic that came or went is not seen by a watch below it, as it had no node."""
+        with self._lock:
+            for topic, counts in self._counts.items():
+                if (topic in self.topics) != (counts != {}):
+                    self._due.add(f"{TOPICS}/{topic}")
+
+    def _read_brokers(self) -> dict[int, Address]:
+        found = {}
+        for name in self._children(IDS):
+            data = self._data(f"{IDS}/{name}")
+            if data is not None and name.isdecimal():
+                found[int(name)] = address_in(f"{IDS}/{name}", data)
+        return found
+
+    def _read_topic(self, path: str) -> Counts | None:
+        data = self._data(path)
+        if data is None:
+            return {}
+        if data.startswith(b"{"):
+            return None
+        found = {}
+        for name in self._children(path):
+            text = self._data(f"{path}/{name}")
+            if text is not None and name.isdecimal():
+                found[int(name)] = count_in(f"{path}/{name}", text)
+        return found
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(self.client.get_children(path, watch=self._on_node))
+        except NoNodeError:
+            # nobody has registered yet; this watch fires when somebody does
+            if self.client.exists(path, watch=self._on_node):
+                return self._children(path)
+            return []
+
+    def _data(self, path: str) -> bytes | None:
+        try:
+            data, _ = self.client.get(path, watch=self._on_node)
+            return data or b""
+        except NoNodeError:
+            return None  # it went in between; its parent's watch has fired
+
+
+def address_in(path: str, data: bytes) -> Address:
+    text = data.decode("utf-8", "backslashreplace")
+    if text.startswith("{"):
+        text = address_in_json(text)
+    match = ADDRESS.fullmatch(text.strip())
+    try:
+        return Address.parse(f"{match[1]}:{match[2]}" if match else "")
+    except ConfigInvalid:
+        shown = data[:SHOWN_MAX]
+        raise RegistrationInvalid(f"{path} in ZooKeeper: wanted host:port, got {shown!r}") from None
+
+
+def address_in_json(text: str) -> str:
+    try:
+        fields: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    plain = [each for each in map(str, fields.get("endpoints", [])) if each.startswith(PLAINTEXT)]
+    if plain:
+        return plain[0].removeprefix(PLAINTEXT)
+    return f"{fields.get('host')}:{fields.get('port')}"
+
+
+def count_in(path: str, data: bytes) -> int:
+    if not data.isdigit():
+        raise RegistrationInvalid(
+            f"{path} in ZooKeeper: wanted a number of partitions, got {data[:SHOWN_MAX]!r}"
+        )
+    return int(data)

@@ -32,7 +32,7 @@ cdef cppclass Mail:
     int64_t mute_until_ns          # of a new connection; 0: it is read at once
     vector[uint8_t] bytes
 
-# One processor's mailbox. `event_fd` becomes readable with the first mail for a processor that sleeps:
+# One processor's mailbox. `event_fd` becomes readable with the first mail for one that sleeps:
 # one that is awake looks into the mailbox before it sleeps, and needs no system calls for that.
 cdef cppclass Inbox:
     int event_fd

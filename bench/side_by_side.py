@@ -8,6 +8,7 @@ the disk. `durable` means acks=all; on Kafka with flush.messages=1, which is wha
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from functools import partial
 
 from bench.peers import clients
 from bench.peers.brokers import Broker
-from bench.peers.turns import Case, Configs, Figures, Suites, compare
+from bench.peers.turns import PROBE_BYTES, Case, Configs, Figures, Suites, compare
 
 PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
 DURABLE: Configs = {"kafka": {"flush.messages": "1"}}
@@ -26,9 +27,18 @@ PRODUCERS = 16
 
 
 def loaded(broker: Broker, command: Sequence[str], bytes_moved: int) -> Figures:
-    cpu = broker.cpu_seconds()
+    """What the client itself takes tells how much of a rate a broker can be the cause of."""
+    cpu, client = broker.cpu_seconds(), clients_cpu_seconds()
     rate = clients.rates(clients.run(command))[-1]
-    return {"records/s": rate, "cpu s/GB": (broker.cpu_seconds() - cpu) / bytes_moved * 1e9}
+    gigabytes = bytes_moved / 1e9
+    return {"records/s": rate, "cpu s/GB": (broker.cpu_seconds() - cpu) / gigabytes,
+            "client's cpu s/GB": (clients_cpu_seconds() - client) / gigabytes}
+
+
+def clients_cpu_seconds() -> float:
+    """Of all that have ended; a broker has not."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def produce_rdkafka(broker: Broker, topic: str, size: int) -> Figures:
@@ -53,14 +63,15 @@ def consume_java(broker: Broker, topic: str, size: int) -> Figures:
 
 def requests_of_one(broker: Broker, topic: str, depth: int) -> Figures:
     cpu = broker.cpu_seconds()
-    told = clients.probe_produce(broker.address, topic, 100, 1, CONNECTIONS, depth, REQUESTS_S)
+    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, CONNECTIONS, depth,
+                                 REQUESTS_S)
     cpu = broker.cpu_seconds() - cpu
     return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
             "cpu us/request": cpu / told["answers"] * 1e6}
 
 
 def latency(broker: Broker, topic: str, acks: int) -> Figures:
-    told = clients.probe_latency(broker.address, topic, 100, acks, RATE, RATE * LATENCY_S)
+    told = clients.probe_latency(broker.address, topic, PROBE_BYTES, acks, RATE, RATE * LATENCY_S)
     return {name.replace("_", " "): value for name, value in told.items() if name != "records"}
 
 
@@ -124,8 +135,16 @@ def ceiling() -> Iterator[Case]:
                    peer="mock")
 
 
+def floor() -> Iterator[Case]:
+    """A program that only reads, writes and answers, in the place of a broker."""
+    for depth in (1, 5):
+        yield Case(f"1 record, {CONNECTIONS} x {depth}, floor",
+                   partial(requests_of_one, depth=depth), PAGE_CACHE, peer="floor")
+    yield Case(f"{RATE} records/s, floor", partial(latency, acks=1), PAGE_CACHE, peer="floor")
+
+
 SUITES: Suites = {
-    each.__name__: each for each in (produce, consume, requests, latencies, durable, ceiling)
+    each.__name__: each for each in (produce, consume, requests, latencies, durable, ceiling, floor)
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from bench.peers import clients
 from tests.interop import kafka_broker
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -141,3 +142,29 @@ class Mock(Broker):
 
     def stop(self) -> None:
         """It went with the client."""
+
+
+class Floor(Broker):
+    """The least that a broker must do, one process for each topic; of the probe's requests only."""
+
+    name = "floor"
+
+    def __init__(self, directory: Path, record_bytes: int) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._batch = clients.one_record(record_bytes)
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        words = clients.floor_words(self._directory / topic, topic, self._batch)
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.address = f"127.0.0.1:{self._process.stdout.readline().strip()}"
+        self.pid = self._process.pid
+
+    def delete_topic(self, topic: str) -> None:
+        self._process.kill()
+        self._process.wait()
+        (self._directory / topic).unlink()
+
+    def stop(self) -> None:
+        """It went with its topic."""

@@ -92,10 +92,10 @@ def scratch() -> Path:
 
 
 @functools.cache
-def probe() -> str:
+def compiled(name: str) -> str:
     """Compiled once a run; there is nothing to install."""
-    program = scratch() / "probe"
-    run([os.environ.get("CC", "cc"), "-O2", "-o", str(program), str(HERE / "probe.c")])
+    program = scratch() / name
+    run([os.environ.get("CC", "cc"), "-O2", "-o", str(program), str(HERE / f"{name}.c")])
     return str(program)
 
 
@@ -116,12 +116,25 @@ def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, int]:
     return frame_file(PRODUCE, asked), 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
+def floor_words(file: Path, topic: str, batch: bytes) -> list[str]:
+    """A floor whose answers are as long as a broker's to these frames."""
+    produce_answer = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4
+    at = _records_at(topic)
+    return [compiled("floor"), str(file), str(produce_answer), str(at + 4), str(at),
+            str(len(batch))]
+
+
+def _records_at(topic: str) -> int:
+    """Where the length of the records stands in the answer to a fetch."""
+    return 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
+
+
 def probe_requests(address: str, frames: Sequence[str], zero_at: int, connections: int, depth: int,
                    seconds: float) -> dict[str, float]:
     """Each connection sends its frame again and again."""
     host, _, port = address.partition(":")
-    told = run([probe(), "requests", host, port, ",".join(frames), str(zero_at), str(connections),
-                str(depth), str(seconds)])
+    told = run([compiled("probe"), "requests", host, port, ",".join(frames), str(zero_at),
+                str(connections), str(depth), str(seconds)])
     result: dict[str, float] = json.loads(told)
     return result
 
@@ -166,10 +179,10 @@ def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
                          session_epoch=-1, topics=[row])
     fetch = frame_file(FETCH, asked)
     offset_at = Path(fetch).read_bytes().index(struct.pack(">q", 0x0102030405060708))
-    records_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
     host, _, port = address.partition(":")
-    told = run([probe(), "latency", host, port, produce, str(zero_at), fetch, str(offset_at),
-                "0", str(records_at), str(len(batch)), str(rate), str(count)])
+    told = run([compiled("probe"), "latency", host, port, produce, str(zero_at), fetch,
+                str(offset_at), "0", str(_records_at(topic)), str(len(batch)), str(rate),
+                str(count)])
     result: dict[str, float] = json.loads(told)
     return result
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from bench.peers.brokers import Appliance, Broker, Kafka, Mock
+from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock
 
 Figures = dict[str, float]
 Job = Callable[[Broker, str], Figures]
 Configs = Mapping[str, Mapping[str, str]]
 Suites = Mapping[str, Callable[[], Iterator["Case"]]]
+PROBE_BYTES = 100  # of a record in the probe's requests
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -100,14 +101,15 @@ def compare(about: str, suites: Suites, settings: Mapping[str, str] = EMPTY) -> 
     brokers: dict[str, Broker] = {}
     try:
         brokers["appliance"] = Appliance(root / "appliance", settings)
-        brokers["mock"] = Mock()
+        brokers["mock"], brokers["floor"] = Mock(), Floor(root / "floor", PROBE_BYTES)
         if any(case.peer == "kafka" for case in cases):
             brokers["kafka"] = Kafka(root / "kafka", settings)
         turns = Turns(brokers, words.rounds)
         for case in cases:
             turns.take(case)
         for name, broker in brokers.items():
-            print(f"{name}: {broker.resident_bytes() / 1e6:.0f} MB resident")
+            if isinstance(broker, Appliance | Kafka):
+                print(f"{name}: {broker.resident_bytes() / 1e6:.0f} MB resident")
     finally:
         for broker in brokers.values():
             broker.stop()

@@ -1,0 +1,143 @@
+/* The least that a broker must do for probe.c: it reads a request, writes it to a file and answers.
+ *
+ *   floor FILE PRODUCE_ANSWER FETCH_ANSWER RECORDS_AT BATCH_BYTES
+ *
+ * No topics, no checks, no other thread: what is slower than this one is the broker's doing, what is not
+ * is the machine's. An answer to a produce is PRODUCE_ANSWER bytes, all of them 0 but the correlation id.
+ * One fetch waits at a time; it is told of BATCH_BYTES for every produce, which stand at RECORDS_AT of
+ * FETCH_ANSWER bytes. The port is printed.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ROOM = 1 << 20, EVENTS = 64, PRODUCE = 0 };
+
+typedef struct {
+    uint32_t produce_answer, fetch_answer, records_at, batch_bytes;
+    int file, epoll;
+    uint32_t unseen; /* produces that no fetch was told of */
+    int waiting;     /* the connection whose fetch waits, or -1 */
+    uint32_t waiting_id;
+    unsigned char input[ROOM], output[ROOM];
+} Floor;
+
+static void check(long result, const char *what) {
+    if (result >= 0) return;
+    fprintf(stderr, "floor: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static uint32_t get32(const unsigned char *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static void put32(unsigned char *at, uint32_t value) {
+    for (int i = 3; i >= 0; i--, value >>= 8) at[i] = (unsigned char)value;
+}
+
+static unsigned char *answer(unsigned char *at, uint32_t size, uint32_t correlation_id) {
+    memset(at, 0, size);
+    put32(at, size - 4);
+    put32(at + 4, correlation_id);
+    return at + size;
+}
+
+static void send_whole(int fd, const unsigned char *bytes, const unsigned char *end) {
+    while (bytes < end) {
+        ssize_t sent = send(fd, bytes, (size_t)(end - bytes), MSG_NOSIGNAL);
+        check(sent, "send");
+        bytes += sent;
+    }
+}
+
+static void tell(Floor *floor) {
+    if (floor->waiting < 0 || !floor->unseen) return;
+    uint32_t bytes = floor->unseen * floor->batch_bytes;
+    unsigned char *end = answer(floor->output, floor->fetch_answer + bytes, floor->waiting_id);
+    put32(floor->output + floor->records_at, bytes);
+    send_whole(floor->waiting, floor->output, end);
+    floor->waiting = -1;
+    floor->unseen = 0;
+}
+
+/* The probe sends whole frames, and never more than fit. */
+static void serve(Floor *floor, int fd) {
+    ssize_t got = recv(fd, floor->input, ROOM, 0);
+    if (got <= 0) {
+        if (floor->waiting == fd) floor->waiting = -1;
+        close(fd);
+        return;
+    }
+    unsigned char *end = floor->output;
+    for (unsigned char *at = floor->input; at < floor->input + got; at += get32(at) + 4) {
+        uint32_t correlation_id = get32(at + 8);
+        if ((at[4] << 8 | at[5]) != PRODUCE) {
+            floor->waiting = fd;
+            floor->waiting_id = correlation_id;
+            continue;
+        }
+        check(write(floor->file, at + 4, get32(at)), "write");
+        floor->unseen++;
+        end = answer(end, floor->produce_answer, correlation_id);
+    }
+    send_whole(fd, floor->output, end);
+    tell(floor);
+}
+
+static void add(Floor *floor, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    check(epoll_ctl(floor->epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
+}
+
+static void take(Floor *floor, int listener) {
+    int fd = accept(listener, NULL, NULL), one = 1;
+    check(fd, "accept");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    add(floor, fd);
+}
+
+static int listener(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    check(bind(fd, (struct sockaddr *)&address, size), "bind");
+    check(listen(fd, 1024), "listen");
+    check(getsockname(fd, (struct sockaddr *)&address, &size), "getsockname");
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    return fd;
+}
+
+int main(int count, char **words) {
+    static Floor floor;
+    struct epoll_event ready[EVENTS];
+    if (count != 6) return fprintf(stderr, "see the head of floor.c\n"), 2;
+    floor.file = open(words[1], O_CREAT | O_WRONLY | O_APPEND, 0600);
+    check(floor.file, words[1]);
+    floor.produce_answer = (uint32_t)atoi(words[2]);
+    floor.fetch_answer = (uint32_t)atoi(words[3]);
+    floor.records_at = (uint32_t)atoi(words[4]);
+    floor.batch_bytes = (uint32_t)atoi(words[5]);
+    floor.waiting = -1;
+    floor.epoll = epoll_create1(0);
+    int accepting = listener();
+    add(&floor, accepting);
+    for (;;) {
+        int some = epoll_wait(floor.epoll, ready, EVENTS, -1);
+        for (int i = 0; i < some; i++) {
+            if (ready[i].data.fd == accepting) take(&floor, accepting);
+            else serve(&floor, ready[i].data.fd);
+        }
+    }
+}

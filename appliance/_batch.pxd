@@ -58,6 +58,13 @@ cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noe
 # are committed within a transaction belong to its producer, which did not count them.
 cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
 
+# What a mirror may bring: the next batch in `data`, whole, as another log holds it. Records may be
+# missing, even all of them; control batches, transactions and producers are refused: they mean
+# something in their own cluster only.
+cdef int batch_check_mirrored(
+    const uint8_t* data, int64_t bytes_left, BatchHeader* header
+) noexcept nogil
+
 # Writes base offset and leader epoch in place; the CRC does not cover them.
 cdef void batch_stamp(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil
 

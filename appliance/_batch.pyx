@@ -224,6 +224,31 @@ cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header)
     return code
 
 
+cdef int batch_check_mirrored(
+    const uint8_t* data, int64_t bytes_left, BatchHeader* header
+) noexcept nogil:
+    cdef RecordsClaim claim
+    cdef int64_t max_timestamp
+    cdef int code
+    memset(header, 0, sizeof(BatchHeader))
+    if bytes_left < BATCH_HEADER_SIZE:
+        return BATCH_TORN
+    batch_load_header(data, header)
+    code = batch_check_header(header, bytes_left)
+    if code == OK:
+        code = batch_check_crc(data, header)
+    if code == OK and header.attributes & (ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL):
+        code = BATCH_INVALID
+    if code == OK and header.producer_id != -1:
+        code = BATCH_INVALID
+    if code != OK or header.attributes & ATTRIBUTE_CODEC or header.records_count == 0:
+        return code
+    claim = batch_claim(header)
+    return records_check(
+        data + BATCH_HEADER_SIZE, header.size - BATCH_HEADER_SIZE, &claim, &max_timestamp
+    )
+
+
 cdef void batch_stamp(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil:
     store_i64(data, base_offset)
     store_i32(data + 12, leader_epoch)

@@ -31,6 +31,7 @@ cdef enum Code:
     LOG_CLOSED = -43
     LOG_FAILED = -44               # a sync failed: nothing more is acknowledged
     TIMED_OUT = -45
+    LOG_MIRRORED = -46             # written by a mirror alone
 
     # the machine
     STORAGE_FULL = -60             # ENOSPC, EDQUOT, or below the reserve: retriable

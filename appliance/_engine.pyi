@@ -101,6 +101,7 @@ class Log:
         origin: str = ...,
         now_ms: int | None = ...,
     ) -> Appended: ...
+    def append_mirrored(self, batches: _Bytes) -> Appended: ...
     def append_durable(
         self,
         batch: _Bytes,

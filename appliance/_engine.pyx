@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
-    batch_check_crc, batch_check_header, batch_check_own, batch_load_header,
+    batch_check_crc, batch_check_header, batch_check_mirrored, batch_check_own, batch_load_header,
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
@@ -29,7 +29,8 @@ from appliance._journal cimport (
     Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
 )
 from appliance._log cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE, READ_VISIBLE,
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_MIRROR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
+    READ_VISIBLE,
     AppendOptions, Appended as CAppended,
     LogRef, LogSettings, Slice, log_aborted, log_append, log_end_for_epoch,
     log_find_time,
@@ -73,6 +74,7 @@ ProducerInfo = namedtuple(
 _LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
 _ORIGINS = {
     "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
+    "mirror": ORIGIN_MIRROR,
 }
 _SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
 
@@ -112,6 +114,30 @@ cdef int _append(Committer* committer, const LogRef& log, uint8_t* data, int64_t
         committer_ask(committer, log, appended.commit_by_ns)
         if appended.write_behind:
             committer_write_behind(committer, log)
+    return code
+
+
+cdef int _append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                          const AppendOptions* options, CAppended* appended) noexcept nogil:
+    """Batch after batch; what stands before one that is refused stays appended."""
+    cdef BatchHeader header
+    cdef CAppended each
+    cdef int64_t at = 0
+    cdef int code = OK
+    appended.base_offset = appended.append_time = -1
+    appended.duplicate = True
+    while at < size and code == OK:
+        code = batch_check_mirrored(data + at, size - at, &header)
+        if code == OK:
+            code = log_append(log.get(), data + at, &header, options, &each)
+        if code == OK:
+            committer_ask(committer, log, each.commit_by_ns)
+            if each.write_behind:
+                committer_write_behind(committer, log)
+            appended.base_offset = each.base_offset if at == 0 else appended.base_offset
+            appended.last_offset = each.last_offset
+            appended.duplicate = appended.duplicate and each.duplicate
+            at += header.size
     return code
 
 
@@ -352,6 +378,7 @@ cdef int _fill_settings(LogSettings* c, settings) except -1:
     c.delete_retention_ms = settings.delete_retention_ms
     c.min_compaction_lag_ms = settings.min_compaction_lag_ms
     c.max_compaction_lag_ms = settings.max_compaction_lag_ms
+    c.is_mirror = settings.mirror_source != ""
     if c.cleanup_compact:
         # Only sealed segments are compacted, so they are sealed in time for it.
         c.segment_ms = min(c.segment_ms, c.max_compaction_lag_ms)
@@ -406,6 +433,26 @@ cdef class Log:
                            &options, &appended)
         if code != OK:
             raise from_code(code, self._refused(batch))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time,
+                        bool(appended.duplicate))
+
+    def append_mirrored(self, const unsigned char[::1] batches not None):
+        """Writes batches of another log at the offsets that they have there: the first that is not
+        here already begins at the log end. Not durable yet: see await_durable."""
+        cdef vector[uint8_t] copy
+        cdef AppendOptions options
+        cdef CAppended appended
+        cdef int code
+        if batches.shape[0] == 0:
+            raise from_code(BATCH_TORN, f"{self.name}: 0 bytes, at least one batch is wanted")
+        _fill_options(&options, None, "mirror", None)
+        with nogil:
+            copy.assign(&batches[0], &batches[0] + batches.shape[0])
+            code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
+                                    &options, &appended)
+        if code != OK:
+            raise from_code(code, f"{self._refused(batches)}, which the mirror's next batch goes "
+                                  "on from")
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -464,6 +511,7 @@ cdef class Log:
             self.log.get().settings = c_settings
             self.log.get().shows_appended.store(c_settings.shows_appended)
             self.log.get().is_compacted.store(c_settings.cleanup_compact)
+            self.log.get().is_mirror.store(c_settings.is_mirror)
             self.log.get().guard.unlock()
             log_tell(self.log.get())
 

@@ -5,7 +5,7 @@ from libc.stdint cimport int16_t
 from appliance._codes cimport (
     BATCH_CODEC, BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_MAGIC,
     BATCH_TIMESTAMP, BATCH_TOO_LARGE, BATCH_TORN, FILES_EXHAUSTED, LEADER_EPOCH_OLD,
-    LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, PRODUCER_EPOCH_OLD,
+    LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, PRODUCER_EPOCH_OLD,
     PRODUCER_UNKNOWN, SEQUENCE_DUPLICATE_UNKNOWN, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL,
     STORAGE_IO, TIMED_OUT, TXN_COORDINATOR_FENCED, TXN_STATE_INVALID, OK,
 )
@@ -51,6 +51,8 @@ cdef int16_t kafka_error(int code) noexcept nogil:
         return 56
     if code == TIMED_OUT:
         return 7
+    if code == LOG_MIRRORED:
+        return 44
     return -1
 
 
@@ -95,6 +97,8 @@ cdef const char* kafka_message(int code) noexcept nogil:
         return b"the partition failed at the disk and takes no writes until a restart"
     if code == TIMED_OUT:
         return b"the data was not on disk in time"
+    if code == LOG_MIRRORED:
+        return b"the topic has mirror.source: only a mirror writes to it"
     if code == STORAGE_FULL:
         return b"the disk is full: writes resume when space is freed"
     if code == STORAGE_IO:

@@ -31,6 +31,7 @@ cdef enum Origin:
                                    # no sequence
     ORIGIN_UNVERIFIED = 2          # a client of whom nobody asked the transaction coordinator: goes
                                    # on with a transaction that is open here, and begins none
+    ORIGIN_MIRROR = 3              # batches of another log, which keep their offsets
 
 cdef enum ReadLimit:
     READ_VISIBLE = 0               # the high watermark
@@ -59,6 +60,7 @@ cdef struct LogSettings:
     int64_t delete_retention_ms
     int64_t min_compaction_lag_ms
     int64_t max_compaction_lag_ms
+    bint is_mirror
 
 cdef struct EndedTxn:
     int64_t first_offset
@@ -111,6 +113,7 @@ cdef cppclass PartitionLog:
     atomic_bool is_closed          # set under guard
     atomic_bool shows_appended     # visibility=appended
     atomic_bool is_compacted       # cleanup.policy has compact: records need keys
+    atomic_bool is_mirror          # mirror.source is set: a mirror alone may write
     atomic_bool behind_is_wanted   # is in the committer's list of write-backs to start
     atomic_bool commit_is_wanted   # is in the committer's list
     atomic_bool is_changed         # rolled or committed since its last checkpoint

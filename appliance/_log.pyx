@@ -25,7 +25,7 @@ from appliance._batch cimport (
 )
 from appliance._codes cimport (
     BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
-    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
+    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
     STORAGE_FULL, STORAGE_IO, TXN_STATE_INVALID,
 )
 from appliance._index cimport AbortedTxn, txn_index_store
@@ -84,7 +84,8 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
     header.leader_epoch = epoch
     batch_stamp(data, header.base_offset, epoch)
     appended.append_time = -1
-    if log.settings.append_time and not header.attributes & ATTRIBUTE_CONTROL:
+    if (log.settings.append_time and options.origin != ORIGIN_MIRROR
+            and not header.attributes & ATTRIBUTE_CONTROL):
         batch_stamp_append_time(data, header.size, options.now_ms)
         batch_load_header(data, header)
         appended.append_time = options.now_ms
@@ -110,7 +111,8 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
 
 cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
                 const AppendOptions* options, Appended* appended) noexcept nogil:
-    cdef bint is_client = options.origin != ORIGIN_COORDINATOR
+    cdef bint is_mirror = options.origin == ORIGIN_MIRROR
+    cdef bint is_client = options.origin != ORIGIN_COORDINATOR and not is_mirror
     cdef BatchSeen seen
     cdef int32_t coordinator_epoch
     cdef int code
@@ -118,7 +120,9 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         return LOG_FAILED
     if log.is_closed.load():
         return LOG_CLOSED
-    if is_client and log.storage.get().is_full.load():
+    if is_mirror != log.settings.is_mirror:
+        return LOG_MIRRORED
+    if (is_client or is_mirror) and log.storage.get().is_full.load():
         return STORAGE_FULL
     if 0 <= options.leader_epoch < log.leader_epoch.load():
         return LEADER_EPOCH_OLD
@@ -126,6 +130,8 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         return BATCH_TOO_LARGE
     if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
         return BATCH_LARGER_THAN_SEGMENT
+    if is_mirror:
+        return _check_place(log, header, appended)
     if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
         if batch_check_keys(data, header) != OK:
             return BATCH_INVALID
@@ -151,6 +157,23 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
             if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
                 return TXN_STATE_INVALID
     return code
+
+
+cdef int _check_place(PartitionLog* log, const BatchHeader* header,
+                      Appended* appended) noexcept nogil:
+    """Whether a batch of another log goes on just where this one ends, or is here already."""
+    cdef int64_t end_offset = log.log_end_offset.load()
+    if header.base_offset == end_offset:
+        return OK
+    if header.base_offset + header.last_offset_delta >= end_offset:
+        return OFFSET_OUT_OF_RANGE
+    appended.base_offset = header.base_offset
+    appended.last_offset = header.base_offset + header.last_offset_delta
+    appended.append_time = -1
+    appended.duplicate = True
+    appended.write_behind = False
+    appended.commit_by_ns = INT64_MAX if appended.last_offset < log.durable_offset.load() else 0
+    return DUPLICATE
 
 
 cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,

@@ -8,8 +8,9 @@ Two passes: the first finds every batch and decides who answers, so that nothing
 request that is malformed or belongs to the control plane. Left to the control plane: batches for
 compacted topics that are compressed, so that their keys are not seen here, or hold a record without
 a key, which the answer has to name; batches of a transaction that is not open in their partition
-yet, for which the transaction coordinator has to be asked; and whatever comes behind such a request
-on its connection before that is answered, so that records keep their order.
+yet, for which the transaction coordinator has to be asked; what goes to a topic that a mirror
+writes; and whatever comes behind such a request on its connection before that is answered, so that
+records keep their order.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -144,6 +145,8 @@ cdef bint _is_for_control(const Target* target) noexcept nogil:
     """What is no batch at all is not: it is refused when appended."""
     cdef PartitionLog* log = target.log.get()
     cdef BatchHeader header
+    if log.is_mirror.load():
+        return True
     batch_load_header(target.batch.data, &header)
     if header.attributes & ATTRIBUTE_TRANSACTIONAL:
         if not log_txn_is_open(log, header.producer_id, header.producer_epoch):

@@ -117,6 +117,7 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.shows_appended.store(settings.shows_appended)
     it.watches.first = NULL
     it.is_compacted.store(settings.cleanup_compact)
+    it.is_mirror.store(settings.is_mirror)
     it.directory = file_own(fd)
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
     recovered.cut_offset = recovered.lost_first_offset = recovered.lost_end_offset = -1

@@ -343,6 +343,7 @@ class Broker:
     ) -> None:
         topic = self._topic(name)
         configs = topic_config.validate(after(topic.configs), self.log_config)
+        topic_config.check_source(topic.configs, configs)
         if validate_only:
             return
         await asyncio.to_thread(self.catalog.set_configs, name, configs)

@@ -66,7 +66,7 @@ class ConfigKey:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()  # for the value, or for each of a list
-    pattern: str = ""  # for the text of a list
+    pattern: str = ""  # for the text, of a list as a whole
     why: str = ""  # it wants no more than that
 
     def parse(self, text: str | None) -> Any:
@@ -110,7 +110,8 @@ class ConfigKey:
     @property
     def _kind(self) -> str:
         if self.pattern:
-            return f"a list that matches {self.pattern}"
+            kind = "a list" if self.type == ConfigType.LIST else "text"
+            return f"{kind} that matches {self.pattern}"
         kinds = {
             ConfigType.BOOLEAN: "true or false",
             ConfigType.INT: "a whole number of 32 bits",

@@ -95,6 +95,10 @@ class TimedOut(ApplianceError):
     retriable = True
 
 
+class LogMirrored(ApplianceError):
+    kafka_code = 44
+
+
 class StorageFull(ApplianceError):
     kafka_code = 56
     retriable = True
@@ -138,6 +142,7 @@ _BY_CODE: dict[int, type[ApplianceError]] = {
     -43: LogClosed,
     -44: LogFailed,
     -45: TimedOut,
+    -46: LogMirrored,
     -60: StorageFull,
     -61: StorageIoFailed,
     -62: FilesExhausted,

@@ -1,4 +1,4 @@
-"""The configs of a topic: the 33 of Kafka 4.3, and `visibility`, which is ours.
+"""The configs of a topic: the 33 of Kafka 4.3, and `mirror.source` and `visibility`, our own.
 
 A config that a log acts on is named after a field of `LogConfig` and takes its limits, its default
 and its reason from that field's setting, which is also the broker's default for all topics. The
@@ -31,6 +31,8 @@ NOT_AGAIN = "No effect: a batch stays as its producer compressed it."
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 POLICIES = ("compact", "delete")
 THROTTLED = r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?"  # PARTITION:BROKER,... or * for all
+
+SOURCE = "mirror.source"
 
 _SETTINGS = dict(settings_of(LogConfig))
 
@@ -122,6 +124,16 @@ _KEYS = [
         minimum=1,
     ),
     ConfigKey(
+        SOURCE,
+        STRING,
+        "",
+        "The topic, as CLUSTER/TOPIC-ID, whose records and offsets this one repeats: a mirror "
+        "alone writes to it. Given when the topic is made; once removed, it is an ordinary topic.",
+        field="mirror_source",
+        pattern=r"(?:[!-~]{1,200})?",
+        why="printable, without spaces",
+    ),
+    ConfigKey(
         "preallocate",
         BOOLEAN,
         "false",
@@ -178,6 +190,17 @@ def validate(configs: Mapping[str, str | None], broker: LogConfig) -> dict[str, 
     result = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
     to_log_config(result, broker)
     return result
+
+
+def check_source(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Whether a topic that is there may change so."""
+    was, wanted = before.get(SOURCE, ""), after.get(SOURCE, "")
+    if wanted not in ("", was):
+        # what is in it already has offsets of its own, and may be part of open transactions
+        raise ConfigInvalid(
+            f"{SOURCE}: is {was!r}, got {wanted!r}; it is given when a topic is made, and can only "
+            "be removed later"
+        )
 
 
 def to_log_config(configs: Mapping[str, str], broker: LogConfig) -> LogConfig:

@@ -11,6 +11,7 @@ from appliance._engine import Log
 from appliance.config import TopicsConfig
 from appliance.errors import ApplianceError
 from appliance.log_dir import TopicNameInvalid
+from appliance.topic_config import SOURCE
 
 DEFAULT = -1  # partitions: as many as the broker's setting says
 
@@ -49,6 +50,12 @@ class LimitExceeded(ApplianceError):
     kafka_code = 44
 
 
+class TopicMirrored(ApplianceError):
+    """Its records come from a mirror, with their offsets: nobody else can add one."""
+
+    kafka_code = 44
+
+
 class TopicDeletionDisabled(ApplianceError):
     kafka_code = 73
 
@@ -71,6 +78,11 @@ class Topic:
     def is_internal(self) -> bool:
         return self.name in INTERNAL
 
+    @property
+    def mirror_source(self) -> str:
+        """Whose records and offsets it repeats, as CLUSTER/TOPIC-ID; "" for a topic of its own."""
+        return self.configs.get(SOURCE, "")
+
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name in (".", ".."):
@@ -87,6 +99,17 @@ def check_own(name: str) -> None:
     """Whether a client may make, extend or delete it."""
     if name in INTERNAL:
         raise TopicInternal(f"{name} is internal: it is the broker's to make and to keep")
+
+
+def check_writer(topic: Topic, mirror_source: str) -> None:
+    """Whether it is for the mirror of `mirror_source` to write to; "" is everybody else."""
+    if topic.mirror_source == mirror_source:
+        return
+    if not mirror_source:
+        raise TopicMirrored(f"{topic.name} is written by the mirror of {topic.mirror_source} alone")
+    raise TopicMirrored(
+        f"{topic.name} has {SOURCE} {topic.mirror_source!r}, this mirror's is {mirror_source!r}"
+    )
 
 
 def check_new_name(name: str, taken: Collection[str]) -> None:

@@ -50,7 +50,7 @@ def test_every_config_of_a_topic_is_told(control: Control, version: int) -> None
         control, TOPIC, "t", version=version, include_synonyms=True, include_documentation=True
     )
     assert (answer.error_code, answer.error_message) == (0, "")
-    assert len({each.name for each in answer.configs}) == len(answer.configs) == 34
+    assert len({each.name for each in answer.configs}) == len(answer.configs) == 35
     for each in answer.configs:
         assert each.value is not None
         assert 1 <= each.config_source <= 5
@@ -70,7 +70,7 @@ def test_what_is_not_asked_for_is_left_out(control: Control) -> None:
 def test_an_empty_list_of_names_means_all(control: Control) -> None:
     row = DescribeConfigsRequest.DescribeConfigsResource(TOPIC, "t", [])
     (answer,) = control.ask(DescribeConfigsRequest([row]), 4).results
-    assert len(answer.configs) == 34
+    assert len(answer.configs) == 35
 
 
 @pytest.mark.parametrize("version", range(1, 5))

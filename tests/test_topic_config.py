@@ -62,10 +62,15 @@ KAFKA = {
     "unclean.leader.election.enable": (1, "false"),
 }
 # The page cache is not what an acknowledgement means here, so a power cut is bounded by default.
-OURS = {"flush.messages": (5, "10000"), "flush.ms": (5, "1000"), "visibility": (2, "durable")}
+OURS = {
+    "flush.messages": (5, "10000"),
+    "flush.ms": (5, "1000"),
+    "mirror.source": (2, ""),
+    "visibility": (2, "durable"),
+}
 
 
-def test_the_table_is_kafkas_and_one_of_ours() -> None:
+def test_the_table_is_kafkas_and_two_of_ours() -> None:
     assert len(KAFKA) == 33
     found = {key.name: (key.type, key.default) for key in KEYS.values()}
     assert found == {**KAFKA, **OURS}
@@ -77,7 +82,7 @@ def test_a_key_is_whole(key: ConfigKey) -> None:
     assert key.doc.endswith(".")
     assert (key.field == "") == ("No effect" in key.doc or key.name in (
         "compression.type", "remote.storage.enable"))
-    if key.field:
+    if key.synonym and key.field:
         assert settings()[key.synonym].default == getattr(BROKER, key.field)
 
 

@@ -165,6 +165,8 @@ class LogConfig:
         choices=("durable", "appended"),
     )
 
+    mirror_source: str = ""  # no setting: only a topic can say whose mirror it is
+
     def __post_init__(self) -> None:
         check_fields(self)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:

@@ -17,6 +17,7 @@ from appliance.errors import ApplianceError
 from appliance.handlers.call import Call
 from appliance.handlers.fencing import told
 from appliance.handlers.lookup import find_log, find_topic
+from appliance.topics import check_writer
 from appliance.txn.transaction import Partition, Producer
 from appliance.wire import ErrorCode
 from appliance.wire.add_partitions_to_txn import (
@@ -29,6 +30,7 @@ VERSIONS = (0, 5)
 
 FIRST_WITH_FENCED = 2
 FIRST_WITH_MANY = 4
+NO_MIRROR = ""
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Topics = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
@@ -80,13 +82,16 @@ async def _one(
 
 
 def _unknown(broker: Broker, topics: Topics) -> Errors:
-    """Every partition that was named, with the error of those that are not there."""
+    """Every partition that was named, with the error of those that are not there, or not for
+    clients to write to."""
     errors: Errors = {}
     for topic in topics:
         for each in topic.partitions:
             errors[Partition(topic.name, each)] = 0
             try:
-                find_log(find_topic(broker, topic.name), each)
+                found = find_topic(broker, topic.name)
+                find_log(found, each)
+                check_writer(found, NO_MIRROR)
             except ApplianceError as error:
                 errors[Partition(topic.name, each)] = error.kafka_code
     return errors

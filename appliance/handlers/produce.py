@@ -15,6 +15,12 @@ answered after the write, acks=-1 when the records are on disk, or with REQUEST_
 
 Internal topics are the broker's to write: INVALID_TOPIC_EXCEPTION.
 
+A topic with the config `mirror.source` is written by a mirror alone, which repeats that config in a
+tagged field of our own (tag 10000 of a topic, from version 9 on); others get POLICY_VIOLATION. A
+mirror's batches keep the offsets that they have: each begins where the log ends, or is here already
+and passed over; else OFFSET_OUT_OF_RANGE. There may be many of them a partition. They may lack
+records, hold none, and have no producer.
+
 Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
 compression off when version 0 is not listed.
 
@@ -34,7 +40,7 @@ from appliance.broker import Broker
 from appliance.errors import ApplianceError, BatchInvalid
 from appliance.handlers.call import Call, ConnectionDropped, Refused
 from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
-from appliance.topics import check_own
+from appliance.topics import check_own, check_writer
 from appliance.txn.states import TransactionRefused
 from appliance.txn.transaction import Partition, Producer
 from appliance.wire import ErrorCode
@@ -76,6 +82,7 @@ class Job:
     answer: Answer
     last_offset: int = -1
     origin: str = "unverified"  # until the transaction coordinator was asked
+    is_mirrored: bool = False
 
     def refuse(self, error: ApplianceError) -> None:
         self.answer.error_code, self.answer.error_message = error.kafka_code, str(error)
@@ -125,7 +132,8 @@ def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call)
         else:
             found = find_topic(broker, topic.name)
         check_own(found.name)
-        job.log = find_log(found, given.index)
+        check_writer(found, topic.mirror_source)
+        job.log, job.is_mirrored = find_log(found, given.index), bool(found.mirror_source)
     except ApplianceError as error:
         job.log = error
     return job
@@ -138,7 +146,9 @@ async def _verify(
     come, and readers would wait for it for good. `held` keeps it so until all is appended."""
     writers = {}
     for job in jobs:
-        if isinstance(job.log, Log) and (producer := _writer(job.given.records or b"")):
+        if not isinstance(job.log, Log) or job.is_mirrored:
+            continue
+        if producer := _writer(job.given.records or b""):
             writers[Partition(job.log.topic, job.log.partition)] = producer
     if not writers:
         return
@@ -206,7 +216,10 @@ def _append(job: Job, version: int) -> None:
             f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
         )
     try:
-        appended = job.log.append(batch, origin=job.origin)
+        if job.is_mirrored:
+            appended = job.log.append_mirrored(batch)
+        else:
+            appended = job.log.append(batch, origin=job.origin)
     except BatchInvalid:
         job.answer.record_errors = _without_key(batch)
         raise

@@ -38,6 +38,8 @@ class ProduceRequest:
         partition_data: list[ProduceRequest.PartitionProduceData] = field(
             array(lambda: ProduceRequest.PartitionProduceData)
         )
+        # ours: the sender is the mirror of this topic, and the batches keep their offsets
+        mirror_source: str = field(string, "9+", tag=10_000)
 
     transactional_id: str | None = field(string, nullable="0+", default=None)
     acks: int = field(int16)

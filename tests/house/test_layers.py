@@ -22,7 +22,7 @@ LAYERS = [
     ("kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
     ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
-    ("_columns", "_producers", "_segment", "log_files", "config_key"),
+    ("_columns", "_mirror", "_producers", "_segment", "log_files", "config_key"),
     ("_segment_reader", "_storage", "_partition_dir", "arrow", "topic_config", "acls", "scram",
      "client_quotas"),
     ("_log", "_kafka_dir", "_replacement"),

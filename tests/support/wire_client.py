@@ -28,13 +28,13 @@ def with_length(frame: bytes) -> bytes:
 
 def produce_frame(*batches: bytes, acks: int = 1, version: int = 9, topic: str = "t",
                   timeout_ms: int = 5000, partition: int = 0,
-                  client_id: str | None = "test") -> bytes:
+                  client_id: str | None = "test", mirror_source: str = "") -> bytes:
     """A whole frame with its length: a batch for each partition from the named one on."""
     asked = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
     for index, batch in enumerate(batches, partition):
         part = ProduceRequest.PartitionProduceData(index=index, records=batch)
         asked.topic_data.append(ProduceRequest.TopicProduceData(
-            name=topic, topic_id=TOPIC_ID, partition_data=[part]))
+            name=topic, topic_id=TOPIC_ID, partition_data=[part], mirror_source=mirror_source))
     return with_length(frame_of(asked, 0, version, client_id=client_id))
 
 

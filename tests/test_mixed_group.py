@@ -58,6 +58,11 @@ class ClassicClient(Client):
         return Beaten()
 
     def join(self) -> Joined:
+        answers: list[Joined] = []
+        self.group.join(self.asked(), self.world.now_ms, answers.append)
+        return answers.pop()
+
+    def asked(self) -> Join:
         if self.is_eager:
             self.owned = NOWHERE
         names = {self.world.topics.ids[n]: n for n in self.world.topics.ids}
@@ -67,13 +72,10 @@ class ClassicClient(Client):
             of_topic.setdefault(row.topic, []).extend(row.partitions)
         has = [TopicPartitions(*each) for each in of_topic.items()]
         metadata = encode(Subscription(1, list(self.facts["topics"]), None, has), 1)
-        answers: list[Joined] = []
-        asked = Join(
+        return Join(
             self.id, "new", None, "client", "/127.0.0.1", SESSION_MS, REBALANCE_MS,
             "consumer", [("range", metadata)],
         )  # fmt: skip
-        self.group.join(asked, self.world.now_ms, answers.append)
-        return answers.pop()
 
     def step(self) -> None:
         """Joins again, and takes what it is given."""

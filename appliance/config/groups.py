@@ -182,6 +182,22 @@ class ConsumerGroupsConfig:
         "Which assignors members may ask for; the first is for those who ask for none.",
         choices=("uniform,range", "range,uniform", "uniform", "range"),
     )
+    migration_policy: str = setting(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Whether a group with members goes over to the newer protocol with the first member of it "
+        "that joins (upgrade), and back when the last one has left (downgrade). One without "
+        "members takes the protocol of whoever comes next.",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self.migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self.migration_policy in ("bidirectional", "downgrade")
 
     def __post_init__(self) -> None:
         check_fields(self)

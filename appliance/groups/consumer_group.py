@@ -431,9 +431,9 @@ class ConsumerGroup:
         self.is_dead = True
 
     def tombstones(self) -> list[Record]:
-        """For a group without members."""
+        members = [one for each in self.members for one in records.member_tombstones(self.id, each)]
         patterns = [records.pattern_tombstone(self.id, each) for each in self.patterns]
-        return [*patterns, *records.group_tombstones(self.id)]
+        return [*members, *patterns, *records.group_tombstones(self.id)]
 
     # Time
 

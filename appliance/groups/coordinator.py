@@ -145,6 +145,7 @@ class Coordinator:
             group.restore(stored, now_ms)
             self.groups[group_id] = group
             self._arm(group)
+            self._maybe_downgrade(group)
 
     def stop(self) -> None:
         """Answers everybody who waits for other members; nobody is let in any more."""
@@ -227,8 +228,33 @@ class Coordinator:
         if found is not None:
             group.supersede(found.tombstones())
             if found.members:
+                self._check_upgrade(group_id)
                 group.take_over(found, now_ms)
         return group
+
+    def _check_upgrade(self, group_id: str) -> None:
+        config = self._topics.consumer_group_config(group_id)
+        if not config.may_upgrade:
+            raise GroupRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} is not a consumer group, and group.consumer.migration.policy is "
+                f"{config.migration_policy}.",
+            )
+
+    def _maybe_downgrade(self, group: MixedGroup) -> None:
+        """Once the last member of the newer protocol is gone."""
+        config = self._topics.consumer_group_config(group.id)
+        has_place = len(group.members) <= self.config.max_size
+        if not (group.is_to_go_back and config.may_downgrade and has_place):
+            return
+        logger.info("a group goes back to the older protocol", group=group.id)
+        self._disarm(group.id)
+        older = self.make(group.id)
+        older.superseded = group.tombstones()
+        group.give_back(older, self._now_ms())
+        # nobody waits: what failed is written with the next, or a restart finds it as it was
+        older.store(older.record(), lambda error, _: None)
+        self._arm(older)
 
     def _make_consumer_group(self, group_id: str) -> MixedGroup:
         def terms() -> Terms:
@@ -255,6 +281,8 @@ class Coordinator:
             else:
                 group.changed_ms = now_ms
             done(_told(error))
+            if self._unavailable is None:
+                self._maybe_downgrade(group)
 
         self._write(group.id, records, stored)
 
@@ -469,7 +497,10 @@ class Coordinator:
             )
 
     def make(self, group_id: str) -> Group:
-        group = Group(group_id, self.config, partial(self._store, group_id))
+        def store(value: GroupMetadataValue, done: Stored) -> None:
+            self._store(group, value, done)
+
+        group = Group(group_id, self.config, store)
         self.groups[group_id] = group
         return group
 
@@ -498,17 +529,19 @@ class Coordinator:
         group.tick(now_ms)
         self._arm(group)
 
-    def _store(self, group_id: str, value: GroupMetadataValue, done: Stored) -> None:
-        group = self.groups[group_id]
+    def _store(self, group: Group, value: GroupMetadataValue, done: Stored) -> None:
+        superseded = group.superseded
         value.current_state_timestamp = group.changed_ms = self._wall_ms()
 
         def stored(error: ApplianceError | None, _: int) -> None:
             if error is not None:
-                logger.warning("a group was not stored", group=group_id, error=error)
+                logger.warning("a group was not stored", group=group.id, error=error)
+            else:
+                group.superseded = []
             done(_told(error), self._now_ms())
             self._arm(group)
 
-        self._write(group_id, [group_record(group_id, value)], stored)
+        self._write(group.id, [*superseded, group_record(group.id, value)], stored)
 
     def _write(
         self,

@@ -67,6 +67,7 @@ class Group:
     sync_deadline_ms: int = NEVER_MS
     due_ms: int = NEVER_MS
     changed_ms: int = -1  # wall clock, as the last record of the group has it
+    superseded: list[Record] = field(default_factory=list)  # goes with its next write
     _storing: int = -1  # the generation whose assignment is on its way to the disk
 
     def __post_init__(self) -> None:
@@ -203,7 +204,9 @@ class Group:
         self._complete_join(now_ms)
 
     def _prepare_rebalance(self, now_ms: int) -> None:
-        self.members.answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+        # out of Stable they have what they were assigned until they join again
+        if self.state is State.COMPLETING_REBALANCE:
+            self.members.answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self.unsynced.clear()
         self.sync_deadline_ms = NEVER_MS
         time_ms = self.members.rebalance_timeout_ms()
@@ -262,8 +265,8 @@ class Group:
     def sync(self, asked: Sync, now_ms: int, answer: AnswerSync) -> None:
         try:
             member = self._of_generation(asked.member_id, asked.instance_id, asked.generation)
-            self._check_protocol_of(asked)
             self._check(Ask.SYNC)
+            self._check_protocol_of(asked)
         except GroupRefused as error:
             answer(Synced(error.kafka_code))
             return
@@ -373,7 +376,7 @@ class Group:
         return self.state is State.DEAD
 
     def tombstones(self) -> list[Record]:
-        return [group_record(self.id, None)]
+        return [*self.superseded, group_record(self.id, None)]
 
     def subscribed(self) -> frozenset[str] | None:
         """The topics that members want; None where they do not tell."""
@@ -430,6 +433,20 @@ class Group:
             self.members.answer_join(each, Joined(why, each.id))
             each.answer_sync(Synced(why))
 
+    # From one protocol to the other
+
+    def take_back(self, members: Iterable[Member], generation: int, now_ms: int) -> None:
+        """What is left of a group of the newer protocol. Its members are told to join again: one of
+        them is to lead, which in that group none did."""
+        self.generation, self.protocol_type = generation, CONSUMER
+        for each in members:
+            self.members.adopt(each)
+            self._touch(each, now_ms)
+        self.members.leader_id = None
+        self.protocol_name = self.members.select_protocol()
+        self.state = State.STABLE
+        self._prepare_rebalance(now_ms)
+
     def disband(self) -> None:
         """Its members go on in a group of the newer protocol: whoever waits shall join again."""
         self.stop(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -477,6 +494,8 @@ class Group:
             self._touch(member, now_ms)
         self.members.leader_id = value.leader
         self.state = State.STABLE if self.members else State.EMPTY
+        if self.members and value.leader is None:
+            self._prepare_rebalance(now_ms)  # it came from the newer protocol, and nobody led yet
 
     # States
 

@@ -179,9 +179,13 @@ class Members:
             value.assignment,
             is_new=False,
         )
+        self.adopt(member)
+        return member
+
+    def adopt(self, member: Member) -> None:
+        """One that is known from elsewhere."""
         self._enter(member)
         self._support(member, 1)
-        return member
 
     def _enter(self, member: Member) -> None:
         self._by_id[member.id] = member

@@ -1,4 +1,4 @@
-"""A group of the newer protocol that may also have members of the older one: it is being upgraded.
+"""A group of the newer protocol that may also have members of the older one: it goes over to it.
 
 The first member of the newer protocol takes a group of the older one along, with everybody who is
 in it and what they have. From then on the broker assigns. To a member of the older protocol that
@@ -10,7 +10,8 @@ SyncGroup gives it what it may have now. Its generation is its epoch.
     join              tells what it still has, and takes the next step of `next_assignment`
     sync              what it has now
 
-Once the last one has left, the group is like any other. There is no way back while it has members.
+Once the last one has left, the group is like any other. When instead the last one of the newer
+protocol is gone, and that is on disk, the others go back to a group of the older one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ from appliance.groups.consumer_member import (
     Subscription,
 )
 from appliance.groups.group import CONSUMER, Group
-from appliance.groups.member import NEVER_MS, AnswerJoin, AnswerSync, Join, Joined, Sync, Synced
+from appliance.groups.member import (
+    NEVER_MS,
+    AnswerJoin,
+    AnswerSync,
+    Join,
+    Joined,
+    Member,
+    Sync,
+    Synced,
+)
 from appliance.groups.states import GroupRefused
 from appliance.wire import ErrorCode
 
@@ -86,6 +96,37 @@ class MixedGroup(ConsumerGroup):
             for name, fact in facts.items()
             if fact is not None
             for index in by_name[name]
+        )
+
+    # The way back
+
+    @property
+    def is_to_go_back(self) -> bool:
+        is_on_disk = not self._pending and not self._is_writing
+        is_older = all(each.subscription.classic is not None for each in self.all())
+        return bool(self.members) and not self.is_dead and is_on_disk and is_older
+
+    def give_back(self, group: Group, now_ms: int) -> None:
+        """Its members, with what they have, to a new group. Its generation is the epoch of those
+        that are farthest: they hear of a rebalance and give up in order what they have. Those that
+        are behind are told that their generation is over."""
+        generation = max(each.now.epoch for each in self.all())
+        group.take_back([self._as_member(each) for each in self.all()], generation, now_ms)
+        self.is_dead, self.due_ms = True, NEVER_MS
+
+    def _as_member(self, member: ConsumerMember) -> Member:
+        said, classic = member.subscription, member.subscription.classic
+        assert classic is not None, f"{self.id}: {member.id} is of the newer protocol"
+        return Member(
+            member.id,
+            said.instance_id,
+            said.client_id,
+            said.client_host,
+            classic.session_timeout_ms,
+            said.rebalance_timeout_ms,
+            classic.protocols,
+            self._assignment(member, classic),
+            is_new=False,
         )
 
     # JoinGroup

@@ -10,6 +10,7 @@ A group that is made for its first member is Empty for a moment. The functions o
 make each transition:
 
     Empty, Stable, CompletingRebalance -> PreparingRebalance   Group._prepare_rebalance
+    (what is left of a newer group) -> PreparingRebalance      Group.take_back
     PreparingRebalance -> CompletingRebalance, Empty           Group._begin_generation
     CompletingRebalance -> Stable                              Group._assigned
     Empty -> Dead                                              Group.delete

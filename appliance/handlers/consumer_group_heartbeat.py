@@ -5,10 +5,10 @@ heartbeat changes is on disk before it is answered. Epoch 0 joins, -1 leaves, -2
 with the instance id kept. A subscription by pattern has RE2's syntax and matches whole names, those
 of internal topics too. A group without members takes the protocol of whoever comes next. One with
 consumers of the older protocol takes them along when the first of the newer one joins: from then on
-both are in it, and the broker assigns.
+both are in it, and the broker assigns. When the last of the newer one is gone, the others go back
+to a group of the older one and rebalance. group.consumer.migration.policy may forbid either.
 
-Left out: the way back while a group has members, as in a Kafka whose
-group.consumer.migration.policy is upgrade. Racks are kept, but there is one.
+Left out: racks are kept, but there is one.
 """
 
 from __future__ import annotations

@@ -82,6 +82,35 @@ def test_members_share_and_take_over(bootstrap: str, assignor: str) -> None:
     )
 
 
+@pytest.mark.parametrize("strategy", ["roundrobin", "cooperative-sticky"])
+def test_consumers_go_over_to_the_newer_protocol_and_back(bootstrap: str, strategy: str) -> None:
+    topic = filled(bootstrap, f"over-{strategy}")
+    configs = {"partition_assignment_strategy": strategy}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def kind() -> str:
+        found = admin.describe_consumer_groups([topic])[topic].result(DEADLINE_S)
+        return str(found.type.name)
+
+    old = Member(bootstrap, topic, topic, **configs)
+    until(lambda: shared(old), "the old one has all")
+    new = member(bootstrap, topic, topic)
+    until(lambda: shared(old, new), "it went over")
+    assert kind() == "CONSUMER"
+    old.close()
+    until(lambda: shared(new), "all are over")
+    back = Member(bootstrap, topic, topic, **configs)
+    until(lambda: shared(new, back), "one goes back")
+    assert kind() == "CONSUMER"
+    new.close()
+    until(lambda: shared(back), "all are back")
+    assert kind() == "CLASSIC"
+    produce(bootstrap, topic, range(COUNT, 2 * COUNT))
+    until(lambda: set(back.values) >= set(range(COUNT, 2 * COUNT)), "everything is read")
+    assert {*old.values, *new.values, *back.values} == set(range(2 * COUNT))
+    back.close()
+
+
 def test_a_subscription_by_pattern(bootstrap: str) -> None:
     one = member(bootstrap, "pattern", "^found-[0-9]+")
     first = filled(bootstrap, "found-1")

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.broker import Broker
-from appliance.config import ControlConfig, GroupsConfig, LogConfig, TransactionsConfig
+from appliance.config import (
+    ConsumerGroupsConfig,
+    ControlConfig,
+    GroupsConfig,
+    LogConfig,
+    TransactionsConfig,
+)
 from appliance.dispatch import Dispatcher
 from appliance.wire import API, codec, headers
 from tests.support.broker import Recorder, broker_config
@@ -88,6 +94,7 @@ class Control:
         requests_max: int = 100,
         groups: GroupsConfig | None = None,
         transactions: TransactionsConfig | None = None,
+        consumer_groups: ConsumerGroupsConfig | None = None,
         **topics: Any,
     ) -> None:
         self.loop = asyncio.new_event_loop()
@@ -97,6 +104,7 @@ class Control:
             control=control,
             groups=groups or GroupsConfig(initial_rebalance_delay_ms=0),
             transactions=transactions or TransactionsConfig(),
+            consumer_groups=consumer_groups or ConsumerGroupsConfig(),
         )
         self.broker = Broker.open(config)
         self.queue = PuntQueue()

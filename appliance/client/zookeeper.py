@@ -121,6 +121,8 @@ class Registry:
             log.warning("ZooKeeper is away: brokers as known", servers=self.config.zk_connect)
 
     def _on_node(self, event: WatchedEvent) -> None:
+        if event.path is None:  # the connection went, and its watches; all is due when it is back
+            return
         path = "/".join(event.path.split("/")[:4])  # below a topic it is the topic that is due
         with self._lock:
             self._due.add(IDS if path.startswith(IDS) else path)

@@ -26,12 +26,22 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def decode(
-    message: type[Message], data: bytes | memoryview, version: int, *, may_go_on: bool = False
+    message: type[Message],
+    data: bytes | memoryview,
+    version: int,
+    *,
+    may_go_on: bool = False,
+    borrow: bool = False,
 ) -> Message:
     """`may_go_on`: bytes after the end are no fault. librdkafka sends some behind an empty array of
-    its Metadata requests, and Kafka ignores them."""
+    its Metadata requests, and Kafka ignores them.
+
+    `borrow`: fields of bytes are views of `data`, which is not copied. It pays where they are many.
+    """
     read = _decoder(message, version)
-    octets = bytes(data)  # no copy of what is bytes already; indexing bytes is the fastest
+    octets: Any = data
+    if not borrow:
+        octets = bytes(data)  # no copy of what is bytes already; indexing bytes is the fastest
     try:
         found, end = read(octets, 0, len(octets))
         if end != len(octets) and not may_go_on:

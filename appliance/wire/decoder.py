@@ -9,12 +9,13 @@ object and the position after it. For a struct with an int16, an int32 and a com
         if count > 127: count, at = read_varint(octets, at - 1)
         count -= 1
         if not 0 <= count <= size - at: raise beyond('host', count, size - at)
-        host_ = octets[at : at + count].decode(); at += count
+        host_ = str(octets[at : at + count], 'utf-8'); at += count
         if octets[at]: at = skip_tags(octets, at, size)
         else: at += 1
         return Made(error_code_, node_id_, host_), at
 
-`unpack` and an index refuse to read past the end. A slice would not, hence the comparison.
+`unpack` and an index refuse to read past the end. A slice would not, hence the comparison. `octets`
+may be a memoryview too: then fields of bytes are views of it.
 """
 
 from __future__ import annotations
@@ -205,8 +206,9 @@ class Reader:
         if isinstance(kind, Array):
             self.read_array(f"{name}_", kind.of, each, depth)
         else:
-            ending = ".decode()" if isinstance(kind, Text) else ""
-            self.line(depth, f"{name}_ = octets[at : at + count]{ending}; at += count")
+            piece = "octets[at : at + count]"
+            made = f"str({piece}, 'utf-8')" if isinstance(kind, Text) else piece
+            self.line(depth, f"{name}_ = {made}; at += count")
 
     def read_array(self, target: str, kind: Any, size: int, depth: int) -> None:
         if isinstance(kind, Fixed) and kind is not uuid:

@@ -76,3 +76,21 @@ class BrokerRefused(ApplianceError):
     @property
     def retriable(self) -> bool:  # type: ignore[override]
         return self.code in RETRIABLE
+
+
+class OffsetOutOfRange(BrokerRefused):
+    """The broker has no such offset: not yet, or no longer."""
+
+
+class MessageTooLarge(ApplianceError):
+    """A batch above `fetch_size_max`."""
+
+
+class ConsumerTimeout(ApplianceError):
+    """A stream had nothing to read for `consumer_timeout_ms`."""
+
+
+class CommitFailed(ApplianceError):
+    """Offsets that were not stored, or may not have been."""
+
+    retriable = True

@@ -23,8 +23,8 @@ LAYERS = [
     ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
     ("_columns", "_mirror", "_producers", "_segment", "log_files", "config_key"),
-    ("_segment_reader", "_storage", "_partition_dir", "arrow", "topic_config", "acls", "scram",
-     "client_quotas"),
+    ("_segment_reader", "_storage", "_partition_dir", "_record_reader", "arrow", "topic_config",
+     "acls", "scram", "client_quotas"),
     ("_log", "_kafka_dir", "_replacement"),
     ("_committer", "_quota", "_recovery", "_survivors", "_topics"),
     ("_plane",),
@@ -58,7 +58,7 @@ ONLY = {
     "admin_http": {"errors", "event_log", "config"},  # it asks for snapshots, never a log
     # not the broker whose client it is: it must run where there is none
     "client": {"__version__", "errors", "event_log", "wire", "compression", "_crc", "_records",
-               "_batch", "_columns", "arrow"},
+               "_batch", "_columns", "arrow", "_record_reader"},
     "__main__": {"cli"},
 }
 

@@ -1,0 +1,63 @@
+"""Who of a group reads what: the original rebalancing algorithm, as pure functions.
+
+For each topic, every consumer of the group computes the same table from the same facts:
+
+1. sort the partitions, so that those of one broker stand together;
+2. sort the streams: by consumer, then by their number within it;
+3. N = ceil(partitions / streams); the stream at index i reads partitions i * N to (i + 1) * N - 1.
+
+The last streams may get less than N, or nothing. Nobody hands the table out: what keeps two
+consumers with different facts from reading the same partition is its owner's node in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from appliance.client.partition import BrokerPartition
+
+Item = TypeVar("Item")
+
+
+class StreamId(NamedTuple):
+    consumer: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.consumer}-{self.number}"
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: BrokerPartition
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+Table = dict[TopicPartition, StreamId]
+Streams = Mapping[str, int]  # how many for a topic
+
+
+def block(items: list[Item], index: int, count: int) -> list[Item]:
+    """What falls to the one at `index` of `count`."""
+    size = -(-len(items) // count)
+    return items[index * size : (index + 1) * size]
+
+
+def assign(topics: Mapping[str, Iterable[BrokerPartition]], group: Mapping[str, Streams]) -> Table:
+    """The whole group's table. `group` has the streams of each consumer; partitions of a topic
+    that nobody reads are not in the table."""
+    table: Table = {}
+    for topic in sorted(topics):
+        partitions = sorted(topics[topic])
+        streams = [
+            StreamId(consumer, number)
+            for consumer in sorted(group)
+            for number in range(group[consumer].get(topic, 0))
+        ]
+        for index, stream in enumerate(streams):
+            for partition in block(partitions, index, len(streams)):
+                table[TopicPartition(topic, partition)] = stream
+    return table

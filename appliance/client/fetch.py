@@ -1,0 +1,169 @@
+"""One Fetch, to one broker: from partitions and offsets to whole batches, still as they were sent.
+
+Topics go by name, so the versions end at 12. Records are not copied out of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from appliance import _batch
+from appliance.client.assignment import TopicPartition
+from appliance.client.connection import Connection
+from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
+from appliance.client.errors import BrokerRefused, MessageTooLarge, OffsetOutOfRange
+from appliance.wire import ErrorCode, codec
+from appliance.wire.fetch import API as FETCH
+from appliance.wire.fetch import FetchRequest, FetchResponse
+
+LAST_BY_NAME = 12
+LENGTH_AT, LENGTH_END = 8, 12  # of a batch: how many bytes follow
+FETCH_SIZE_MAX = 2**31 - 1  # of an int32
+
+Aborted = FetchResponse.AbortedTransaction
+
+
+class Wanted(NamedTuple):
+    of: TopicPartition
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What a broker has of one partition, from an offset on."""
+
+    wanted: Wanted
+    records: memoryview
+    high_watermark: int
+    log_start_offset: int
+    end_offset: int  # how far one may read now
+    aborted: list[Aborted]
+
+    @property
+    def visible(self) -> memoryview | bytes:
+        """Without the batches of aborted transactions."""
+        return committed(self.records, self.aborted) if self.aborted else self.records
+
+    @property
+    def is_left_out(self) -> bool:
+        """There is something, but not one whole batch of it came."""
+        size = batch_size(self.records)
+        is_cut = size == 0 or size > len(self.records)
+        return is_cut and (size > 0 or self.wanted.offset < self.end_offset)
+
+    def next_size(self, size_max: int) -> int:
+        """How much to ask for to get one whole batch: twice as much, until it fits."""
+        needed, size = batch_size(self.records), self.wanted.size
+        if needed > size_max or size >= size_max:
+            claimed = f"of {needed}" if needed else f"of more than {size}"
+            raise MessageTooLarge(
+                f"{self.wanted.of} offset {self.wanted.offset}: a batch {claimed} bytes, "
+                f"fetch_size_max is {size_max}"
+            )
+        size *= 2
+        while size < needed:
+            size *= 2
+        return min(size, size_max)
+
+    def check_size(self, size_max: int) -> None:
+        """A broker sends the first batch whole, however large it is."""
+        size = batch_size(self.records)
+        if size > size_max:
+            raise MessageTooLarge(
+                f"{self.wanted.of} offset {self.wanted.offset}: a batch of {size} bytes, "
+                f"fetch_size_max is {size_max}"
+            )
+
+
+def batch_size(records: memoryview) -> int:
+    """Of the first batch; 0 when so little came that it cannot be told."""
+    if len(records) < LENGTH_END:
+        return 0
+    return LENGTH_END + int.from_bytes(records[LENGTH_AT:LENGTH_END], "big")
+
+
+def committed(records: memoryview, aborted: Iterable[Aborted]) -> bytes:
+    """The batches that are not of aborted transactions. A producer's transaction begins at an
+    offset that the broker tells, and ends with its marker."""
+    begins = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    open_ids: set[int] = set()
+    kept = []
+    for batch in _batch.headers(records, partial_tail=True):
+        while begins and begins[-1].first_offset <= batch.last_offset:
+            open_ids.add(begins.pop().producer_id)
+        octets = records[batch.position : batch.position + batch.size]
+        if batch.is_control:
+            ended = _batch.control(octets)
+            if ended and ended[0] == "abort":
+                open_ids.discard(batch.producer_id)
+        elif not batch.is_transactional or batch.producer_id not in open_ids:
+            kept.append(octets)
+    return b"".join(kept)
+
+
+def send(
+    connection: Connection, config: FetchConfig, wanted: Sequence[Wanted], wait_ms: int
+) -> None:
+    """Asks for all of them at once. What they get together is bounded by the sum of their sizes."""
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=min(sum(each.size for each in wanted), FETCH_SIZE_MAX),
+        isolation_level=int(config.isolation_level == READ_COMMITTED),
+    )
+    rows: dict[str, FetchRequest.FetchTopic] = {}
+    for each in wanted:
+        topic, name = each.of
+        row = rows.setdefault(topic, FetchRequest.FetchTopic(topic=topic))
+        row.partitions.append(
+            FetchRequest.FetchPartition(
+                partition=name.partition,
+                fetch_offset=each.offset,
+                partition_max_bytes=each.size,
+            )
+        )
+    request.topics = [*rows.values()]
+    timeout_ms = config.socket_timeout_ms + wait_ms
+    version = connection.version(FETCH, most=LAST_BY_NAME)
+    connection.send(FETCH, request, timeout_ms=timeout_ms, version=version)
+
+
+def receive(
+    connection: Connection, config: FetchConfig, wanted: Iterable[Wanted]
+) -> list[Fetched | BrokerRefused]:
+    """In the order of what was wanted; an error is that of one partition."""
+    _, _, version, body = connection.receive_bytes()
+    answer = codec.decode(FetchResponse, body, version, borrow=True)
+    if answer.error_code:
+        raise BrokerRefused(answer.error_code, f"broker {connection.address}: Fetch")
+    parts = {
+        (topic.topic, part.partition_index): part
+        for topic in answer.responses
+        for part in topic.partitions
+    }
+    return [
+        of_answer(config, each, parts[each.of.topic, each.of.partition.partition])
+        for each in wanted
+    ]
+
+
+def of_answer(
+    config: FetchConfig, wanted: Wanted, part: FetchResponse.PartitionData
+) -> Fetched | BrokerRefused:
+    facts = f"{wanted.of} offset {wanted.offset}"
+    if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return OffsetOutOfRange(part.error_code, facts)
+    if part.error_code:
+        return BrokerRefused(part.error_code, facts)
+    is_committed = config.isolation_level == READ_COMMITTED
+    return Fetched(
+        wanted,
+        memoryview(part.records or b""),
+        part.high_watermark,
+        part.log_start_offset,
+        part.last_stable_offset if is_committed else part.high_watermark,
+        part.aborted_transactions or [],
+    )

@@ -1,0 +1,154 @@
+"""A consumer's part of ZooKeeper.
+
+    /consumers/[group]/ids/[host:uuid]                      what it reads      ephemeral
+    /consumers/[group]/owners/[topic]/[broker-partition]    host:uuid-stream   ephemeral
+    /consumers/[group]/offsets/[topic]/[broker-partition]   offset             persistent
+
+An owner's node is what makes sure that one stream reads a partition: only one can make it, and it
+goes with its session. Calls wait for ZooKeeper, those with offsets not longer than they are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.states import WatchedEvent
+
+from appliance import event_log
+from appliance.client import subscription
+from appliance.client.assignment import StreamId, TopicPartition
+from appliance.client.errors import BrokerUnavailable
+from appliance.client.subscription import Subscription
+
+log = event_log.named("consumer")
+
+Watch = Callable[[WatchedEvent], None]
+
+
+class GroupNodes:
+    def __init__(self, client: KazooClient, group: str, consumer: str) -> None:
+        self.client, self.consumer = client, consumer
+        self.root = f"/consumers/{group}"
+        self._told: set[str] = set()  # whose subscriptions were found to be none
+
+    # consumers
+
+    def register(self, wanted: Subscription) -> None:
+        """Our node, of this session. What a former session of ours left goes first."""
+        path, data = f"{self.root}/ids/{self.consumer}", wanted.text().encode()
+        while not self._create(path, data):
+            self._remove(path, lambda owner: True)
+
+    def deregister(self) -> None:
+        self._remove(f"{self.root}/ids/{self.consumer}", self._is_ours)
+
+    def members(self, watch: Watch) -> dict[str, Subscription]:
+        """All consumers of the group. One whose subscription nobody can read takes no part, and
+        each consumer sees that alike."""
+        path, found = f"{self.root}/ids", {}
+        for name in self.client.get_children(path, watch=watch):
+            with suppress(NoNodeError):  # it went in between; the watch has fired
+                data, _ = self.client.get(f"{path}/{name}")
+                try:
+                    found[name] = subscription.parse((data or b"").decode())
+                except ValueError as error:
+                    self._tell(name, error)
+        return found
+
+    def _tell(self, consumer: str, error: ValueError) -> None:
+        if consumer not in self._told:
+            self._told.add(consumer)
+            log.warning("takes no part in its group", consumer=consumer, error=error)
+
+    # owners
+
+    def owner(self, of: TopicPartition) -> str | None:
+        try:
+            data, _ = self.client.get(self._owner(of))
+        except NoNodeError:
+            return None
+        return (data or b"").decode("utf-8", "backslashreplace")
+
+    def claim(self, of: TopicPartition, stream: StreamId, watch: Watch) -> bool:
+        """Whether the partition is this stream's now. If not, `watch` hears when its owner goes."""
+        path, data = self._owner(of), str(stream).encode()
+        while not self._create(path, data):
+            stat = self.client.exists(path, watch=watch)
+            if stat is None:
+                continue  # gone in between
+            if not self._is_ours(stat.ephemeralOwner):
+                return False
+            self.client.set(path, data)  # made by a call whose answer was lost
+            return True
+        return True
+
+    def release(self, of: TopicPartition) -> None:
+        self._remove(self._owner(of), self._is_ours)
+
+    # offsets
+
+    def offset(self, of: TopicPartition, timeout_s: float) -> int | None:
+        asked = self.client.get_async(self._offset(of))
+        try:
+            data, _ = self._answer(asked, timeout_s)
+        except NoNodeError:
+            return None
+        if not (data or b"").isdigit():
+            raise OffsetInvalid(f"{self._offset(of)} in ZooKeeper: {data!r}, wanted an offset")
+        return int(data)
+
+    def put_offsets(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> None:
+        """All at once; those that are new are made one by one."""
+        asked = {
+            of: self.client.set_async(self._offset(of), b"%d" % offset)
+            for of, offset in offsets.items()
+        }
+        for of, each in asked.items():
+            try:
+                self._answer(each, timeout_s)
+            except NoNodeError:
+                made = self.client.create_async(
+                    self._offset(of), b"%d" % offsets[of], makepath=True
+                )
+                self._answer(made, timeout_s)
+
+    def _answer(self, asked: Any, timeout_s: float) -> Any:
+        try:
+            return asked.get(timeout=timeout_s)
+        except self.client.handler.timeout_exception as error:
+            waited = f"no answer within {timeout_s * 1000:.0f} ms"
+            raise BrokerUnavailable(f"ZooKeeper, offsets below {self.root}: {waited}") from error
+
+    # nodes
+
+    def _owner(self, of: TopicPartition) -> str:
+        return f"{self.root}/owners/{of}"
+
+    def _offset(self, of: TopicPartition) -> str:
+        return f"{self.root}/offsets/{of}"
+
+    def _is_ours(self, owner: int) -> bool:
+        identity = self.client.client_id
+        return identity is not None and owner == identity[0]
+
+    def _create(self, path: str, data: bytes) -> bool:
+        """Whether an ephemeral node was made; False: there is one already."""
+        try:
+            self.client.create(path, data, ephemeral=True, makepath=True)
+        except NodeExistsError:
+            return False
+        return True
+
+    def _remove(self, path: str, may_go: Callable[[int], bool]) -> None:
+        with suppress(NoNodeError):
+            stat = self.client.exists(path)
+            if stat and may_go(stat.ephemeralOwner):
+                self.client.delete(path)
+
+
+class OffsetInvalid(BrokerUnavailable):
+    """A committed offset that is none."""

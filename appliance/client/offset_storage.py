@@ -1,0 +1,153 @@
+"""Where a group's offsets are kept: in ZooKeeper, or in the brokers.
+
+In a broker they are those of a simple group of Kafka's: without members, so any tool may read and
+reset them. Every appliance keeps those of its own partitions; a replicated cluster has one
+coordinator for a group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kazoo.exceptions import KazooException
+
+from appliance.client.assignment import TopicPartition
+from appliance.client.cluster import Cluster
+from appliance.client.connection import Address, Connection
+from appliance.client.consumer_config import KAFKA, ConsumerConfig
+from appliance.client.errors import BrokerRefused, BrokerUnavailable, CommitFailed
+from appliance.client.group_nodes import GroupNodes
+from appliance.errors import ApplianceError
+from appliance.wire import Api
+from appliance.wire.find_coordinator import API as FIND_COORDINATOR
+from appliance.wire.find_coordinator import FindCoordinatorRequest
+from appliance.wire.offset_commit import API as OFFSET_COMMIT
+from appliance.wire.offset_commit import OffsetCommitRequest
+from appliance.wire.offset_fetch import API as OFFSET_FETCH
+from appliance.wire.offset_fetch import OffsetFetchRequest
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class OffsetStorage(Protocol):
+    def read(self, of: TopicPartition) -> int | None: ...
+
+    def commit(self, offsets: Offsets) -> None:
+        """CommitFailed unless all are stored."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ZooKeeperOffsets:
+    def __init__(self, nodes: GroupNodes, timeout_s: float) -> None:
+        self.nodes, self.timeout_s = nodes, timeout_s
+
+    def close(self) -> None:
+        """The nodes are the connector's."""
+
+    def read(self, of: TopicPartition) -> int | None:
+        try:
+            return self.nodes.offset(of, self.timeout_s)
+        except KazooException as error:
+            raise BrokerUnavailable(f"ZooKeeper, offset of {of}: {error!r}") from error
+
+    def commit(self, offsets: Offsets) -> None:
+        try:
+            self.nodes.put_offsets(offsets, self.timeout_s)
+        except (KazooException, BrokerUnavailable) as error:
+            raise CommitFailed(f"{len(offsets)} offsets, ZooKeeper: {error!r}") from error
+
+
+class BrokerOffsets:
+    """For any thread."""
+
+    COMMIT_LAST, FETCH_LAST, FIND_LAST = 9, 7, 3  # versions: topics by name, one group
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
+        self.cluster, self.config = cluster, config
+        self._coordinators: dict[int, Connection] = {}  # by the home of partitions
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        for each in self._coordinators.values():
+            each.close()
+
+    def read(self, of: TopicPartition) -> int | None:
+        row = OffsetFetchRequest.OffsetFetchRequestTopic(of.topic, [of.partition.partition])
+        request = OffsetFetchRequest(group_id=self.config.group_id, topics=[row])
+        answer = self._ask(of.partition.broker, OFFSET_FETCH, request, self.FETCH_LAST)
+        (part,) = [part for topic in answer.topics for part in topic.partitions]
+        code = answer.error_code or part.error_code
+        if code:
+            raise BrokerRefused(code, f"offset of {of} in group {self.config.group_id}")
+        found: int = part.committed_offset
+        return None if found < 0 else found
+
+    def commit(self, offsets: Offsets) -> None:
+        """To each coordinator its own; one that cannot be reached keeps none from the others."""
+        failures = []
+        for home in sorted({of.partition.broker for of in offsets}):
+            mine = {of: offset for of, offset in offsets.items() if of.partition.broker == home}
+            try:
+                self._commit_to(home, mine)
+            except ApplianceError as error:
+                failures.append(f"{len(mine)} offsets: {error}")
+        if failures:
+            raise CommitFailed("; ".join(failures))
+
+    def _commit_to(self, home: int, offsets: Offsets) -> None:
+        rows: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+        for (topic, name), offset in offsets.items():
+            row = rows.setdefault(topic, OffsetCommitRequest.OffsetCommitRequestTopic(name=topic))
+            part = OffsetCommitRequest.OffsetCommitRequestPartition
+            row.partitions.append(part(name.partition, offset, committed_metadata=""))
+        request = OffsetCommitRequest(group_id=self.config.group_id, topics=[*rows.values()])
+        answer = self._ask(home, OFFSET_COMMIT, request, self.COMMIT_LAST)
+        for each in answer.topics:
+            for part in (part for part in each.partitions if part.error_code):
+                self._forget(home)
+                facts = f"group {self.config.group_id}, {each.name}/{part.partition_index}"
+                raise BrokerRefused(part.error_code, facts)
+
+    def _ask(self, home: int, api: Api, request: Any, most: int) -> Any:
+        """A connection that was idle may have been closed for that: once more."""
+        with self._lock:
+            was_used = home in self._coordinators
+            for may_fail in (was_used, False):
+                try:
+                    connection = self._coordinator(home)
+                    return connection.ask(api, request, version=connection.version(api, most))
+                except BrokerUnavailable:
+                    self._forget(home)
+                    if not may_fail:
+                        raise
+        raise AssertionError("the second try returns or raises")
+
+    def _forget(self, home: int) -> None:
+        """It may have been a coordinator that is none any more."""
+        found = self._coordinators.pop(home, None)
+        if found:
+            found.close()
+
+    def _coordinator(self, home: int) -> Connection:
+        if home in self._coordinators:
+            return self._coordinators[home]
+        with self.cluster.connect(self.cluster.any_of(home)) as some:
+            request = FindCoordinatorRequest(key=self.config.group_id)
+            version = some.version(FIND_COORDINATOR, most=self.FIND_LAST)
+            answer = some.ask(FIND_COORDINATOR, request, version=version)
+        if answer.error_code:
+            facts = f"broker {home}: who coordinates group {self.config.group_id}"
+            raise BrokerRefused(answer.error_code, facts)
+        found = Connection(Address(answer.host, answer.port), self.config)
+        self._coordinators[home] = found
+        return found
+
+
+def offset_storage(cluster: Cluster, config: ConsumerConfig, nodes: GroupNodes) -> OffsetStorage:
+    if config.offsets_storage == KAFKA:
+        return BrokerOffsets(cluster, config)
+    return ZooKeeperOffsets(nodes, config.zk_session_timeout_ms / 1000)

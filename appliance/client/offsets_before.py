@@ -1,0 +1,37 @@
+"""Offsets by time: one question to the broker of a partition."""
+
+from __future__ import annotations
+
+from appliance.client.assignment import TopicPartition
+from appliance.client.connection import Connection
+from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
+from appliance.client.errors import BrokerRefused
+from appliance.wire.list_offsets import API as LIST_OFFSETS
+from appliance.wire.list_offsets import ListOffsetsRequest
+
+LATEST, EARLIEST = -1, -2
+NONE = -1  # what a broker answers when nothing is as new as that
+
+
+def ask_offset(
+    connection: Connection, config: FetchConfig, of: TopicPartition, time: int
+) -> int | None:
+    """Of the first record that is not older than `time`; None: all are."""
+    row = ListOffsetsRequest.ListOffsetsPartition(of.partition.partition, timestamp=time)
+    topic = ListOffsetsRequest.ListOffsetsTopic(of.topic, [row])
+    isolation = int(config.isolation_level == READ_COMMITTED)
+    request = ListOffsetsRequest(-1, isolation, [topic], config.socket_timeout_ms)
+    (answered,) = connection.ask(LIST_OFFSETS, request).topics
+    (part,) = answered.partitions
+    if part.error_code:
+        raise BrokerRefused(part.error_code, f"{of}: the offset at time {time}")
+    found: int = part.offset
+    return None if found == NONE else found
+
+
+def spread(first: int, last: int, count: int) -> list[int]:
+    """At most `count` offsets from `last` down to `first`, evenly."""
+    if count < 2 or first == last:
+        return [last][:count]
+    steps = min(count - 1, last - first)
+    return [last - (last - first) * step // steps for step in range(steps + 1)]

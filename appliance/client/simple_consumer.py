@@ -1,0 +1,196 @@
+"""Reading partitions at offsets that the caller keeps: nothing is remembered here but connections.
+
+    consumer = SimpleConsumer(FetchConfig(broker_list="box:9092"))
+    fetched = consumer.fetch("clicks", 0, offset)
+    for message in fetched: ...
+    offset = fetched.next_offset
+
+One thread at a time may use it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from appliance import arrow
+from appliance._record_reader import Message, Progress, RecordReader
+from appliance.client import fetch
+from appliance.client.assignment import TopicPartition
+from appliance.client.cluster import Cluster
+from appliance.client.connection import Connection
+from appliance.client.consumer_config import FetchConfig
+from appliance.client.errors import BrokerRefused, ConnectionLost, PartitionUnknown
+from appliance.client.fetch import Fetched, Wanted
+from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset, spread
+from appliance.client.partition import BrokerPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["EARLIEST", "LATEST", "FetchRequest", "MessageSet", "SimpleConsumer"]
+
+
+class FetchRequest(NamedTuple):
+    """One part of a multifetch."""
+
+    topic: str
+    partition: BrokerPartition | int
+    offset: int
+    size: int = 0  # 0: the config's fetch_size
+
+
+class MessageSet:
+    """What one fetch brought. Each iteration decodes anew; what is not iterated is not decoded."""
+
+    def __init__(self, fetched: Fetched) -> None:
+        self.topic, self.partition = fetched.wanted.of
+        self.offset = fetched.wanted.offset
+        self.high_watermark = fetched.high_watermark
+        self.log_start_offset = fetched.log_start_offset
+        self._visible = fetched.visible
+        every = RecordReader(fetched.records, self.topic, self.partition, Progress(self.offset))
+        self.next_offset, self.size = max(self.offset, every.end_offset), every.size
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(RecordReader(self._visible, self.topic, self.partition, Progress(self.offset)))
+
+    def arrow(self) -> pa.RecordBatch:
+        """The same as columns. `next_offset` and `high_watermark` are in the schema's metadata."""
+        made = arrow.record_batch(self._visible, first_offset=self.offset, partial_tail=True)
+        facts = {"next_offset": self.next_offset, "high_watermark": self.high_watermark}
+        return made.replace_schema_metadata({name: str(value) for name, value in facts.items()})
+
+
+class SimpleConsumer:
+    def __init__(self, config: FetchConfig) -> None:
+        self.config = config
+        self.cluster = Cluster(config)
+        self._connections: dict[int, Connection] = {}
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for each in self._connections.values():
+            each.close()
+        self.cluster.close()
+
+    # records
+
+    def fetch(
+        self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
+    ) -> MessageSet:
+        """Messages from `offset` on; none, if there is nothing after `fetch_wait_max_ms`. A batch
+        larger than `size` is asked for again with twice as much, up to `fetch_size_max`."""
+        of = self._find(topic, partition)
+        return MessageSet(self._whole(Wanted(of, offset, size or self.config.fetch_size)))
+
+    def multifetch(self, requests: Iterable[FetchRequest]) -> list[MessageSet | BrokerRefused]:
+        """Of many partitions at once, in the order of the requests; one question to each broker.
+        An error of one partition stands in its place."""
+        wanted = [
+            Wanted(
+                self._find(each.topic, each.partition),
+                each.offset,
+                each.size or self.config.fetch_size,
+            )
+            for each in requests
+        ]
+        found: dict[int, Fetched | BrokerRefused] = {}
+        for indices in self._by_broker(wanted):
+            for index, part in zip(indices, self._ask([wanted[i] for i in indices]), strict=True):
+                found[index] = part
+        return [self._settled(wanted[index], found[index]) for index in range(len(wanted))]
+
+    def fetch_arrow(
+        self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
+    ) -> pa.RecordBatch:
+        """What `fetch` gives, as columns: no Python object is made per record."""
+        return self.fetch(topic, partition, offset, size).arrow()
+
+    # offsets
+
+    def get_offsets_before(
+        self, topic: str, partition: BrokerPartition | int, time: int, count: int = 1
+    ) -> list[int]:
+        """At most `count` offsets to begin at, the largest first, none behind `time`: LATEST,
+        EARLIEST, or milliseconds since 1970. The first is that of the first message which is not
+        older than `time`; the others are spread evenly down to the first one that is there."""
+        of = self._find(topic, partition)
+        connection = self._connection(self.cluster.leader(*of))
+        last = ask_offset(connection, self.config, of, time)
+        if last is None:  # nothing is as new as that
+            last = ask_offset(connection, self.config, of, LATEST)
+        first = ask_offset(connection, self.config, of, EARLIEST)
+        assert last is not None
+        assert first is not None
+        return spread(first, max(first, last), count)
+
+    # how
+
+    def _find(self, topic: str, partition: BrokerPartition | int) -> TopicPartition:
+        """A bare number does where only one broker has it."""
+        if isinstance(partition, BrokerPartition):
+            return TopicPartition(topic, partition)
+        there = self.cluster.partitions(topic)
+        named = [each for each in there if each.partition == partition]
+        if len(named) != 1:
+            names = ", ".join(map(str, there))
+            raise PartitionUnknown(
+                f"{topic}: {len(named)} partitions are number {partition}, wanted one of {names}"
+            )
+        return TopicPartition(topic, named[0])
+
+    def _by_broker(self, wanted: list[Wanted]) -> Iterator[list[int]]:
+        """Indices, a list for each question. A question names a partition once: the answer does
+        not say for which of two offsets it is."""
+        questions: dict[tuple[int, int], list[int]] = {}
+        asked: Counter[TopicPartition] = Counter()
+        for index, each in enumerate(wanted):
+            leader = self.cluster.leader(*each.of)
+            questions.setdefault((asked[each.of], leader), []).append(index)
+            asked[each.of] += 1
+        yield from questions.values()
+
+    def _connection(self, broker: int) -> Connection:
+        found = self._connections.get(broker)
+        if found is None or not found.is_open:
+            found = self._connections[broker] = self.cluster.connect(broker)
+        return found
+
+    def _ask(self, wanted: list[Wanted]) -> list[Fetched | BrokerRefused]:
+        """Of one broker. A connection that was idle may have been closed for that: once more."""
+        broker = self.cluster.leader(*wanted[0].of)
+        was_used = broker in self._connections
+        for may_fail in (was_used, False):
+            try:
+                connection = self._connection(broker)
+                fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
+                return fetch.receive(connection, self.config, wanted)
+            except ConnectionLost:
+                if not may_fail:
+                    raise
+        raise AssertionError("the second try returns or raises")
+
+    def _whole(self, wanted: Wanted) -> Fetched:
+        while True:
+            (part,) = self._ask([wanted])
+            if isinstance(part, BrokerRefused):
+                raise part
+            if not part.is_left_out:
+                part.check_size(self.config.fetch_size_max)
+                return part
+            wanted = wanted._replace(size=part.next_size(self.config.fetch_size_max))
+
+    def _settled(self, wanted: Wanted, part: Fetched | BrokerRefused) -> MessageSet | BrokerRefused:
+        if isinstance(part, BrokerRefused):
+            return part
+        if part.is_left_out:  # others took the room: alone it gets some
+            part = self._whole(wanted)
+        part.check_size(self.config.fetch_size_max)
+        return MessageSet(part)

@@ -1,0 +1,103 @@
+"""What one thread of an application reads: messages of all partitions that its stream owns.
+
+A fetcher puts readers, one for each chunk of a partition; the stream takes one after the other and
+hands out their messages. `Claim` is one partition while one stream owns it, and what both know.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from appliance._record_reader import MessageIterator, Progress, RecordReader
+from appliance.client.assignment import StreamId, TopicPartition
+from appliance.client.errors import ConsumerTimeout
+
+
+class Claim:
+    """The fetcher moves `offset`, the stream `progress`; one that is over is never used again."""
+
+    def __init__(self, of: TopicPartition, stream: Stream, size: int) -> None:
+        self.of, self.stream = of, stream
+        self.offset: int | None = None  # the next to fetch; None: not known yet
+        self.size = size  # of the next fetch
+        self.progress = Progress(-1)
+        self.has_failed = False  # the stream has been told; nothing more is fetched
+        self.is_out_of_range = False  # it begins anew when all that was fetched is read
+        self.has_lost_session = False  # another may own it and have committed
+        self.committed = -1  # the offset that was stored last
+
+    def begin(self, offset: int) -> None:
+        self.progress.done = self.progress.next_offset = offset
+        self.offset, self.is_out_of_range = offset, False
+
+    @property
+    def is_over(self) -> bool:
+        return self.progress.is_over
+
+    @property
+    def is_drained(self) -> bool:
+        """All that was fetched was read and asked beyond."""
+        return self.progress.done == self.offset
+
+    @property
+    def can_take(self) -> bool:
+        if self.is_over or self.has_failed:
+            return False
+        return self.is_drained if self.is_out_of_range else self.stream.has_room
+
+
+class Stream(MessageIterator):
+    """A blocking iterator. It ends when the connector shuts down."""
+
+    def __init__(
+        self, name: StreamId, chunks_max: int, timeout_ms: int, on_room: Callable[[], None]
+    ) -> None:
+        self.id = name
+        self._chunks_max, self._timeout_ms, self._on_room = chunks_max, timeout_ms, on_room
+        self._readers: deque[RecordReader] = deque()
+        self._changed = threading.Condition()
+        self._failure: Exception | None = None
+        self._is_closed = False
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._readers) < self._chunks_max
+
+    def put(self, reader: RecordReader) -> None:
+        with self._changed:
+            self._readers.append(reader)
+            self._changed.notify()
+
+    def fail(self, error: Exception) -> None:
+        """Raised by the iterator, behind what was put before."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify()
+
+    def forget_what_is_over(self) -> None:
+        with self._changed:
+            self._readers = deque(each for each in self._readers if not each.progress.is_over)
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._readers.clear()
+            self._changed.notify()
+
+    def next_reader(self) -> RecordReader:
+        self._on_room()
+        end = time.monotonic() + self._timeout_ms / 1000
+        with self._changed:
+            while not self._readers:
+                if self._is_closed:
+                    raise StopIteration
+                if self._failure:
+                    raise self._failure
+                if self._timeout_ms < 0:
+                    self._changed.wait()
+                elif not self._changed.wait(end - time.monotonic()):
+                    raise ConsumerTimeout(f"{self.id}: nothing to read in {self._timeout_ms} ms")
+            return self._readers.popleft()

@@ -8,6 +8,7 @@ from libcpp.vector cimport vector
 from appliance._log cimport CommitPlan, LogRef
 from appliance._native cimport atomic_bool, atomic_i64, condition, mutex
 from appliance._storage cimport StorageRef
+from appliance._traffic cimport Times
 
 cdef extern from "pthread.h" nogil:
     ctypedef unsigned long pthread_t
@@ -67,6 +68,7 @@ cdef cppclass Committer:
     atomic_i64 logs_committed
     atomic_i64 syncs
     atomic_i64 sync_ns
+    Times commit_times             # of the syncs of one commit
     atomic_i64 journal_failed      # code of the last checkpoint that could not be saved
 
 ctypedef shared_ptr[Committer] CommitterRef

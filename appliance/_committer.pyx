@@ -28,6 +28,7 @@ from appliance._log cimport (
 )
 from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_until
 from appliance._storage cimport storage_commit, storage_poll
+from appliance._traffic cimport times_note
 
 cdef extern from "pthread.h" nogil:
     int pthread_create(pthread_t* thread, const void* attributes,
@@ -235,7 +236,7 @@ cdef void _put_checkpoints(Committer* committer, vector[CommitPlan]* plans) noex
 
 cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     cdef vector[SyncJob] jobs
-    cdef int64_t began = monotonic_ns()
+    cdef int64_t began = monotonic_ns(), took
     cdef size_t i, j
     for i in range(plans.size()):
         if plans[0][i].result != OK:
@@ -258,7 +259,9 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
         if jobs[i].result != OK:
             plans[0][jobs[i].plan].result = jobs[i].result
     committer.syncs.fetch_add(jobs.size())
-    committer.sync_ns.fetch_add(monotonic_ns() - began)
+    took = monotonic_ns() - began
+    committer.sync_ns.fetch_add(took)
+    times_note(&committer.commit_times, took)
 
 
 cdef void _add_job(vector[SyncJob]* jobs, int fd, bint is_directory, size_t plan) noexcept nogil:

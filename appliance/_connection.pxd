@@ -16,6 +16,7 @@ from appliance._plane cimport Plane
 from appliance._quota cimport ClientQuotas, Quota
 from appliance._segment cimport FileRef
 from appliance._topics cimport TopicRef
+from appliance._traffic cimport Traffic
 from appliance._watch cimport InboxRef, Watch
 
 # Bytes of a file that stand before byte `at` of an answer's own bytes.
@@ -85,6 +86,8 @@ cdef cppclass Slot:
     int64_t passed_bytes           # the request's, if the control plane answers it
     bint is_woken                  # among the processor's slots to look at again
     int64_t held_bytes             # of the answer, as counted in the connection
+    int row                        # of `Traffic.requests`
+    int64_t begun_ns               # when its frame was there
     Answer answer
     DurableWaitRef durable
     FetchRef fetch
@@ -94,6 +97,8 @@ cdef cppclass Connection:
     int fd
     string peer
     Plane* plane
+    Traffic* traffic               # its processor's, as is the next
+    int thread
     InboxRef inbox                 # its processor's
     deque[Slot] slots
     int64_t first_slot             # number of slots.front()

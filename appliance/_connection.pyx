@@ -14,6 +14,7 @@ from appliance._quota cimport Quota, quota_charge
 from appliance._socket cimport (
     MSG_MORE, MSG_NOSIGNAL, iovec, msghdr, sendfile, sendmsg,
 )
+from appliance._traffic cimport times_note
 
 cdef enum:
     PARTS_MAX = 64                 # answers that leave in one sendmsg
@@ -114,6 +115,7 @@ cdef int connection_send(Connection* connection) noexcept nogil:
 
 cdef void _end_first(Connection* connection) noexcept nogil:
     cdef Slot* slot = &connection.slots.front()
+    times_note(&connection.traffic.requests[slot.row], monotonic_ns() - slot.begun_ns)
     connection.held_bytes -= slot.held_bytes
     connection.plane.held_bytes.fetch_add(-slot.held_bytes)
     connection.passed -= slot.passed_bytes > 0

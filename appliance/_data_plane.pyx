@@ -19,7 +19,9 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._engine cimport Engine, Log
 from appliance._log cimport LogRef
-from appliance._native cimport EMFILE, ENFILE, atomic_bool, close, errno, monotonic_ns
+from appliance._native cimport (
+    EMFILE, ENFILE, CounterLines, atomic_bool, close, errno, monotonic_ns,
+)
 from appliance._plane cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP,
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
@@ -39,7 +41,12 @@ from appliance._socket cimport (
     epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd, eventfd_write, inet_ntop,
     setsockopt, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 )
-from appliance._topics cimport Topic, TopicRef, topics_put, topics_remove
+from appliance._topics cimport (
+    TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
+)
+from appliance._traffic cimport (
+    API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
+)
 from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Inbox, Mail, inbox_put
 
 cdef extern from "pthread.h" nogil:
@@ -253,6 +260,7 @@ cdef class DataPlane:
             processor.peers = self.peers
             processor.index = i
             processor.inbox = make_shared[Inbox]()
+            processor.traffic = new Traffic()
             self.processors.push_back(processor)
             processor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
             processor.inbox.get().event_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
@@ -265,6 +273,7 @@ cdef class DataPlane:
         for i in range(self.processors.size()):
             close(self.processors[i].epoll_fd)
             close(self.processors[i].inbox.get().event_fd)
+            del self.processors[i].traffic
             del self.processors[i]
         if self.acceptor != NULL:
             close(self.acceptor.epoll_fd)
@@ -376,6 +385,7 @@ cdef class DataPlane:
         topic.get().name = name.encode()
         topic.get().id = topic_id
         topic.get().is_internal = is_internal
+        topic.get().counts = make_shared[CounterLines](self.processors.size())
         for log in logs:
             topic.get().logs.push_back(none if log is None else (<Log?>log).log)
         with nogil:
@@ -421,6 +431,48 @@ cdef class DataPlane:
             "fetch_partitions": plane.fetch_partitions.load(),
             "quota_names": quotas_count(&plane.quotas),
         }
+
+    # Metrics
+
+    def request_times(self):
+        """How long requests took, by API key, None for keys that no API has: how many by
+        `TIME_BOUNDS_NS`, their sum in nanoseconds, and whether they waited for data."""
+        found = []
+        for row in range(ROWS):
+            counts, sum_ns = self._times(row)
+            if sum(counts):
+                key = 1 if row == ROW_FETCH_WAITED else row if row < API_KEYS else None
+                found.append((key, counts, sum_ns, row == ROW_FETCH_WAITED))
+        return found
+
+    cdef _times(self, int row):
+        cdef size_t i
+        counts, sum_ns = [0] * TIME_BUCKETS, 0
+        for i in range(self.processors.size()):
+            more, ns = _times_of(&self.processors[i].traffic.requests[row])
+            counts = list(map(sum, zip(counts, more)))
+            sum_ns += ns
+        return counts, sum_ns
+
+    def turn_times(self):
+        """How long the turns of each network thread took, as `request_times` has it."""
+        cdef size_t i
+        return [_times_of(&self.processors[i].traffic.turns)
+                for i in range(self.processors.size())]
+
+    def topic_counts(self, str name not None):
+        """Bytes that were fetched, produces that failed, fetches that failed; None: no topic."""
+        cdef string c_name = name.encode()
+        cdef int64_t[TOPIC_COUNTS] counts
+        cdef int i
+        for i in range(TOPIC_COUNTS):
+            counts[i] = topics_counted(&self.plane.topics, c_name, i)
+        return None if counts[0] < 0 else tuple(counts)
+
+
+cdef _times_of(Times* times):
+    cdef int i
+    return [times.counts[i].load() for i in range(TIME_BUCKETS)], times.sum_ns.load()
 
 
 cdef int _checked(int result) except -2:

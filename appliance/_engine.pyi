@@ -26,6 +26,28 @@ class SegmentInfo(NamedTuple):
     largest_timestamp: int | None
     path: str
 
+class LogFacts(NamedTuple):
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    leader_epoch: int
+    segments: int
+    size: int
+    largest_timestamp: int
+    unflushed_records: int
+    unflushed_bytes: int
+    unflushed_age_ms: int
+    flush_took_us: int
+    flushed_ago_ms: int
+    batches_of_clients: int
+    bytes_of_clients: int
+    records_of_clients: int
+    is_alive: bool
+
+def log_facts(logs: list[Log]) -> list[LogFacts]: ...
+
 class ProducerInfo(NamedTuple):
     producer_id: int
     epoch: int
@@ -64,6 +86,7 @@ class Engine:
     def journal_failed(self) -> int: ...
     def known(self) -> list[str]: ...
     def counters(self) -> dict[str, int]: ...
+    def commit_times(self) -> tuple[list[int], int]: ...
     def start(self) -> None: ...
     def open_log(self, name: str, settings: Any) -> tuple[Log, Recovered]: ...
     def sync_directory(self) -> None: ...

@@ -32,7 +32,7 @@ from appliance._log cimport (
     ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_MIRROR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
     READ_VISIBLE,
     AppendOptions, Appended as CAppended,
-    LogRef, LogSettings, Slice, log_aborted, log_append, log_end_for_epoch,
+    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch,
     log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
     log_seal_times, log_tell,
@@ -51,6 +51,8 @@ from appliance._storage cimport (
     Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve,
 )
 
+from appliance._traffic cimport TIME_BUCKETS
+
 from appliance import compression
 from appliance._batch import check, headers, records
 from appliance.errors import from_code
@@ -66,6 +68,13 @@ Recovered = namedtuple(
     "scanned_bytes cut_bytes cut_offset lost_first_offset lost_end_offset aside_bytes was_known",
 )
 SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
+LogFacts = namedtuple(
+    "LogFacts",
+    "log_start_offset log_end_offset durable_offset high_watermark last_stable_offset leader_epoch "
+    "segments size largest_timestamp unflushed_records unflushed_bytes unflushed_age_ms "
+    "flush_took_us flushed_ago_ms batches_of_clients bytes_of_clients records_of_clients "
+    "is_alive",
+)
 ProducerInfo = namedtuple(
     "ProducerInfo",
     "producer_id epoch last_sequence last_offset txn_first_offset last_timestamp coordinator_epoch",
@@ -78,8 +87,49 @@ _ORIGINS = {
 }
 _SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
 
+# `LogFacts` of one log.
+cdef struct Facts:
+    int64_t log_start_offset
+    int64_t log_end_offset
+    int64_t durable_offset
+    int64_t high_watermark
+    int64_t last_stable_offset
+    int64_t segments
+    int64_t size
+    int64_t largest_timestamp
+    int64_t unflushed_bytes
+    int64_t unflushed_ns
+    int64_t flushed_ago_ns
+
 
 # ---- without the GIL ----
+
+cdef void _look(PartitionLog* log, int64_t now_ns, Facts* facts) noexcept nogil:
+    cdef int64_t oldest = log.committing_ns.load(), flushed = log.flushed_ns.load()
+    cdef size_t i
+    if oldest == 0:
+        oldest = log.oldest_unflushed_ns.load()
+    facts.unflushed_ns = max(<int64_t>0, now_ns - oldest) if oldest != 0 else 0
+    facts.flushed_ago_ns = max(<int64_t>0, now_ns - flushed) if flushed != 0 else -1
+    # In this order: a reader never sees an end before what lies below it.
+    facts.log_start_offset = log.log_start_offset.load()
+    facts.last_stable_offset = log_last_stable_offset(log)
+    facts.high_watermark = log_high_watermark(log)
+    facts.durable_offset = log.durable_offset.load()
+    facts.log_end_offset = log.log_end_offset.load()
+    facts.unflushed_bytes = max(<int64_t>0, log.bytes_appended.load() - log.bytes_durable.load())
+    if facts.durable_offset >= facts.log_end_offset:
+        facts.unflushed_bytes = facts.unflushed_ns = 0
+    facts.size = 0
+    facts.largest_timestamp = -1
+    log.list_guard.lock()
+    facts.segments = log.segments.size()
+    for i in range(log.segments.size()):
+        facts.size += log.segments[i].get().size.load()
+        facts.largest_timestamp = max(facts.largest_timestamp,
+                                      log.segments[i].get().largest_timestamp.load())
+    log.list_guard.unlock()
+
 
 cdef int _engine_open(StorageRef storage, const char* path) noexcept nogil:
     cdef int fd = open_file(-100, path, O_RDONLY | O_DIRECTORY)
@@ -268,6 +318,13 @@ cdef class Engine:
             "syncs": committer.syncs.load(),
             "sync_ns": committer.sync_ns.load(),
         }
+
+    def commit_times(self):
+        """How many commits took how long, by `TIME_BOUNDS_NS`, and their sum in nanoseconds."""
+        cdef Committer* committer = self.committer.get()
+        cdef int i
+        counts = [committer.commit_times.counts[i].load() for i in range(TIME_BUCKETS)]
+        return counts, committer.commit_times.sum_ns.load()
 
     def start(self):
         """After every log found was opened: a fresh journal generation, the committer's threads."""
@@ -765,3 +822,32 @@ cdef int _fill_options(AppendOptions* options, object leader_epoch, str origin,
     options.leader_epoch = -1 if leader_epoch is None else leader_epoch
     options.now_ms = wall_ms() if now_ms is None else now_ms
     return 0
+
+
+def log_facts(list logs not None):
+    """What is to be seen of each log. One call for many: whoever asks a thousand times lets go of
+    the GIL, and waits for it, once."""
+    cdef vector[LogRef] wanted
+    cdef vector[Facts] found
+    cdef int64_t now_ns = monotonic_ns()
+    cdef size_t i
+    for log in logs:
+        wanted.push_back((<Log?>log).log)
+    found.resize(wanted.size())
+    with nogil:
+        for i in range(wanted.size()):
+            _look(wanted[i].get(), now_ns, &found[i])
+    return [_log_facts(wanted[i].get(), &found[i]) for i in range(wanted.size())]
+
+
+cdef _log_facts(PartitionLog* log, Facts* facts):
+    return LogFacts(
+        facts.log_start_offset, facts.log_end_offset, facts.durable_offset, facts.high_watermark,
+        facts.last_stable_offset, max(log.leader_epoch.load(), <int64_t>0), facts.segments,
+        facts.size, facts.largest_timestamp,
+        max(<int64_t>0, facts.log_end_offset - facts.durable_offset), facts.unflushed_bytes,
+        facts.unflushed_ns // 1000000, log.flush_took_ns.load() // 1000,
+        facts.flushed_ago_ns // 1000000 if facts.flushed_ago_ns >= 0 else -1,
+        log.batches_of_clients.load(), log.bytes_of_clients.load(), log.records_of_clients.load(),
+        log.failed.load() == OK,
+    )

@@ -41,7 +41,11 @@ from appliance._native cimport monotonic_ns
 from appliance._plane cimport Plane
 from appliance._produce cimport HANDLED, MALFORMED
 from appliance._quota cimport Quota, quota_delay, quota_window
-from appliance._topics cimport TOPIC_ID_SIZE, TopicRef, topic_log, topics_find
+from appliance._topics cimport (
+    TOPIC_BYTES_OUT, TOPIC_FETCHES_FAILED, TOPIC_ID_SIZE, TopicRef, topic_count, topic_log,
+    topics_find,
+)
+from appliance._traffic cimport ROW_FETCH_WAITED
 from appliance._watch cimport (
     WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_rearm, watch_remove,
 )
@@ -292,6 +296,7 @@ cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
             watch_add(&target.log.get().watches, watch)
     connection.waiting += 1
     _count_waiting(connection, fetch.watches.size())
+    slot.row = ROW_FETCH_WAITED
     slot.deadline_ns = monotonic_ns() + <int64_t>max_wait_ms * 1000000
     # Only now: what became visible before the watches were there told nobody.
     fetch_check(connection, slot, False)
@@ -488,6 +493,9 @@ cdef void _put_partition(Connection* connection, Slot* slot, Fetch* fetch,
     put_count(out, result.slice.size, fetch.version >= FIRST_FLEXIBLE)
     if result.slice.size > 0:
         _put_records(connection, &slot.answer, result)
+        topic_count(target.topic, connection.thread, TOPIC_BYTES_OUT, result.slice.size)
+    elif result.error != 0:
+        topic_count(target.topic, connection.thread, TOPIC_FETCHES_FAILED, 1)
     put_tags(out, fetch.version >= FIRST_FLEXIBLE)
 
 

@@ -107,7 +107,14 @@ cdef cppclass PartitionLog:
     atomic_i64 leader_epoch
     atomic_i64 truncations         # twice their count, odd while one is under way; moved under
                                    # guard; a commit begun before one counts for nothing
-    atomic_i64 bytes_appended      # in this life
+    atomic_i64 bytes_appended      # in this life, as are the next three; guard writes them
+    atomic_i64 batches_of_clients
+    atomic_i64 bytes_of_clients
+    atomic_i64 records_of_clients
+    atomic_i64 bytes_durable       # of bytes_appended; moved by the committer alone, as the next
+    atomic_i64 committing_ns       # the oldest_unflushed_ns of a commit under way; 0: there is none
+    atomic_i64 flushed_ns          # monotonic; end of the last commit that wrote something; 0: none
+    atomic_i64 flush_took_ns       # that commit
     atomic_i64 oldest_unflushed_ns  # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives
     atomic_bool is_closed          # set under guard
@@ -149,6 +156,8 @@ cdef cppclass CommitPlan:
     vector[FileRef] files
     vector[int64_t] sizes
     int64_t end_offset
+    int64_t bytes_appended
+    int64_t began_ns
     int64_t truncations
     bint sync_directory
     bint with_checkpoint

@@ -31,7 +31,7 @@ from appliance._codes cimport (
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
 from appliance._native cimport (
-    SYNC_FILE_RANGE_WRITE, monotonic_ns, mutant, sync_file_range, wall_ms,
+    SYNC_FILE_RANGE_WRITE, count_own, monotonic_ns, mutant, sync_file_range, wall_ms,
 )
 from appliance._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_expire,
@@ -105,6 +105,10 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
     appended.base_offset = header.base_offset
     appended.last_offset = header.base_offset + header.last_offset_delta
     appended.duplicate = False
+    if options.origin != ORIGIN_COORDINATOR:
+        count_own(log.batches_of_clients, 1)
+        count_own(log.bytes_of_clients, header.size)
+        count_own(log.records_of_clients, header.records_count)
     _publish(log, segment, header, appended)
     return OK
 
@@ -266,7 +270,7 @@ cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* heade
     cdef int64_t now
     segment.end_offset.store(end_offset)
     log.log_end_offset.store(end_offset)
-    log.bytes_appended.fetch_add(header.size)
+    count_own(log.bytes_appended, header.size)
     log.unflushed_records += header.records_count
     appended.write_behind = _is_far_behind(log, segment)
     appended.commit_by_ns = INT64_MAX
@@ -622,7 +626,9 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
     plan.sync_directory = it.directory_is_dirty and not mutant(b"segment_without_directory_sync")
     it.directory_is_dirty = False
     it.unflushed_records = 0
-    it.oldest_unflushed_ns.store(0)
+    it.committing_ns.store(it.oldest_unflushed_ns.exchange(0))
+    plan.bytes_appended = it.bytes_appended.load()
+    plan.began_ns = monotonic_ns()
     slot = it.segments.size()
     while slot > 0:
         slot -= 1
@@ -654,6 +660,7 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         log_tell(log)
         return
     log.guard.lock()
+    log.committing_ns.store(0)
     if plan.truncations != log.truncations.load():
         log.guard.unlock()
         return
@@ -661,6 +668,10 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
     if plan.end_offset > log.durable_offset.load():
         log.durable_offset.store(plan.end_offset)
+    log.bytes_durable.store(plan.bytes_appended)
+    if not plan.files.empty():
+        log.flushed_ns.store(monotonic_ns())
+        log.flush_took_ns.store(log.flushed_ns.load() - plan.began_ns)
     _forget_ended(log)
     log.guard.unlock()
     log_tell(log)

@@ -46,6 +46,34 @@ inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard,
 #endif
 }
 
+// A counter with one writer at a time: readers may see it a moment late, and nobody pays for a locked
+// instruction.
+inline void count_own(std::atomic<int64_t> &counter, int64_t more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
+// Counters that several threads move: each has a cache line of its own, readers take the sum.
+class counter_lines {
+    struct alignas(64) line {
+        std::atomic<int64_t> counts[8];
+    };
+    std::vector<line> lines;
+
+  public:
+    explicit counter_lines(size_t threads) : lines(threads) {
+        for (auto &each : lines)
+            for (auto &count : each.counts) count.store(0, std::memory_order_relaxed);
+    }
+    void add(size_t thread, size_t what, int64_t more) {
+        count_own(lines[thread].counts[what], more);
+    }
+    int64_t sum(size_t what) const {
+        int64_t total = 0;
+        for (auto &each : lines) total += each.counts[what].load(std::memory_order_relaxed);
+        return total;
+    }
+};
+
 // Planted durability bugs. A release build has none: `mutant("x")` is the constant false there.
 // The crash tests build a second copy with APPLIANCE_MUTANTS=1 and name one in the environment.
 #ifdef APPLIANCE_MUTANTS

@@ -38,6 +38,13 @@ cdef extern from "_native.h" nogil:
         int64_t exchange(int64_t value)
         bint compare_exchange_weak(int64_t& expected, int64_t value)
 
+    void count_own(atomic_i64& counter, int64_t more)
+
+    cppclass CounterLines "counter_lines":
+        CounterLines(size_t threads)
+        void add(size_t thread, size_t what, int64_t more)
+        int64_t sum(size_t what)
+
     cppclass atomic_bool "std::atomic<bool>":
         bint load()
         void store(bint value)

@@ -8,6 +8,7 @@ from libcpp.vector cimport vector
 from appliance._connection cimport Connection
 from appliance._native cimport RawBytes, atomic_bool, mutex
 from appliance._plane cimport Plane
+from appliance._traffic cimport Traffic
 from appliance._watch cimport InboxRef, Mail
 
 cdef extern from "pthread.h" nogil:
@@ -30,11 +31,12 @@ cdef struct Woken:
     int64_t slot
 
 cdef cppclass Processor:
-    Plane* plane                   # constant, as are the next four
+    Plane* plane                   # constant, as are the next five
     Peers* peers
     int index
     int epoll_fd
     InboxRef inbox
+    Traffic* traffic               # owned
     pthread_t thread
     atomic_bool must_stop          # when all is answered, or at stop_at_ns
     int64_t stop_at_ns

@@ -38,6 +38,7 @@ from appliance._socket cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT,
     epoll_ctl, epoll_event, epoll_wait, iovec, readv,
 )
+from appliance._traffic cimport times_note, traffic_row
 from appliance._watch cimport (
     MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_WAKE, Mail, inbox_may_sleep, inbox_put,
     inbox_take, inbox_wake,
@@ -82,6 +83,7 @@ cdef void* _run(void* argument) noexcept nogil:
         if processor.now_ns >= processor.sweep_ns:
             _sweep(processor)
         _send_all(processor)
+        times_note(&processor.traffic.turns, monotonic_ns() - processor.now_ns)
     _close_all(processor)
     return NULL
 
@@ -180,6 +182,8 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     connection.fd = mail.fd
     connection.peer.assign(<const char*>mail.bytes.data(), mail.bytes.size())
     connection.plane = processor.plane
+    connection.traffic = processor.traffic
+    connection.thread = processor.index
     connection.inbox = processor.inbox
     connection.first_slot = 0
     connection.handed_produce = -1
@@ -418,6 +422,8 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
     version = read_i16(&cursor)
     correlation_id = read_i32(&cursor)
     client_id = read_piece(&cursor, read_i16(&cursor))
+    slot_at(connection, number).row = traffic_row(key)
+    slot_at(connection, number).begun_ns = processor.now_ns
     if processor.plane.quotas.generation.load() > 0:
         quotas_use(&processor.plane.quotas, client_id, &connection.quotas)
     if key == PRODUCE_KEY and PRODUCE_MIN <= version <= PRODUCE_MAX:

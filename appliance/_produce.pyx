@@ -38,7 +38,9 @@ from appliance._log cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, LogRef, PartitionLog, log_append, log_txn_is_open,
 )
 from appliance._native cimport monotonic_ns, wall_ms
-from appliance._topics cimport TOPIC_ID_SIZE, TopicRef, topic_log, topics_find
+from appliance._topics cimport (
+    TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, TopicRef, topic_count, topic_log, topics_find,
+)
 from appliance._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 
 cdef enum:
@@ -177,15 +179,14 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
                        request.is_flexible)
         put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
         for j in range(topic.targets.size()):
-            _append_one(connection, slot, request, topic.topic.get().is_internal,
-                        &topic.targets[j])
+            _append_one(connection, slot, request, topic.topic, &topic.targets[j])
         put_tags(&answer.bytes, request.is_flexible)
     put_i32(&answer.bytes, request.throttle_ms)
     put_tags(&answer.bytes, request.is_flexible)
 
 
-cdef void _append_one(Connection* connection, Slot* slot, Request* request, bint is_internal,
-                      Target* target) noexcept nogil:
+cdef void _append_one(Connection* connection, Slot* slot, Request* request,
+                      const TopicRef& topic, Target* target) noexcept nogil:
     cdef Appended appended
     cdef PartitionLog* log = target.log.get()
     cdef const char* text = b""
@@ -196,7 +197,7 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request, bint
         text = b"acks must be -1, 0 or 1"
     elif log == NULL:
         error = UNKNOWN_TOPIC_ID if request.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
-    elif is_internal:
+    elif topic.get().is_internal:
         error = INVALID_TOPIC_EXCEPTION
         text = b"the topic is internal: only the broker writes to it"
     else:
@@ -204,6 +205,7 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request, bint
         error = kafka_error(code)
         text = kafka_message(code)
     if error != 0:
+        topic_count(topic, connection.thread, TOPIC_PRODUCES_FAILED, 1)
         appended.base_offset = appended.append_time = -1
         slot.closes = request.acks == 0
     elif slot.durable.get() != NULL:

@@ -1,6 +1,6 @@
 """Topics as the data plane knows them: a name, an id, the logs by partition."""
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -8,10 +8,17 @@ from libcpp.vector cimport vector
 
 from appliance._frame cimport Piece
 from appliance._log cimport LogRef
-from appliance._native cimport mutex
+from appliance._native cimport CounterLines, mutex
 
 cdef enum:
     TOPIC_ID_SIZE = 16
+
+# What is counted of a topic, by thread. What comes in is counted in its logs, under their guards.
+cdef enum TopicCount:
+    TOPIC_BYTES_OUT = 0
+    TOPIC_PRODUCES_FAILED = 1      # batches that were refused
+    TOPIC_FETCHES_FAILED = 2       # partitions of a fetch that got an error
+    TOPIC_COUNTS = 3
 
 # Constant once it is in a table; a change of a topic replaces it.
 cdef cppclass Topic:
@@ -19,6 +26,7 @@ cdef cppclass Topic:
     string id                      # 16 bytes
     vector[LogRef] logs            # by partition; an empty one cannot be served
     bint is_internal               # read by clients, written by the broker alone
+    shared_ptr[CounterLines] counts  # goes on when the topic is replaced; empty: nothing is known
 
 ctypedef shared_ptr[Topic] TopicRef
 
@@ -32,5 +40,10 @@ cdef void topics_remove(TopicTable* table, const string& name) noexcept nogil
 
 # The topic, or one without logs that only carries the name or the id it was asked by.
 cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nogil
+
+# Counts for a thread, by its number.
+cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more) noexcept nogil
+# What was counted of a topic; -1: there is none.
+cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noexcept nogil
 
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil

@@ -1,13 +1,18 @@
 """The table in which the data plane finds a topic by name or by id."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 
 # ---- without the GIL ----
 
 cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil:
+    cdef Topic* before
     table.guard.lock()
+    if table.by_name.count(topic.get().name):
+        before = table.by_name[topic.get().name].get()
+        if before.id == topic.get().id:
+            topic.get().counts = before.counts
     _remove_locked(table, topic.get().name)
     table.by_name[topic.get().name] = topic
     table.by_id[topic.get().id] = topic
@@ -45,6 +50,20 @@ cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nog
             found.get().name = text
             found.get().id.assign(TOPIC_ID_SIZE, <char>0)
     return found
+
+
+cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more) noexcept nogil:
+    if topic.get().counts.get() != NULL:
+        topic.get().counts.get().add(thread, what, more)
+
+
+cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noexcept nogil:
+    cdef TopicRef found
+    table.guard.lock()
+    if table.by_name.count(name):
+        found = table.by_name[name]
+    table.guard.unlock()
+    return -1 if found.get() == NULL else found.get().counts.get().sum(what)
 
 
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil:

@@ -1,0 +1,1 @@
+TIME_BOUNDS_NS: tuple[int, ...]

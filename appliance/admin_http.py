@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aiohttp import web
 
 from appliance import event_log
+from appliance.admin.process import Process
 from appliance.config import Address
 
 log = event_log.named("admin")
@@ -21,22 +21,14 @@ log = event_log.named("admin")
 STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 
-@dataclass(frozen=True)
-class Health:
-    status: str  # "ok", or in one word what is wrong: "recovering", "failing", "stopping"
-    reasons: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-class Source(Protocol):
-    """What the admin pages may ask. `health` must be quick; `logs` runs on a thread of its own."""
-
-    def health(self) -> Health: ...
+class Source(Process, Protocol):
+    """What the pages may ask. `logs` runs on a thread of its own."""
 
     def logs(self) -> list[dict[str, Any]]: ...
 
 
 SOURCE: web.AppKey[Source] = web.AppKey("source")
+METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
 
 
 async def get_livez(_: web.Request) -> web.Response:
@@ -53,9 +45,21 @@ async def get_logs(request: web.Request) -> web.Response:
     return web.json_response({"logs": await asyncio.to_thread(request.app[SOURCE].logs)})
 
 
+async def get_metrics(request: web.Request) -> web.Response:
+    # only now: few brokers are asked at once, and the library takes a start 40 ms
+    from appliance.admin import metrics
+
+    writers = request.app[METRICS]
+    if not writers:
+        writers.append(metrics.Metrics(request.app[SOURCE]))
+    page = await writers[0].page()
+    return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
 ROUTES = [
     web.get("/livez", get_livez),
     web.get("/healthz", get_healthz),
+    web.get("/metrics", get_metrics),
     web.get("/api/v1/logs", get_logs),
 ]
 
@@ -85,6 +89,7 @@ def error_response(
 def make_app(source: Source) -> web.Application:
     app = web.Application(middlewares=[errors_as_json])
     app[SOURCE] = source
+    app[METRICS] = []
     app.add_routes(ROUTES)
     return app
 

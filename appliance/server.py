@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
-from appliance.admin_http import Health
+from appliance.admin.process import Health
 from appliance.broker import Broker
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher

@@ -59,6 +59,13 @@ class BrokerConfig:
         Address("127.0.0.1", 8780),
         "Where health and the admin pages are served. There is no login yet, so it is loopback.",
     )
+    metrics_partitions_max: int = setting(
+        "metrics.partitions.max",
+        1000,
+        "Partitions up to which /metrics has rows of each; above it, of topics alone. A partition "
+        "is seven rows, and ten thousand of them are half a second of work for every page.",
+        minimum=0,
+    )
     retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
         30 * SECOND_MS,

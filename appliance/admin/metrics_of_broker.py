@@ -1,0 +1,193 @@
+"""Metrics of the process as a whole: requests, connections, commits, disk, groups, ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from appliance import __version__
+from appliance._data_plane import DataPlane
+from appliance._traffic import TIME_BOUNDS_NS
+from appliance.admin.process import Process
+from appliance.broker import Broker
+from appliance.groups.group import Group
+from appliance.txn.states import State
+from appliance.wire import MODULES
+
+PREFIX = "appliance_"
+BOUNDS = (*(str(ns / 1e9) for ns in TIME_BOUNDS_NS), "+Inf")
+ZOOKEEPER = ("connected", "away", "refused")
+
+# What the data plane counts, as it is shown: name, unit or kind, what it is.
+PLANE_COUNTERS = {
+    "connections_accepted": ("connections_accepted", "Connections that were let in."),
+    "connections_refused": ("connections_refused", "Connections above a limit."),
+    "punted_requests": ("control_requests", "Requests that went to the control plane."),
+    "throttled_requests": ("throttled_requests", "Requests after which a quota held back."),
+    "bytes_in": ("network_received_bytes", "Bytes that came from clients, whatever they are."),
+    "bytes_out": ("network_sent_bytes", "Bytes that went to clients, whatever they are."),
+}
+PLANE_GAUGES = {
+    "connections_open": ("connections", "Connections of clients."),
+    "queued_bytes": ("queued_request_bytes", "Memory promised to requests."),
+    "held_bytes": ("queued_response_bytes", "Memory of answers that were not taken yet."),
+    "fetch_partitions": ("fetch_partitions", "Partitions in fetch sessions and waiting fetches."),
+    "quota_names": ("quota_clients", "Clients whose use of a quota is being counted."),
+}
+CLOSED = "connections_closed_"
+
+
+def gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def counter(name: str, text: str, labels: Sequence[str] = ()) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def histogram(name: str, text: str, labels: Sequence[str] = ()) -> HistogramMetricFamily:
+    return HistogramMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def add_times(
+    family: HistogramMetricFamily, labels: Sequence[str], counts: Iterable[int], sum_ns: int
+) -> None:
+    family.add_metric(labels, list(zip(BOUNDS, accumulate(counts), strict=True)), sum_ns / 1e9)
+
+
+def one(family: GaugeMetricFamily | CounterMetricFamily, value: float) -> Metric:
+    family.add_metric([], value)
+    return family
+
+
+def families(process: Process) -> Iterator[Metric]:
+    yield from of_process(process)
+    if process.registration is not None:
+        yield of_zookeeper(process.registration.status)
+    if process.broker is not None:
+        yield from of_storage(process.broker)
+        yield from of_groups(process.broker)
+        yield from of_transactions(process.broker)
+    if process.data_plane is not None:
+        yield from of_connections(process.data_plane)
+        yield from of_requests(process.data_plane)
+
+
+def of_process(process: Process) -> Iterator[Metric]:
+    info = gauge("info", "Always 1; what this broker is.", ["version", "node_id", "cluster_id"])
+    cluster_id = process.broker.cluster_id if process.broker else ""
+    info.add_metric([__version__, str(process.config.node_id), cluster_id], 1)
+    yield info
+    up = gauge("uptime_seconds", "Since the process began.")
+    yield one(up, time.monotonic() - process.started)
+    health = process.health()
+    yield one(gauge("healthy", "1: /healthz says ok."), health.status == "ok")
+    yield one(gauge("health_reasons", "Reasons why it is not ok."), len(health.reasons))
+
+
+def of_zookeeper(status: str) -> Metric:
+    family = gauge("zookeeper", "1 for the state of the registration.", ["state"])
+    for each in ZOOKEEPER:
+        family.add_metric([each], status.startswith(each))
+    return family
+
+
+def of_storage(broker: Broker) -> Iterator[Metric]:
+    log_dir = broker.log_dir
+    disk = os.statvfs(log_dir.path)
+    total = gauge("storage_total_bytes", "Size of the file system that holds the logs.")
+    yield one(total, disk.f_blocks * disk.f_frsize)
+    free = gauge("storage_free_bytes", "Free space at the broker's last look.")
+    yield one(free, log_dir.free_bytes)
+    low = gauge("storage_low_water_bytes", "Free space below which writes are refused.")
+    yield one(low, log_dir.config.low_water_bytes)
+    full = gauge("storage_full", "1: writes are refused for want of space.")
+    yield one(full, log_dir.is_full)
+    journal = gauge("checkpoints_failing", "1: recovery points cannot be saved.")
+    yield one(journal, log_dir.journal_failed)
+    yield from of_commits(broker)
+
+
+def of_commits(broker: Broker) -> Iterator[Metric]:
+    counts = broker.log_dir.counters()
+    commits = counter("commits", "Group commits.")
+    yield one(commits, counts["commits"])
+    logs = counter("committed_logs", "Logs that group commits made durable.")
+    yield one(logs, counts["logs_committed"])
+    syncs = counter("syncs", "Files and directories that were synced.")
+    yield one(syncs, counts["syncs"])
+    times = histogram("commit_seconds", "What the syncs of one group commit took together.")
+    add_times(times, [], *broker.log_dir.engine.commit_times())
+    yield times
+
+
+def of_groups(broker: Broker) -> Iterator[Metric]:
+    kinds: Counter[tuple[str, str]] = Counter()
+    members = 0
+    for group in broker.groups.groups.values():
+        kind = "classic" if isinstance(group, Group) else "consumer"
+        kinds[kind, group.state.value] += 1
+        members += len([*group.members])
+    family = gauge("groups", "Consumer groups.", ["protocol", "state"])
+    for labels, count in sorted(kinds.items()):
+        family.add_metric(labels, count)
+    yield family
+    yield one(gauge("group_members", "Members of all consumer groups."), members)
+
+
+def of_transactions(broker: Broker) -> Iterator[Metric]:
+    states = Counter(each.state for each in broker.transactions.transactions.values())
+    family = gauge("transactions", "Transactional ids by the state of their last.", ["state"])
+    for state in State:
+        family.add_metric([state.value], states[state])
+    yield family
+
+
+def of_connections(data_plane: DataPlane) -> Iterator[Metric]:
+    counts = data_plane.counters()
+    for key, (name, text) in PLANE_COUNTERS.items():
+        yield one(counter(name, text), counts[key])
+    for key, (name, text) in PLANE_GAUGES.items():
+        yield one(gauge(name, text), counts[key])
+    closed = counter("connections_closed", "Connections the broker ended, by why.", ["reason"])
+    for key, count in counts.items():
+        if key.startswith(CLOSED):
+            closed.add_metric([key.removeprefix(CLOSED)], count)
+    yield closed
+
+
+def of_requests(data_plane: DataPlane) -> Iterator[Metric]:
+    times = histogram(
+        "request_seconds",
+        "From the whole request to the last byte of its answer given to the kernel. "
+        'waited="true": a Fetch that found nothing and waited for data.',
+        ["api", "waited"],
+    )
+    for key, counts, sum_ns, waited in data_plane.request_times():
+        add_times(times, [api_name(key), str(waited).lower()], counts, sum_ns)
+    yield times
+    turns = histogram(
+        "network_turn_seconds",
+        "One turn of a network thread's loop, from waking up to waiting again.",
+        ["thread"],
+    )
+    for thread, (counts, sum_ns) in enumerate(data_plane.turn_times()):
+        add_times(turns, [str(thread)], counts, sum_ns)
+    yield turns
+
+
+def api_name(key: int | None) -> str:
+    """As Kafka writes it, without loading the module of its messages."""
+    if key is None or key not in MODULES:
+        return "unknown"
+    return "".join(word.capitalize() for word in MODULES[key].split("_"))

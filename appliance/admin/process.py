@@ -1,0 +1,51 @@
+"""What the admin pages may ask of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from appliance._data_plane import DataPlane
+from appliance.broker import Broker
+from appliance.config import Address, BrokerConfig
+
+
+@dataclass(frozen=True)
+class Health:
+    status: str  # "ok", or in one word what is wrong: "recovering", "failing", "stopping"
+    reasons: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Registered(Protocol):
+    """The registration in a ZooKeeper."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def refusal(self) -> Exception | None: ...
+
+
+class Process(Protocol):
+    """All of it is quick, and on the event loop."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def started(self) -> float: ...  # of time.monotonic()
+    @property
+    def broker(self) -> Broker | None: ...  # None until the logs are recovered
+    @property
+    def data_plane(self) -> DataPlane | None: ...
+    @property
+    def registration(self) -> Registered | None: ...
+    @property
+    def faults(self) -> Mapping[str, str]: ...
+    @property
+    def kafka_address(self) -> Address | None: ...
+    @property
+    def admin_address(self) -> Address | None: ...
+    def health(self) -> Health: ...

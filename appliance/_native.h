@@ -46,8 +46,8 @@ inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard,
 #endif
 }
 
-// A counter with one writer at a time: readers may see it a moment late, and nobody pays for a locked
-// instruction.
+// A counter with one writer at a time: readers may see it a moment late, and nobody pays for a
+// locked instruction.
 inline void count_own(std::atomic<int64_t> &counter, int64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }

@@ -111,7 +111,8 @@ def against_the_layers(module: str, imported: set[str]) -> set[str]:
     if module in ONLY:
         return imported - ONLY[module] - {module}
     top = len(LAYERS)
-    return {name for name in imported - {module} if heights.get(name, top) >= heights[module]}
+    imported = imported - {module, "__version__"}  # a name of the package itself
+    return {name for name in imported if heights.get(name, top) >= heights[module]}
 
 
 def files() -> list[Path]:

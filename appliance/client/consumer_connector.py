@@ -298,6 +298,7 @@ class ConsumerConnector:
         dropped = [self._claims.pop(of) for of in gone]
         for claim in dropped:
             claim.progress.is_over = True
+            log.info("let go", partition=claim.of, stream=claim.stream.id)
         if dropped:
             self._place()
             for stream in self._streams.values():
@@ -320,6 +321,7 @@ class ConsumerConnector:
         assert self._wanted
         stream = self._streams["" if self._wanted.has_filter else of.topic, by.number]
         self._claims[of] = Claim(of, stream, self.config.fetch_size)
+        log.info("claimed", partition=of, stream=stream.id)
         return True
 
     def _leader(self, of: TopicPartition) -> int:

@@ -1,5 +1,5 @@
-"""The original kind of cluster: three appliances in one ZooKeeper, and a group of consumers over all
-of them, each a process of its own, under constant produce.
+"""The original kind of cluster: three appliances in one ZooKeeper, a group of consumers over all
+of them, each consumer a process of its own, under constant produce.
 
 Consumers come and go, ZooKeeper restarts, a session expires, a consumer and a broker are killed:
 every record is read, no partition is owned by two at a time, and who owns what is the algorithm's

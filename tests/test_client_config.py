@@ -10,11 +10,15 @@ import pytest
 
 from appliance.client.config import ClientConfig, as_markdown
 from appliance.client.errors import ConfigInvalid
+from appliance.client.producer_config import ProducerConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "client.md"
 
 # Each with what it is a kind of, whose settings are not repeated.
-CONFIGS: list[tuple[type, type | None]] = [(ClientConfig, None)]
+CONFIGS: list[tuple[type, type | None]] = [
+    (ClientConfig, None),
+    (ProducerConfig, ClientConfig),
+]
 
 
 def table_of(config: type, text: str) -> str:

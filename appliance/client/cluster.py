@@ -93,6 +93,8 @@ class Cluster:
 
     def leader(self, topic: str, partition: BrokerPartition) -> int:
         """The broker to send to and to fetch from."""
+        if self._registry and self._registry.has(topic, partition):
+            return partition.broker
         found = self._registered(topic, may_create=False)
         if found is None:
             return self._metadata.leader(topic, partition)

@@ -23,6 +23,7 @@ class Setting:
     reason: str
     unit: str
     minimum: float | None
+    maximum: float | None
     choices: tuple[str, ...]
 
 
@@ -32,9 +33,10 @@ def setting(
     *,
     unit: str = "",
     minimum: float | None = None,
+    maximum: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
-    row = Setting(reason, unit, minimum, choices)
+    row = Setting(reason, unit, minimum, maximum, choices)
     return dataclasses.field(default=default, metadata={"setting": row})
 
 
@@ -105,6 +107,8 @@ def check(name: str, row: Setting, value: Any, default: Any) -> None:
         raise ConfigInvalid(f"{name}: got {value!r}, wanted one of {', '.join(row.choices)}")
     if row.minimum is not None and value < row.minimum:
         raise ConfigInvalid(f"{name}: got {value}, wanted at least {row.minimum} {row.unit}")
+    if row.maximum is not None and value > row.maximum:
+        raise ConfigInvalid(f"{name}: got {value}, wanted at most {row.maximum} {row.unit}")
 
 
 def as_markdown(config: type, beyond: type | None = None) -> str:

@@ -109,6 +109,9 @@ class Metadata:
             time.sleep(AGAIN_S)
             self.refresh([topic], may_create)
 
+    def _is_fresh(self, known: Topic) -> bool:
+        return (time.monotonic() - known.asked_at) * 1000 <= self.config.metadata_max_age_ms
+
     def _known(self, topic: str) -> tuple[dict[BrokerPartition, int], float]:
         """And how old the oldest part of it is."""
         parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
@@ -126,6 +129,10 @@ class Metadata:
             raise TopicUnknown(f"topic {topic!r} is at none of the brokers {asked}")
 
     def leader(self, topic: str, partition: BrokerPartition) -> int:
+        for each in [*self._clusters.values()]:  # the short way: asked for each request
+            known = each.topics.get(topic)
+            if known and self._is_fresh(known) and known.leaders.get(partition, NO_BROKER) >= 0:
+                return known.leaders[partition]
         leaders = self.leaders(topic)
         if partition not in leaders:
             names = ", ".join(map(str, leaders))

@@ -100,6 +100,12 @@ class Registry:
         alive = sorted(counts.keys() & self.brokers.keys())
         return tuple(BrokerPartition(each, n) for each in alive for n in range(counts[each]))
 
+    def has(self, topic: str, partition: BrokerPartition) -> bool:
+        """Whether it is registered, as far as is known without asking."""
+        counts = self._counts.get(topic) or {}
+        is_alive = partition.broker in self.brokers
+        return is_alive and 0 <= partition.partition < counts.get(partition.broker, 0)
+
     def wait_for(self, topic: str, brokers: Iterable[int]) -> None:
         """Until these brokers have registered a new topic, or our patience ends."""
         wanted, end = set(brokers), time.monotonic() + self.config.zk_connection_timeout_ms / 1000

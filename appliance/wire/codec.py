@@ -15,6 +15,10 @@ from appliance.wire.types import Versions
 
 Message = TypeVar("Message")
 
+Bytes = bytes | bytearray | memoryview
+
+PART_SIZE_MIN = 4096  # below it a copy costs less than one more part in a system call
+
 ENCODERS: dict[tuple[Any, int], encoder.Encode] = {}
 DECODERS: dict[tuple[Any, int], decoder.Decode] = {}
 
@@ -23,6 +27,45 @@ def encode(message: Any, version: int) -> bytes:
     out = bytearray()
     _encoder(type(message), version)(message, out)
     return bytes(out)
+
+
+def encode_parts(message: Any, version: int) -> list[Bytes]:
+    """The same without copying what is large: the bytes are all parts one behind the other. A field
+    of bytes may be `Pieces`."""
+    out = Parts()
+    _encoder(type(message), version)(message, out)  # type: ignore[arg-type]
+    return out.ended()
+
+
+class Pieces(tuple[Bytes, ...]):
+    """Bytes in several pieces, where one piece would cost a copy."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self))
+
+
+class Parts:
+    """Grows as a bytearray does, as far as the encoders ask it to."""
+
+    def __init__(self) -> None:
+        self.done: list[Bytes] = []
+        self.last = bytearray()
+
+    def append(self, octet: int) -> None:
+        self.last.append(octet)
+
+    def __iadd__(self, more: Bytes | Pieces) -> Parts:
+        pieces = more if isinstance(more, Pieces) else (more,)
+        for each in pieces:
+            if len(each) < PART_SIZE_MIN:
+                self.last += each
+            else:
+                self.done += [self.last, each]
+                self.last = bytearray()
+        return self
+
+    def ended(self) -> list[Bytes]:
+        return [*self.done, self.last]
 
 
 def decode(

@@ -22,7 +22,8 @@ LAYERS = [
     ("kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
     ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
-    ("_columns", "_mirror", "_producers", "_segment", "log_files", "config_key"),
+    ("_columns", "_mirror", "_producers", "_record_builder", "_segment", "log_files",
+     "config_key"),
     ("_segment_reader", "_storage", "_partition_dir", "_record_reader", "arrow", "topic_config",
      "acls", "scram", "client_quotas"),
     ("_log", "_kafka_dir", "_replacement"),
@@ -58,7 +59,7 @@ ONLY = {
     "wire": {"errors"},  # no I/O, no clock, no state: clients use it too
     # not the broker whose client it is: it must run where there is none
     "client": {"__version__", "errors", "event_log", "wire", "compression", "_crc", "_records",
-               "_batch", "_columns", "arrow", "_record_reader"},
+               "_batch", "_record_builder", "_record_reader", "_columns", "arrow"},
     "admin_http": {"admin", "config", "errors", "event_log"},  # its parts ask, never a log
     "__main__": {"cli"},
 }

@@ -1,0 +1,98 @@
+"""Batches on their way, and the sequence numbers by which a broker knows them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from appliance import compression
+from appliance._record_builder import EncodedRecords, batch_head, encode_records
+from appliance.client.outcome import Outcome, Records
+from appliance.client.partition import BrokerPartition
+from appliance.errors import BatchTooLarge
+from appliance.wire.codec import Pieces
+
+SEQUENCE_END = 2**31  # behind it a producer begins at 0 again
+
+
+@dataclass(eq=False, slots=True)
+class Identity:
+    """What an idempotent producer is for one partition."""
+
+    producer_id: int
+    epoch: int
+    next_sequence: int = 0
+
+    def take(self, count: int) -> int:
+        taken = self.next_sequence
+        self.next_sequence = (taken + count) % SEQUENCE_END
+        return taken
+
+
+@dataclass(slots=True)
+class Group:
+    """Records for one partition, as they were given and as bytes."""
+
+    topic: str
+    partition: BrokerPartition
+    given: Records
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    timestamps: int | list[int]
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    group: Group
+    start: int  # of its records in the group
+    encoded: EncodedRecords
+    payload: bytes  # what `encoded` holds, compressed if that is wanted
+    codec: int
+    order: int  # among all of this producer: batches of a partition go in this order
+    deadline: float  # of time.monotonic
+    identity: Identity | None = None
+    sequence: int = -1
+    tries: int = 0
+    is_under_way: bool = False  # sent, and not answered yet
+    may_be_written: bool = False  # it was under way when a connection was lost
+    head: bytes = field(default=b"", repr=False)
+
+    @property
+    def topic(self) -> str:
+        return self.group.topic
+
+    @property
+    def partition(self) -> BrokerPartition:
+        return self.group.partition
+
+    @property
+    def records(self) -> Records:
+        return self.group.given.cut(self.start, self.start + self.encoded.count)
+
+    def take_identity(self, identity: Identity | None) -> None:
+        """Now it has its place in the sequence, and keeps it when it is sent again."""
+        self.identity, self.head = identity, b""
+        self.sequence = identity.take(self.encoded.count) if identity else -1
+
+    def on_the_wire(self) -> Pieces:
+        if not self.head:
+            who = (self.identity.producer_id, self.identity.epoch) if self.identity else (-1, -1)
+            self.head = batch_head(self.encoded, self.payload, self.codec, *who, self.sequence)
+        return Pieces((self.head, self.payload))
+
+
+def batches_of(
+    group: Group, codec: int, size_max: int, orders: Iterator[int], deadline: float
+) -> Iterator[Batch | Outcome]:
+    """Made one by one as they are asked for. A record that fits into none has its outcome."""
+    at = 0
+    while at < len(group.values):
+        try:
+            made = encode_records(group.values, group.keys, group.timestamps, at, size_max)
+        except BatchTooLarge as error:
+            yield Outcome(group.given.cut(at, at + 1), group.partition, error=error)
+            at += 1
+            continue
+        payload = compression.compress(codec, made.data) if codec else made.data
+        yield Batch(group, at, made, payload, codec, next(orders), deadline)
+        at += made.count

@@ -1,0 +1,86 @@
+"""What a producer is given, and what becomes of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.client.errors import BrokerUnavailable
+from appliance.client.partition import BrokerPartition
+from appliance.errors import ApplianceError
+
+
+class QueueFull(ApplianceError):
+    """Records that found no room; `added` records of the same call are in the queue."""
+
+    def __init__(self, facts: str, added: int) -> None:
+        super().__init__(facts)
+        self.added = added
+
+
+class ProducerClosed(ApplianceError):
+    """It does not take records any more, or ended before these could be sent."""
+
+
+class DeliveryTimedOut(BrokerUnavailable):
+    """Not acknowledged in time; the text says what happened last."""
+
+
+class HookFailed(ApplianceError):
+    """Code of the user raised an exception; it is the cause of this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one topic as the user gave them, in order; `keys` None: none has a key."""
+
+    topic: str
+    values: list[Any]
+    keys: list[Any] | None = None
+    timestamp: int = -1  # ms since 1970 when they were given
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, itertools.islice(self, 1)))
+        return f"Records({len(self)} of {self.topic!r}: {shown}{', ...' if len(self) > 1 else ''})"
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of key and value."""
+        keys: Iterable[Any] = (None for _ in self.values) if self.keys is None else self.keys
+        return zip(keys, self.values, strict=True)
+
+    def cut(self, start: int, stop: int) -> Records:
+        if start == 0 and stop >= len(self.values):
+            return self
+        keys = None if self.keys is None else self.keys[start:stop]
+        return Records(self.topic, self.values[start:stop], keys, self.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of these records, all of one batch."""
+
+    records: Records
+    partition: BrokerPartition | None  # None: they never got as far
+    base_offset: int = -1  # of the first; -1: not there, or the broker did not say
+    error: ApplianceError | None = None  # None: acknowledged
+    may_be_written: bool = False  # with an error: they were on their way when the answer got lost
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.error is None
+
+
+class SendFailed(ApplianceError):
+    """Not all records were acknowledged; `outcomes` says which were and what became of the rest."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        failed = [each for each in outcomes if each.error]
+        count = sum(len(each.records) for each in failed)
+        given = sum(len(each.records) for each in outcomes)
+        super().__init__(f"{count} of {given} records failed, the first with: {failed[0].error}")
+        self.outcomes = outcomes

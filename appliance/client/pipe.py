@@ -1,0 +1,144 @@
+"""From records to outcomes: the way that both kinds of producer share."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+
+from appliance import event_log
+from appliance.client.batch import Batch, Group, batches_of
+from appliance.client.cluster import Cluster
+from appliance.client.hooks import CallbackHandler
+from appliance.client.outcome import HookFailed, Outcome, ProducerClosed, Records, SendFailed
+from appliance.client.producer_config import MOVE, ProducerConfig
+from appliance.client.router import Router, merged
+from appliance.client.sender import Sender
+from appliance.errors import ApplianceError
+
+log = event_log.named("client")
+
+WAIT_S = 0.1  # between two looks whether there is still time to wait
+
+
+def closed() -> ProducerClosed:
+    return ProducerClosed("the producer was closed before these were acknowledged")
+
+
+def failure(hook: str, error: Exception) -> ApplianceError:
+    found = HookFailed(f"{hook}: {error!r}")
+    found.__cause__ = error
+    return found
+
+
+class Pipe:
+    """From records to outcomes. One thread at a time."""
+
+    def __init__(
+        self, cluster: Cluster, config: ProducerConfig, router: Router, callbacks: CallbackHandler
+    ) -> None:
+        self.config, self.router, self.callbacks = config, router, callbacks
+        self.sender = Sender(cluster, config, self.report, self._move)
+        self._orders = itertools.count()
+        self._listener: Callable[[Outcome], None] | None = None
+        self.closes_at = float("inf")  # of time.monotonic: who still waits then gives up
+
+    def close(self) -> None:
+        self.sender.abandon(closed())
+        self.sender.close()
+
+    def drain(self) -> None:
+        """Until all have their outcome."""
+        while not self.sender.is_idle:
+            self._wait()
+
+    def _wait(self) -> None:
+        self.sender.pump(WAIT_S)
+        if time.monotonic() >= self.closes_at:
+            self.sender.abandon(closed())
+
+    def report(self, outcome: Outcome) -> None:
+        if self._listener:
+            self._listener(outcome)
+        try:
+            self.callbacks.after_send(outcome)
+        except Exception:
+            # it was told, which is all that was owed; the records themselves are settled
+            log.exception("after_send failed", records=len(outcome.records))
+
+    def deliver(self, records: Records) -> list[Outcome]:
+        """For a synchronous producer: until all have their outcome."""
+        outcomes: list[Outcome] = []
+        self._listener = outcomes.append
+        self.send([records])
+        self.drain()
+        if any(each.error for each in outcomes):
+            raise SendFailed(outcomes)
+        return outcomes
+
+    def send(self, records: list[Records]) -> None:
+        """On their way, not yet there; waits only where too much is on its way already."""
+        try:
+            chosen = self.callbacks.before_send(records)
+        except Exception as error:
+            log.exception("before_send failed", records=sum(map(len, records)))
+            self.fail(records, failure("before_send", error))
+            return
+        groups: list[Group] = []
+        for each in chosen:
+            groups += self._routed(each, self._deadline())
+        for group in merged(groups):
+            self._add(group, self._deadline())
+
+    def fail(self, records: Iterable[Records], error: ApplianceError) -> None:
+        for each in records:
+            self.report(Outcome(each, None, error=error))
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.config.delivery_timeout_ms / 1000
+
+    def _routed(self, records: Records, deadline: float) -> list[Group]:
+        """Asks again while nobody can be asked; then the records have failed."""
+        if not len(records):
+            return []
+        while True:
+            try:
+                return self.router.route(records, self._avoided())
+            except ApplianceError as error:
+                if not error.retriable or time.monotonic() >= min(deadline, self.closes_at):
+                    self.fail([records], error)
+                    return []
+            self.sender.pump(0)
+            time.sleep(WAIT_S)
+
+    def _avoided(self) -> set[int]:
+        return self.sender.brokers_down() if self.config.on_broker_down == MOVE else set()
+
+    def _add(self, group: Group, deadline: float) -> None:
+        size_max = self.config.max_message_size
+        for made in batches_of(group, self.sender.codec, size_max, self._orders, deadline):
+            if isinstance(made, Outcome):
+                self.report(made)
+                continue
+            self.sender.add(made)
+            self.sender.pump(0)
+            while self.sender.size > self.config.buffer_size:
+                self._wait()
+
+    def _move(self, batch: Batch) -> None:
+        """Its records go to other partitions, in the time that is left to them."""
+        try:
+            groups = self.router.route(batch.records, self._avoided())
+        except ApplianceError as error:
+            self.report(Outcome(batch.records, batch.partition, -1, error, batch.may_be_written))
+            return
+        for group in groups:
+            size_max = self.config.max_message_size
+            for made in batches_of(
+                group, self.sender.codec, size_max, self._orders, batch.deadline
+            ):
+                if isinstance(made, Outcome):
+                    self.report(made)
+                else:
+                    made.may_be_written = batch.may_be_written
+                    self.sender.add(made)

@@ -1,0 +1,103 @@
+"""Records to the partitions of all brokers, and what became of each of them.
+
+    sync    send → route → batches → sender, until all are acknowledged
+    async   send → queue ┆ thread: take → event handler → route → batches → sender
+
+Whatever was given has one outcome: `send` of a synchronous producer returns or raises it, and the
+callback handler hears it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from typing import Any
+
+from appliance.client.cluster import Cluster
+from appliance.client.hooks import CallbackHandler, Encoder, EventHandler, Partitioner
+from appliance.client.outcome import Outcome, ProducerClosed, Records
+from appliance.client.pipe import Pipe
+from appliance.client.producer_config import ProducerConfig
+from appliance.client.router import Router
+from appliance.client.worker import Worker
+
+
+class Producer:
+    """For any number of threads.
+
+    `send(topic, value)`, `send(topic, value, key)`, `send(topic, [value, ...])` or
+    `send(topic, [(key, value), ...])`. A list without a key goes to one partition, in its order;
+    `key` with a list is the key of all; of pairs each goes where its key belongs.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        encoder: Encoder | None = None,
+        partitioner: Partitioner | None = None,
+        event_handler: EventHandler | None = None,
+        callback_handler: CallbackHandler | None = None,
+    ) -> None:
+        self.config = config
+        self.cluster = Cluster(config)
+        self.router = Router(
+            self.cluster, config, encoder or Encoder(), partitioner or Partitioner()
+        )
+        callbacks = callback_handler or CallbackHandler()
+        self._pipe = Pipe(self.cluster, config, self.router, callbacks)
+        self._is_closed = False
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()  # of the pipe, where there is no thread that owns it
+        if config.producer_type == "async":
+            self._worker = Worker(self._pipe, event_handler or EventHandler())
+        atexit.register(self.close)  # what is queued is not forgotten when the program ends
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, topic: str, value: Any, key: Any = None) -> list[Outcome]:
+        """Synchronous: the outcomes, or SendFailed with all of them. Asynchronous: an empty list,
+        or QueueFull with the number of records that found room."""
+        records = records_of(topic, value, key)
+        self.router.check(records)
+        if self._is_closed:
+            raise ProducerClosed("this producer was closed")
+        if self._worker:
+            self._worker.put(records)
+            return []
+        with self._lock:
+            return self._pipe.deliver(records)
+
+    def flush(self) -> None:
+        """Returns when all that was given before has its outcome."""
+        if self._worker:
+            self._worker.flush()
+
+    def close(self) -> None:
+        """Sends what is queued, for `close_timeout` at most; what is left is reported as failed."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        atexit.unregister(self.close)
+        if self._worker:
+            self._worker.close()
+        self._pipe.close()
+        self.cluster.close()
+
+
+def records_of(topic: str, value: Any, key: Any) -> Records:
+    now_ms = time.time_ns() // 1_000_000
+    if not isinstance(value, list):
+        return Records(topic, [value], None if key is None else [key], now_ms)
+    if value and isinstance(value[0], tuple):
+        if key is not None:
+            raise TypeError("a key beside pairs that have their own")
+        keys, values = zip(*value, strict=True)
+        return Records(topic, list(values), list(keys), now_ms)
+    return Records(topic, value[:], None if key is None else [key] * len(value), now_ms)

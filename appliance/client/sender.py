@@ -1,0 +1,428 @@
+"""Gets batches to their partitions: in order, several in flight, again when it has to be.
+
+A lane is the way to one broker, a track the way to one partition. A batch waits on its track, is in
+flight on a lane, and ends with an outcome, whatever happens:
+
+    waiting → in flight → acknowledged
+       ↑          ├────→ refused by the broker
+       └──────────┘      again: the connection was lost, or the answer says "not now"
+       └───────────────→ timed out, moved to another broker, or given up at the end
+
+Invariants
+1. Batches of a track are sent in their order, and keep it when they are sent again. After a failure
+   a track has one batch in flight until one succeeds.
+2. A batch keeps its producer id and sequence while it may have been written: only so can the broker
+   tell that it has it. It takes new ones only after an answer that says that it was not written.
+3. A batch that was in flight when a connection was lost may be written; its outcome says so.
+
+It has no thread and no lock: whoever owns it calls `pump`.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from appliance import compression, event_log
+from appliance.client.batch import Batch, Identity
+from appliance.client.cluster import Cluster
+from appliance.client.connection import Connection
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    PartitionUnknown,
+    TopicUnknown,
+)
+from appliance.client.outcome import DeliveryTimedOut, Outcome
+from appliance.client.partition import NO_BROKER, BrokerPartition
+from appliance.client.producer_config import MOVE, ProducerConfig
+from appliance.errors import ApplianceError
+from appliance.wire import ErrorCode, MalformedMessage, VersionUnsupported, codec
+from appliance.wire.init_producer_id import API as INIT_PRODUCER_ID
+from appliance.wire.init_producer_id import InitProducerIdRequest
+from appliance.wire.produce import API as PRODUCE
+from appliance.wire.produce import ProduceRequest, ProduceResponse
+
+log = event_log.named("client")
+
+VERSION_MAX = (
+    12  # from 13 on topics go by their ids, which a move between brokers would not survive
+)
+
+# The broker does not know this place in the sequence: what was before it is missing, or it forgot
+# this producer.
+NOT_IN_SEQUENCE = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable)
+
+Answer = ProduceResponse.PartitionProduceResponse
+
+
+@dataclass(eq=False)
+class Lane:
+    broker: int
+    connection: Connection | None = None
+    requests: deque[list[Batch]] = field(default_factory=deque)  # in flight
+    failures: int = 0  # one after the other
+    retry_at: float = 0.0
+    error: ApplianceError | None = None  # the last
+
+
+@dataclass(eq=False)
+class Track:
+    topic: str
+    partition: BrokerPartition
+    waiting: deque[Batch] = field(default_factory=deque)
+    in_flight: deque[Batch] = field(default_factory=deque)
+    lane: Lane | None = None  # of those in flight
+    identity: Identity | None = None
+    is_retrying: bool = False
+    retry_at: float = 0.0
+    error: ApplianceError | None = None  # the last
+
+
+class Sender:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        report: Callable[[Outcome], None],
+        move: Callable[[Batch], None],
+    ) -> None:
+        """`report` hears each outcome once. `move` is given batches for a broker that is away; it
+        adds their records again."""
+        self.cluster, self.config = cluster, config
+        self._report, self._move = report, move
+        self.size = 0  # bytes of all batches that have no outcome yet
+        self._lanes: dict[int, Lane] = {}
+        self._tracks: dict[tuple[str, BrokerPartition], Track] = {}
+        self._busy: dict[Track, None] = {}  # those with batches waiting, oldest first
+        self._ids: dict[int, tuple[int, int]] = {}  # producer id and epoch, by home
+        self.codec = compression.codec_id(config.compression)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.size == 0
+
+    def close(self) -> None:
+        for lane in self._lanes.values():
+            if lane.connection:
+                lane.connection.close()
+
+    def brokers_down(self) -> set[int]:
+        """Those that are not tried just now."""
+        now = time.monotonic()
+        lanes = self._lanes.values()
+        return {lane.broker for lane in lanes if lane.failures and lane.retry_at > now}
+
+    def add(self, batch: Batch) -> None:
+        where = (batch.topic, batch.partition)
+        track = self._tracks.get(where)
+        if track is None:
+            track = self._tracks[where] = Track(*where)
+        track.waiting.append(batch)
+        self._busy[track] = None
+        self.size += len(batch.payload)
+
+    def abandon(self, error: ApplianceError) -> None:
+        """Ends every batch that has no outcome."""
+        for lane in self._lanes.values():
+            self._requeue_all(lane)
+        for track in [*self._busy]:
+            while track.waiting:
+                self._end(track.waiting.popleft(), error)
+            del self._busy[track]
+
+    # the pump
+
+    def pump(self, wait_s: float, wake: int = -1) -> None:
+        """Sends what can be sent, then takes answers, for which it waits so long at most, or until
+        the file descriptor `wake` is readable."""
+        until = time.monotonic() + wait_s
+        self._expire()
+        until = min(until, self._dispatch())
+        poll = select.poll()
+        waiting = {}
+        for lane in self._lanes.values():
+            if lane.connection and lane.requests:
+                waiting[lane.connection.fileno()] = lane
+                poll.register(lane.connection, select.POLLIN)
+                until = min(until, lane.connection.deadline or until)
+        if wake >= 0:
+            poll.register(wake, select.POLLIN)
+        elif not waiting and not self._busy:
+            return
+        left_ms = max(0.0, (until - time.monotonic()) * 1000)
+        for number, _ in poll.poll(left_ms + 1 if left_ms else 0):
+            if number in waiting:
+                self._receive(waiting[number])
+        for lane in waiting.values():
+            self._give_up_late_answers(lane)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for track in [*self._busy]:
+            while track.waiting and track.waiting[0].deadline <= now:
+                batch = track.waiting.popleft()
+                lane = self._lanes.get(track.partition.broker)
+                why = track.error or (lane and lane.error) or "it could not be sent yet"
+                timeout_ms = self.config.delivery_timeout_ms
+                self._end(batch, DeliveryTimedOut(f"not acknowledged in {timeout_ms} ms: {why}"))
+            self._settle(track)
+
+    def _give_up_late_answers(self, lane: Lane) -> None:
+        connection = lane.connection
+        if connection and (connection.deadline or float("inf")) <= time.monotonic():
+            self._receive(lane)  # which fails, as its time is over
+
+    # sending
+
+    def _dispatch(self) -> float:
+        """Sends as much as may be in flight; returns when there may be more to do."""
+        again_at = float("inf")
+        ready: dict[Lane, list[Track]] = {}
+        now = time.monotonic()
+        for track in [*self._busy]:
+            at, lane = self._way_of(track, now)
+            again_at = min(again_at, at, track.waiting[0].deadline if track.waiting else at)
+            if lane and at <= now:
+                ready.setdefault(lane, []).append(track)
+        for lane, tracks in ready.items():
+            try:
+                self._send_over(lane, tracks)
+            except (BrokerUnavailable, BrokerRefused, MalformedMessage, VersionUnsupported) as why:
+                again_at = min(again_at, self._failed(lane, why))
+        return again_at
+
+    def _way_of(self, track: Track, now: float) -> tuple[float, Lane | None]:
+        """From when on this track may send, and over which lane."""
+        if track.retry_at > now:
+            return track.retry_at, None
+        if track.is_retrying and track.in_flight:
+            return float("inf"), None
+        try:
+            broker = self.cluster.leader(track.topic, track.partition)
+            self.cluster.address(broker)
+        except TOPICS_AND_BROKERS_GONE as error:
+            return self._has_no_way(track, error, now), None
+        lane = self._lanes.get(broker)
+        if lane is None:
+            lane = self._lanes[broker] = Lane(broker)
+        if track.in_flight and track.lane is not lane:
+            return float("inf"), None
+        return lane.retry_at, lane
+
+    def _has_no_way(self, track: Track, error: ApplianceError, now: float) -> float:
+        track.error = error
+        track.retry_at = now + self.config.retry_backoff_ms / 1000
+        if self.config.on_broker_down == MOVE:
+            self._move_away(track)
+        return track.retry_at
+
+    def _send_over(self, lane: Lane, tracks: list[Track]) -> None:
+        while len(lane.requests) < self.config.requests_in_flight:
+            request = list(self._next_of(lane, tracks))
+            if not request:
+                return
+            lane.requests.append(request)
+            if lane.connection is None:
+                lane.connection = self.cluster.connect(lane.broker)
+            self._identify(request)
+            self._write(lane.connection, request)
+
+    def _next_of(self, lane: Lane, tracks: list[Track]) -> Iterator[Batch]:
+        """The next batch of each track, as far as they fit into a request."""
+        size = 0
+        for track in tracks:
+            if not track.waiting or (track.is_retrying and track.in_flight):
+                continue
+            batch = track.waiting[0]
+            if size and size + len(batch.payload) > self.config.request_size:
+                return
+            size += len(batch.payload)
+            track.waiting.popleft()
+            track.in_flight.append(batch)
+            track.lane = lane
+            self._settle(track)
+            yield batch
+
+    def _identify(self, request: list[Batch]) -> None:
+        if not self.config.idempotence:
+            return
+        for batch in request:
+            if batch.identity is None:
+                track = self._tracks[batch.topic, batch.partition]
+                if track.identity is None:
+                    track.identity = Identity(*self._producer_id(batch.partition.broker))
+                batch.take_identity(track.identity)
+
+    def _producer_id(self, home: int) -> tuple[int, int]:
+        """Of each cluster one, for all partitions."""
+        if home not in self._ids:
+            broker = self.cluster.any_of(home)
+            answer = self.cluster.ask(broker, INIT_PRODUCER_ID, InitProducerIdRequest(None, -1))
+            if answer.error_code:
+                raise BrokerRefused(answer.error_code, f"broker {broker}: InitProducerId")
+            self._ids[home] = (answer.producer_id, answer.producer_epoch)
+        return self._ids[home]
+
+    def _write(self, connection: Connection, request: list[Batch]) -> None:
+        left_ms = (min(batch.deadline for batch in request) - time.monotonic()) * 1000
+        timeout_ms = max(1, min(self.config.socket_timeout_ms, int(left_ms)))
+        message = ProduceRequest(acks=self.config.acks, timeout_ms=timeout_ms)
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        for batch in request:
+            batch.tries += 1
+            batch.is_under_way = True
+            if batch.topic not in topics:
+                topics[batch.topic] = ProduceRequest.TopicProduceData(name=batch.topic)
+            topics[batch.topic].partition_data.append(
+                ProduceRequest.PartitionProduceData(
+                    batch.partition.partition,
+                    batch.on_the_wire(),  # type: ignore[arg-type]
+                )
+            )
+        message.topic_data = [*topics.values()]
+        version = connection.version(PRODUCE, VERSION_MAX)
+        parts = codec.encode_parts(message, version)
+        connection.send_bytes(PRODUCE, version, parts, timeout_ms)
+
+    # answers
+
+    def _receive(self, lane: Lane) -> None:
+        assert lane.connection
+        try:
+            _, answer = lane.connection.receive()
+        except (BrokerUnavailable, MalformedMessage) as error:
+            self._failed(lane, error)
+            return
+        lane.failures, lane.error = 0, None
+        rows = {
+            (topic.name, row.index): row
+            for topic in answer.responses
+            for row in topic.partition_responses
+        }
+        for batch in lane.requests.popleft():
+            row = rows.get((batch.topic, batch.partition.partition))
+            track = self._tracks[batch.topic, batch.partition]
+            track.in_flight.remove(batch)
+            batch.is_under_way = False
+            if row is None:
+                row = Answer(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+                row.error_message = "the answer does not speak of this partition"
+            self._take(track, batch, row)
+
+    def _take(self, track: Track, batch: Batch, row: Answer) -> None:
+        code = row.error_code
+        if code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            track.is_retrying, track.error = False, None
+            self._end(batch, None, -1 if code else row.base_offset)
+            return
+        said = f" ({row.error_message})" if row.error_message else ""
+        refusal = BrokerRefused(code, f"{track.topic} partition {track.partition}{said}")
+        if self.config.idempotence and code in NOT_IN_SEQUENCE and batch.identity:
+            self._again(track, batch, refusal)
+            if not self._is_one_before(track, batch):
+                self._new_identity(track, batch)
+        elif refusal.retriable:
+            if code in ELSEWHERE:
+                self._ask_who_leads(track.topic)
+            self._again(track, batch, refusal)
+        else:
+            self._end(batch, refusal)
+
+    def _again(self, track: Track, batch: Batch, error: ApplianceError) -> None:
+        track.error = error
+        track.retry_at = time.monotonic() + self._pause_s(batch.tries)
+        self._requeue(track, [batch])
+
+    def _is_one_before(self, track: Track, batch: Batch) -> bool:
+        """Whether an earlier batch of the same sequence is still under way: then it is that one
+        that the broker misses."""
+        others = (*track.in_flight, *track.waiting)
+        return any(o.identity is batch.identity and o.order < batch.order for o in others)
+
+    def _new_identity(self, track: Track, batch: Batch) -> None:
+        if track.identity is batch.identity:
+            track.identity = None
+            self._ids.pop(track.partition.broker, None)
+        batch.identity = None
+
+    def _ask_who_leads(self, topic: str) -> None:
+        try:
+            self.cluster.refresh(topic)
+        except BrokerUnavailable as error:
+            log.warning("nobody tells who leads", topic=topic, error=error)
+
+    # failing
+
+    def _failed(self, lane: Lane, error: ApplianceError) -> float:
+        """The way to a broker is cut; returns when it is tried again."""
+        was_connected = lane.connection is not None
+        if lane.connection:
+            lane.connection.close()
+            lane.connection = None
+        self._requeue_all(lane)
+        lane.error, lane.failures = error, lane.failures + 1
+        # a connection that is lost is made anew at once: the broker may have thought us idle
+        is_first = was_connected and lane.failures == 1
+        pause_s = 0.0 if is_first else self._pause_s(lane.failures)
+        lane.retry_at = time.monotonic() + pause_s
+        log.warning("not sent", broker=lane.broker, failures=lane.failures, error=error)
+        if pause_s and self.config.on_broker_down == MOVE:
+            for track in [*self._busy]:
+                if track.partition.broker == lane.broker:
+                    self._move_away(track)
+        elif any(track.partition.broker == NO_BROKER for track in self._busy):
+            for topic in {track.topic for track in self._busy}:
+                self._ask_who_leads(topic)
+        return lane.retry_at
+
+    def _pause_s(self, failures: int) -> float:
+        doubled = self.config.retry_backoff_ms * 2 ** min(max(failures - 1, 0), 20)
+        return float(min(doubled, self.config.retry_backoff_max_ms)) / 1000
+
+    def _requeue_all(self, lane: Lane) -> None:
+        """What was in flight and may or may not have arrived."""
+        lost: dict[Track, list[Batch]] = {}
+        for batch in (batch for request in lane.requests for batch in request):
+            track = self._tracks[batch.topic, batch.partition]
+            batch.may_be_written = batch.may_be_written or batch.is_under_way
+            batch.is_under_way = False
+            track.in_flight.remove(batch)
+            lost.setdefault(track, []).append(batch)
+        lane.requests.clear()
+        for track, batches in lost.items():
+            self._requeue(track, batches)
+
+    def _requeue(self, track: Track, batches: list[Batch]) -> None:
+        track.is_retrying = True
+        track.waiting = deque(sorted([*batches, *track.waiting], key=lambda batch: batch.order))
+        self._busy[track] = None
+
+    def _move_away(self, track: Track) -> None:
+        if track.partition.broker == NO_BROKER:
+            return  # its leader may change, it has no other place
+        batches, track.waiting = [*track.waiting], deque()
+        self._settle(track)
+        for batch in batches:
+            self.size -= len(batch.payload)
+            self._move(batch)
+
+    # ends
+
+    def _settle(self, track: Track) -> None:
+        if not track.waiting:
+            self._busy.pop(track, None)
+
+    def _end(self, batch: Batch, error: ApplianceError | None, base_offset: int = -1) -> None:
+        self.size -= len(batch.payload)
+        is_uncertain = error is not None and batch.may_be_written
+        self._report(Outcome(batch.records, batch.partition, base_offset, error, is_uncertain))

@@ -9,7 +9,8 @@ None of these threads takes the GIL, and no call here blocks on them but `stop`.
 
 cimport cython
 from collections import namedtuple
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -47,7 +48,7 @@ from appliance._topics cimport (
 from appliance._traffic cimport (
     API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
 )
-from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Inbox, Mail, inbox_put
+from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Inbox, Mail, inbox_put, inbox_put_all
 
 cdef extern from "pthread.h" nogil:
     ctypedef unsigned long pthread_t
@@ -74,6 +75,7 @@ CLOSURE_NAMES = {
 }
 
 cdef enum:
+    LENGTH_BYTES = 4               # before a response; written when it is sent
     ACCEPT_PAUSE_US = 50000        # when no descriptor is free
 
 
@@ -327,8 +329,7 @@ cdef class DataPlane:
         cdef vector[CPunt] found
         cdef vector[int64_t] gone
         cdef size_t i
-        with nogil:
-            punts_take(self.plane, &found, &gone)
+        punts_take(self.plane, &found, &gone)
         return [_punt(self, &found[i]) for i in range(found.size())], list(gone)
 
     def closures(self):
@@ -337,8 +338,7 @@ cdef class DataPlane:
         cdef vector[CClosure] found
         cdef int64_t left_out
         cdef size_t i
-        with nogil:
-            left_out = closures_take(self.plane, &found)
+        left_out = closures_take(self.plane, &found)
         return [
             Closure(found[i].peer.decode(), CLOSURE_NAMES[found[i].facts.kind],
                     found[i].facts.got, found[i].facts.wanted, found[i].facts.key,
@@ -346,21 +346,28 @@ cdef class DataPlane:
             for i in range(found.size())
         ], left_out
 
-    def reply(self, int64_t connection, int64_t slot, const unsigned char[::1] frame not None):
-        """Answers a punt: response header and body. Nothing happens when the peer is gone."""
-        cdef Mail mail
-        cdef uint8_t[4] length = [0, 0, 0, 0]  # written when it is sent
-        mail.kind = MAIL_REPLY
-        mail.bytes.assign(<uint8_t*>length, <uint8_t*>length + 4)
-        if frame.shape[0] > 0:
-            mail.bytes.insert(mail.bytes.end(), &frame[0], &frame[0] + frame.shape[0])
-        self._put(connection, slot, &mail)
-
-    def reply_none(self, int64_t connection, int64_t slot):
-        """Ends a punt that has no answer, as acks=0 asks."""
-        cdef Mail mail
-        mail.kind = MAIL_REPLY
-        self._put(connection, slot, &mail)
+    def reply_all(self, list answers not None):
+        """Answers punts: connection, slot, and response header and body as one. None ends a punt
+        that has no answer, as acks=0 asks. Nothing happens when the peer is gone. The processors
+        are woken once: a wake-up costs as much as the sending of an answer."""
+        cdef vector[vector[Mail]] mails
+        cdef vector[Mail]* own
+        cdef int64_t connection, slot
+        cdef bytes frame
+        cdef size_t i
+        mails.resize(self.processors.size())
+        for connection, slot, frame in answers:
+            own = &mails[connection % self.processors.size()]
+            own.resize(own.size() + 1)
+            own.back().kind = MAIL_REPLY
+            own.back().connection = connection
+            own.back().slot = slot
+            if frame is not None:
+                own.back().bytes.resize(LENGTH_BYTES + len(frame))
+                memcpy(own.back().bytes.data() + LENGTH_BYTES, <const char*>frame, len(frame))
+        for i in range(mails.size()):
+            if not mails[i].empty():
+                inbox_put_all(self.processors[i].inbox.get(), &mails[i])
 
     def close(self, int64_t connection):
         """Drops a connection, with whatever it still waits for."""
@@ -372,8 +379,7 @@ cdef class DataPlane:
         cdef Processor* processor = self.processors[connection % self.processors.size()]
         mail.connection = connection
         mail.slot = slot
-        with nogil:
-            inbox_put(processor.inbox.get(), mail)
+        inbox_put(processor.inbox.get(), mail)
 
     # Topics
 

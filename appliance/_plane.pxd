@@ -96,8 +96,10 @@ cdef cppclass Plane:
     bint is_signalled              # guard
     int punt_fd                    # readable while `punts` or `closures` has something
 
-cdef void punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
+# True: whoever put it calls `punts_signal` soon. Until then others rely on it.
+cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
                    const uint8_t* frame, int64_t size) noexcept nogil
+cdef void punts_signal(Plane* plane) noexcept nogil
 cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil
 cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil
 # Tells the control plane, which keeps the log.

@@ -11,18 +11,26 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef void punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
+cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
                    const uint8_t* frame, int64_t size) noexcept nogil:
     cdef Punt punt
+    cdef bint must_signal
     punt.connection = connection
     punt.slot = slot
     punt.peer = peer
     punt.frame.assign(frame, frame + size)
-    plane.counters.punted_requests.fetch_add(1)
     plane.queued_bytes.fetch_add(size)
     plane.guard.lock()
     plane.punts.push_back(punt)
-    _signal_and_unlock(plane)
+    must_signal = not plane.is_signalled
+    plane.is_signalled = True
+    plane.guard.unlock()
+    plane.counters.punted_requests.fetch_add(1)
+    return must_signal
+
+
+cdef void punts_signal(Plane* plane) noexcept nogil:
+    eventfd_write(plane.punt_fd, 1)
 
 
 cdef void _signal_and_unlock(Plane* plane) noexcept nogil:

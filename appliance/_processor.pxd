@@ -49,6 +49,7 @@ cdef cppclass Processor:
     vector[Woken] woken            # each once, however many of its partitions moved
     RawBytes scratch
     RawBytes spare                 # memory of the last large frame, for the next one
+    bint must_signal               # it put punts of which the control plane does not know yet
     int64_t now_ns
     int64_t sweep_ns               # the next one
 

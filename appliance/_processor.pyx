@@ -28,6 +28,7 @@ from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
 from appliance._plane cimport (
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
     CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, ClosureFacts, Plane, closure_put, gone_put, punt_put,
+    punts_signal,
 )
 from appliance._produce cimport (
     MALFORMED, PRODUCE_KEY, PRODUCE_MAX, PRODUCE_MIN, PUNTED, produce, produce_check,
@@ -82,10 +83,19 @@ cdef void* _run(void* argument) noexcept nogil:
             _feed(processor)
         if processor.now_ns >= processor.sweep_ns:
             _sweep(processor)
+        _signal_punts(processor)
         _send_all(processor)
+        _signal_punts(processor)
         times_note(&processor.traffic.turns, monotonic_ns() - processor.now_ns)
     _close_all(processor)
     return NULL
+
+
+cdef void _signal_punts(Processor* processor) noexcept nogil:
+    """Once a turn: waking the control plane costs more than what it is woken for."""
+    if processor.must_signal:
+        processor.must_signal = False
+        punts_signal(processor.plane)
 
 
 cdef bint _is_finished(Processor* processor) noexcept nogil:
@@ -456,7 +466,8 @@ cdef void _pass_on(Processor* processor, Connection* connection, int64_t number,
     slot_at(connection, number).passed_bytes = size
     connection.passed += 1
     connection.passed_bytes += size
-    punt_put(processor.plane, connection.id, number, connection.peer, data, size)
+    if punt_put(processor.plane, connection.id, number, connection.peer, data, size):
+        processor.must_signal = True
     if not _may_pass_on(connection):
         _starve(processor, connection)
 

@@ -75,6 +75,8 @@ cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept
 cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogil
 
 cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil
+# Many at once, and one event.
+cdef void inbox_put_all(Inbox* inbox, vector[Mail]* mails) noexcept nogil
 # Without a mail: there is something else to see.
 cdef void inbox_wake(Inbox* inbox) noexcept nogil
 # The owner is about to sleep; False: there is mail, look at it first.

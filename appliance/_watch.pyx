@@ -78,8 +78,20 @@ cdef bint _is_reached(const Watch* watch, const Reached* reached) noexcept nogil
 
 
 cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil:
-    cdef bint must_signal
     inbox.guard.lock()
+    _add(inbox, mail)
+    _signal_and_unlock(inbox)
+
+
+cdef void inbox_put_all(Inbox* inbox, vector[Mail]* mails) noexcept nogil:
+    cdef size_t i
+    inbox.guard.lock()
+    for i in range(mails.size()):
+        _add(inbox, &mails.at(i))
+    _signal_and_unlock(inbox)
+
+
+cdef void _add(Inbox* inbox, Mail* mail) noexcept nogil:
     inbox.mails.resize(inbox.mails.size() + 1)
     inbox.mails.back().kind = mail.kind
     inbox.mails.back().fd = mail.fd
@@ -87,7 +99,10 @@ cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil:
     inbox.mails.back().slot = mail.slot
     inbox.mails.back().mute_until_ns = mail.mute_until_ns
     inbox.mails.back().bytes.swap(mail.bytes)
-    must_signal = inbox.is_asleep
+
+
+cdef void _signal_and_unlock(Inbox* inbox) noexcept nogil:
+    cdef bint must_signal = inbox.is_asleep
     inbox.is_asleep = False
     inbox.is_signalled |= must_signal
     inbox.guard.unlock()

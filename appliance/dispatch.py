@@ -19,13 +19,12 @@ data plane's bound.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import struct
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
+from types import CoroutineType
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -38,7 +37,12 @@ from appliance.handlers.call import Call, ConnectionDropped, Later
 from appliance.request_queue import SMALL_BYTES, RequestQueue
 from appliance.wire import API, ErrorCode, MalformedMessage
 from appliance.wire.codec import decode, encode
-from appliance.wire.headers import RequestHeader, decode_request, encode_response_header
+from appliance.wire.headers import (
+    KINDS_MAX,
+    RequestHeader,
+    decode_request,
+    encode_response_header,
+)
 from appliance.wire.types import rows_of
 
 log = event_log.named("dispatch")
@@ -46,6 +50,9 @@ log = event_log.named("dispatch")
 # Requests begun in one turn of the event loop. At 20 to 200 microseconds each, whatever else the
 # loop does waits for a few milliseconds at most.
 TURN_REQUESTS_MAX = 32
+
+# Answers given at once. More of them, and who sends them would wait for who makes them.
+ANSWERS_MAX = 32
 
 # The part of a header that is the same in every version of every API: what is needed to answer, or
 # to say in a log line, when nothing else can be read.
@@ -65,6 +72,10 @@ class Punt(Protocol):
     def frame(self) -> bytes: ...
 
 
+# Connection, slot, and the whole response; None where the request wants none
+Answer = tuple[int, int, bytes | None]
+
+
 class DataPlane(Protocol):
     """What dispatch wants of the data plane; tests have a small one of their own."""
 
@@ -72,8 +83,7 @@ class DataPlane(Protocol):
     def punt_fd(self) -> int: ...
     def punts(self) -> tuple[list[Any], list[int]]: ...
     def closures(self) -> tuple[list[Any], int]: ...
-    def reply(self, connection: int, slot: int, frame: bytes) -> None: ...
-    def reply_none(self, connection: int, slot: int) -> None: ...
+    def reply_all(self, answers: list[Answer]) -> None: ...
     def close(self, connection: int) -> None: ...
 
 
@@ -87,9 +97,12 @@ class Dispatcher:
         self._waiting: RequestQueue[Punt] = RequestQueue()
         self._running_bytes = 0
         self._closures = ClosureLog()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
         self._threads = ThreadPoolExecutor(control.threads, "handlers")
         self._turn: asyncio.Handle | None = None
+        self._is_turn = False
+        self._answers: list[Answer] = []  # not given yet
+        self._giving: asyncio.Handle | None = None
         # Of connections with a request that holds or awaits one
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -101,8 +114,11 @@ class Dispatcher:
 
     def stop_waiting(self) -> None:
         """Answers the requests that wait for others, so that a stop need not."""
+        self._is_turn = True
         self._broker.groups.stop()
         self._broker.transactions.stop()
+        self._is_turn = False
+        self._give()
 
     async def close(self) -> None:
         """Begins nothing more and cuts off what runs; the data plane was drained before. When it
@@ -126,22 +142,26 @@ class Dispatcher:
         for each in closures:
             self._closures.note(each)
         self._closures.note_left_out(left_out)
-        self._begin_later()
+        if self._turn is None:
+            self._begin_some()  # a turn of the loop costs as much as a heartbeat
 
     def _begin_later(self) -> None:
         if self._turn is None and self._waiting:
             self._turn = asyncio.get_running_loop().call_soon(self._begin_some)
 
     def _begin_some(self) -> None:
-        self._turn = None
+        self._turn, self._is_turn = None, True
         for _ in range(TURN_REQUESTS_MAX):
             if not self._waiting or not self._may_begin():
-                return
+                break
             punt = self._waiting.take()
             self._begin(punt)
             if len(punt.frame) > SMALL_BYTES:
                 break
-        self._begin_later()
+        self._is_turn = False
+        self._give()
+        if self._waiting and self._may_begin():
+            self._begin_later()
 
     def _may_begin(self) -> bool:
         if not self._running:
@@ -153,38 +173,33 @@ class Dispatcher:
     # One request
 
     def _begin(self, punt: Punt) -> None:
-        header = RequestHeader(-1, -1, -1, None)
-        with self._faults(punt, header):
-            header.api_key, header.api_version, header.correlation_id = _prefix(punt.frame)
-            if header.api_key == api_versions.KEY and not _is_served(header):
-                header.api_version = 0
-                self._reply(punt, header, api_versions.of_unknown_version())
-                return
-            request, call = self._read(punt, header)
-            result = HANDLERS[header.api_key].handle(self._broker, request, call)
-            if isinstance(result, Later):
-                result.send_to(partial(self._reply_late, punt, header))
-            elif inspect.isawaitable(result):
-                task = asyncio.ensure_future(self._finish(punt, header, result))
-                self._running.add(task)
-                self._running_bytes += len(punt.frame)
-                task.add_done_callback(partial(self._ended, len(punt.frame)))
-            else:
-                self._reply(punt, header, result)
+        self._guarded(self._handle, punt, RequestHeader(-1, -1, -1, None))
+
+    def _handle(self, punt: Punt, header: RequestHeader) -> None:
+        key, version, header.correlation_id = _prefix(punt.frame)
+        header.api_key, header.api_version = key, version
+        if key == api_versions.KEY and not _is_served(key, version):
+            header.api_version = 0
+            self._reply(punt, header, api_versions.of_unknown_version())
+            return
+        request, call = self._read(punt, header)
+        result = HANDLERS[key].handle(self._broker, request, call)
+        if isinstance(result, Later):
+            result.send_to(partial(self._guarded, self._reply, punt, header))
+        elif isinstance(result, CoroutineType):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            self._running_bytes += len(punt.frame)
+            task.add_done_callback(partial(self._ended, punt, header))
+        else:
+            self._reply(punt, header, result)
 
     def _read(self, punt: Punt, header: RequestHeader) -> tuple[Any, Call]:
-        if header.api_key not in HANDLERS:
-            raise ConnectionDropped(f"API key {header.api_key} is not served")
-        if not _is_served(header):
-            first, last = _versions(header.api_key)
-            raise ConnectionDropped(
-                f"{API[header.api_key].name}: version {header.api_version} is not served, "
-                f"only {first} to {last}"
-            )
+        key, version = header.api_key, header.api_version
+        if not _is_served(key, version):
+            raise ConnectionDropped(_not_served(key, version))
         whole_header, body = decode_request(punt.frame)
-        request = decode(
-            API[header.api_key].request, body, header.api_version, may_go_on=True
-        )
+        request = decode(API[key].request, body, version, may_go_on=True)
         return request, Call(
             header=whole_header,
             peer=punt.peer,
@@ -196,33 +211,45 @@ class Dispatcher:
             turns=self._turns,
         )
 
-    async def _finish(self, punt: Punt, header: RequestHeader, result: Awaitable[Any]) -> None:
-        with self._faults(punt, header):
-            self._reply(punt, header, await result)
-
-    def _reply_late(self, punt: Punt, header: RequestHeader, answer: Any) -> None:
-        with self._faults(punt, header):
-            self._reply(punt, header, answer)
-
-    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
+    def _ended(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        self._running_bytes -= size
+        self._running_bytes -= len(punt.frame)
+        if not task.cancelled():
+            self._guarded(self._reply_result, punt, header, task)
         self._begin_later()
 
     # Answering
 
     def _reply(self, punt: Punt, header: RequestHeader, answer: Any) -> None:
-        if answer is None:
-            self._data_plane.reply_none(punt.connection, punt.slot)
-            return
-        key, version = header.api_key, header.api_version
-        head = encode_response_header(key, version, header.correlation_id)
-        self._data_plane.reply(punt.connection, punt.slot, head + encode(answer, version))
+        frame = None
+        if answer is not None:
+            key, version = header.api_key, header.api_version
+            head = encode_response_header(key, version, header.correlation_id)
+            frame = head + encode(answer, version)
+        self._answers.append((punt.connection, punt.slot, frame))
+        if len(self._answers) == ANSWERS_MAX:
+            self._give()
+        elif self._giving is None and not self._is_turn:
+            self._giving = asyncio.get_running_loop().call_soon(self._give)
 
-    @contextmanager
-    def _faults(self, punt: Punt, header: RequestHeader) -> Iterator[None]:
+    def _give(self) -> None:
+        """The answers of a turn together."""
+        if self._giving is not None:
+            self._giving.cancel()
+            self._giving = None
+        if self._answers:
+            answers, self._answers = self._answers, []
+            self._data_plane.reply_all(answers)
+
+    def _reply_result(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
+        self._reply(punt, header, task.result())
+
+    def _guarded(
+        self, job: Callable[..., None], punt: Punt, header: RequestHeader, *given: Any
+    ) -> None:
+        """However it goes, the request is answered or its connection closed."""
         try:
-            yield
+            job(punt, header, *given)
         except (MalformedMessage, ConnectionDropped) as error:
             self._drop(punt, header, str(error))
         except ApplianceError as error:
@@ -243,6 +270,7 @@ class Dispatcher:
         facts = {"api_key": key, "api_version": version, "correlation_id": header.correlation_id}
         reason = key if key in HANDLERS else "unknown key"
         self._closures.say(punt.peer, reason, why, **facts)
+        self._give()  # to those before it
         self._data_plane.close(punt.connection)
 
 
@@ -265,13 +293,23 @@ def _prefix(frame: bytes) -> tuple[int, int, int]:
     return key, version, correlation_id
 
 
-def _is_served(header: RequestHeader) -> bool:
-    first, last = _versions(header.api_key)
-    return first <= header.api_version <= last
+@lru_cache(maxsize=KINDS_MAX)
+def _is_served(key: int, version: int) -> bool:
+    first, last = _versions(key)
+    return first <= version <= last
+
+
+def _not_served(key: int, version: int) -> str:
+    if key not in HANDLERS:
+        return f"API key {key} is not served"
+    first, last = _versions(key)
+    return f"{API[key].name}: version {version} is not served, only {first} to {last}"
 
 
 def _versions(key: int) -> tuple[int, int]:
     """What is advertised, less what is so only for old clients' sake and has no messages."""
+    if key not in HANDLERS:
+        return 0, -1
     first, last = HANDLERS[key].VERSIONS
     return max(first, API[key].versions[0]), last
 

@@ -7,7 +7,7 @@ keeps its order.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Generic, Protocol, TypeVar
 
 SMALL_BYTES = 4096  # decoded in 1 ms; what clients send all day has tens to hundreds of bytes
@@ -25,52 +25,54 @@ Waiting = TypeVar("Waiting", bound=Request)
 
 class RequestQueue(Generic[Waiting]):
     def __init__(self) -> None:
-        self._requests: dict[int, deque[Waiting]] = {}  # by connection
-        self._small: OrderedDict[int, None] = OrderedDict()  # connections, next one first
-        self._large: OrderedDict[int, None] = OrderedDict()
+        self._next: dict[int, Waiting] = {}  # of each connection
+        self._behind: dict[int, deque[Waiting]] = {}  # what else it sent; few send ahead
+        self._small: deque[int] = deque()  # connections in turn, by the size of their next
+        self._large: deque[int] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._requests)
+        return bool(self._next)
 
     def put(self, request: Waiting) -> None:
-        queue = self._requests.setdefault(request.connection, deque())
-        queue.append(request)
-        if len(queue) == 1:
-            self._line_up(request)
+        connection = request.connection
+        if connection in self._next:
+            self._behind.setdefault(connection, deque()).append(request)
+        else:
+            self._line_up(connection, request)
 
     def next_size(self) -> int:
-        return len(self._requests[self._next()][0].frame)
+        return len(self._next[(self._small or self._large)[0]].frame)
 
     def take(self) -> Waiting:
-        connection = self._next()
-        queue = self._requests[connection]
-        request = queue.popleft()
-        self._small.pop(connection, None)
-        self._large.pop(connection, None)
-        if queue:
-            self._line_up(queue[0])
-        else:
-            del self._requests[connection]
+        connection = (self._small or self._large).popleft()
+        request = self._next.pop(connection)
+        behind = self._behind.get(connection)
+        if behind is not None:
+            self._line_up(connection, behind.popleft())
+            if not behind:
+                del self._behind[connection]
         return request
 
     def drop(self, connection: int) -> None:
         """Nobody waits for its answers. What is small is done all the same: a consumer that ends
         says so, or commits what it read, and closes."""
-        requests = self._requests.pop(connection, ())
-        self._small.pop(connection, None)
-        self._large.pop(connection, None)
-        for each in requests:
+        first = self._next.pop(connection, None)
+        if first is None:
+            return
+        self._line_of(first).remove(connection)
+        for each in (first, *self._behind.pop(connection, ())):
             if len(each.frame) <= SMALL_BYTES:
                 self.put(each)
 
     def clear(self) -> None:
-        self._requests.clear()
+        self._next.clear()
+        self._behind.clear()
         self._small.clear()
         self._large.clear()
 
-    def _line_up(self, request: Waiting) -> None:
-        is_small = len(request.frame) <= SMALL_BYTES
-        (self._small if is_small else self._large)[request.connection] = None
+    def _line_up(self, connection: int, request: Waiting) -> None:
+        self._next[connection] = request
+        self._line_of(request).append(connection)
 
-    def _next(self) -> int:
-        return next(iter(self._small or self._large))
+    def _line_of(self, request: Waiting) -> deque[int]:
+        return self._small if len(request.frame) <= SMALL_BYTES else self._large

@@ -2,202 +2,129 @@
 
     python -m bench.groups [SUITE ...] [--rounds 5] [--json FILE]
 
-The members are connections of one asyncio process and share its core with the broker; both brokers
-have the same ones. Commits are durable on ours; Kafka answers them from the page cache.
+The clients cost little (`peers/members.py`, `peers/probe.c`); both brokers have the same ones. An
+assignment and a commit are durable on ours; Kafka answers them from the page cache.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import itertools
+import select
 import statistics
-import struct
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
-from appliance.wire import API, codec, headers
 from appliance.wire.find_coordinator import FindCoordinatorRequest
 from appliance.wire.heartbeat import HeartbeatRequest
-from appliance.wire.join_group import JoinGroupRequest
-from appliance.wire.sync_group import SyncGroupRequest
-from bench.peers import clients
+from bench.peers import clients, members
 from bench.peers.brokers import Broker
+from bench.peers.members import HEARTBEAT, Link, Member, Rebalance
 from bench.peers.turns import Case, Figures, Suites, compare
 
-FIND_COORDINATOR, JOIN, SYNC, HEARTBEAT = (10, 3), (11, 5), (14, 3), (12, 3)
-REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
+FIND_COORDINATOR = (10, 3)
 NOT_YET = (14, 15, 16)  # the coordinator loads, is not available, is elsewhere
 ANY_GROUPS = 300  # so many that each partition of offsets has some
 MEMBERS = 100
-REBALANCES = 5
+REBALANCES = 10
 GROUPS, GROUP_MEMBERS, WAVE = 1000, 10, 100
 HEARTBEAT_S, WATCHED_S = 3.0, 9.0
 CONNECTIONS = 64
 SECONDS = 3.0
-names = itertools.count()
 
 
-class Connection:
-    """Answers come in the order of the requests, so each waits for its own."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._turn = asyncio.Lock()
-
-    @classmethod
-    async def to(cls, address: str) -> Connection:
-        host, _, port = address.partition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
-
-    async def ask(self, key_version: tuple[int, int], request: Any) -> Any:
-        key, version = key_version
-        header = headers.RequestHeader(key, version, 1, "bench")
-        frame = headers.encode_request(header) + codec.encode(request, version)
-        async with self._turn:
-            self._writer.write(struct.pack(">i", len(frame)) + frame)
-            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-            answer = await self._reader.readexactly(size)
-        _, body = headers.decode_response(answer, key, version)
-        return codec.decode(API[key].response, body, version)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class Member:
-    def __init__(self, connection: Connection, group: str) -> None:
-        self.connection, self.group = connection, group
-        self.id, self.generation = "", -1
-
-    async def join(self) -> None:
-        """Into the next generation, assignment and all."""
-        told = await self._sync(await self._join())
-        while told.error_code == REBALANCE_IN_PROGRESS:
-            told = await self._sync(await self._join())
-        must_be_0(told.error_code, "SyncGroup")
-
-    async def _join(self) -> Any:
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"what it wants")
-        for _ in range(2):  # at first without an id, which it is told
-            told = await self.connection.ask(JOIN, JoinGroupRequest(
-                self.group, 30_000, 30_000, self.id, None, "bench", [protocol]))
-            self.id = told.member_id
-            if told.error_code != MEMBER_ID_REQUIRED:
-                break
-        must_be_0(told.error_code, "JoinGroup")
-        self.generation = told.generation_id
-        return told
-
-    async def _sync(self, joined: Any) -> Any:
-        shares = [SyncGroupRequest.SyncGroupRequestAssignment(each.member_id, b"what it gets")
-                  for each in joined.members]
-        return await self.connection.ask(SYNC, SyncGroupRequest(
-            self.group, self.generation, self.id, assignments=shares))
-
-    async def heartbeat(self) -> int:
-        told = await self.connection.ask(HEARTBEAT, HeartbeatRequest(
-            self.group, self.generation, self.id))
-        return int(told.error_code)
-
-    async def settle(self, members: Sequence[Member]) -> None:
-        """Until all are in one generation: the first ones may have begun one without the others."""
-        await self.join()
-        while len({each.generation for each in members}) > 1:
-            await asyncio.sleep(0.05)
-            if await self.heartbeat() == REBALANCE_IN_PROGRESS:
-                await self.join()
-
-
-async def form(members: Sequence[Member]) -> None:
-    await asyncio.gather(*[each.settle(members) for each in members])
-
-
-def must_be_0(code: int, what: str) -> None:
-    if code:
-        raise ValueError(f"{what} answered error {code}")
-
-
-async def ready(broker: Broker) -> None:
+def ready(broker: Broker) -> None:
     """Kafka makes its topic at the first question, and leads its partitions some time later."""
-    connection = await Connection.to(broker.address)
+    link = Link(broker.address)
     for index in range(ANY_GROUPS):
         group = f"any-{index}"
-        while True:
-            found = await connection.ask(FIND_COORDINATOR, FindCoordinatorRequest(group, 0))
-            told = await connection.ask(HEARTBEAT, HeartbeatRequest(group, 0, "nobody"))
-            if found.error_code not in NOT_YET and told.error_code not in NOT_YET:
-                break
-            await asyncio.sleep(0.1)
-    connection.close()
+        asks = [(FIND_COORDINATOR, FindCoordinatorRequest(group, 0)),
+                (HEARTBEAT, HeartbeatRequest(group, 0, "nobody"))]
+        while any(members.ask(link, *each).error_code in NOT_YET for each in asks):
+            time.sleep(0.1)
+    link.socket.close()
 
 
-def quietly(job: Coroutine[Any, Any, Figures]) -> Figures:
+def quietly(job: Callable[[Broker], Figures], broker: Broker, _: str) -> Figures:
     """Without pauses of our own collector in the figures."""
     gc.disable()
     try:
-        return asyncio.run(job)
+        return job(broker)
     finally:
         gc.enable()
 
 
-async def rebalance(broker: Broker) -> Figures:
-    """Members that are all there join again, all at once."""
-    await ready(broker)
-    group = f"group-{next(names)}"
-    members = [Member(await Connection.to(broker.address), group) for _ in range(MEMBERS)]
-    await form(members)
+def rebalance(broker: Broker) -> Figures:
+    """Members that are all there join again, all at once: from the first JoinGroup that is sent to
+    the last assignment that has come."""
+    ready(broker)
+    group = f"group-{time.time_ns()}"
+    each = [Member(Link(broker.address), group) for _ in range(MEMBERS)]
+    members.form([each])
     cpu, took = broker.cpu_seconds(), []
     for _ in range(REBALANCES):
+        again = Rebalance(each)
         begin = time.perf_counter()
-        await asyncio.gather(*[each.join() for each in members])
+        again.join()
+        again.sync()
+        again.end()
         took.append((time.perf_counter() - begin) * 1000)
     cpu = broker.cpu_seconds() - cpu
-    for each in members:
-        each.connection.close()
+    for one in each:
+        one.link.socket.close()
     return {"ms": statistics.median(took), "cpu ms": cpu / len(took) * 1000}
 
 
-async def heartbeats(broker: Broker) -> Figures:
+def heartbeats(broker: Broker) -> Figures:
     """Each member beats every three seconds, as clients do."""
-    await ready(broker)
-    connections = [await Connection.to(broker.address) for _ in range(WAVE * GROUP_MEMBERS)]
-    members: list[Member] = []
-    for _ in range(GROUPS // WAVE):
-        wave = [Member(each, f"group-{next(names)}") for each in connections]
-        parts = [wave[index::WAVE] for index in range(WAVE)]
-        for part in parts:
-            for each in part:
-                each.group = part[0].group
-        await asyncio.gather(*[form(part) for part in parts])
-        members += wave
-    latencies: list[float] = []
+    ready(broker)
+    links = [Link(broker.address) for _ in range(WAVE * GROUP_MEMBERS)]
+    everybody: list[Member] = []
+    for number in range(GROUPS // WAVE):
+        names = [f"group-{time.time_ns()}-{number}-{index}" for index in range(WAVE)]
+        wave = [[Member(link, name) for link in links[index::WAVE]]
+                for index, name in enumerate(names)]
+        members.form(wave)
+        everybody += [each for part in wave for each in part]
     cpu, begin = broker.cpu_seconds(), time.perf_counter()
-    await asyncio.gather(*[beat(each, begin, HEARTBEAT_S * index / len(members), latencies)
-                           for index, each in enumerate(members)])
+    latencies = sorted(beat(everybody))
     took, cpu = time.perf_counter() - begin, broker.cpu_seconds() - cpu
-    for connection in connections:
-        connection.close()
-    latencies.sort()
+    for link in links:
+        link.socket.close()
     return {"heartbeats/s": len(latencies) / took, "p50 ms": latencies[len(latencies) // 2],
             "p99 ms": latencies[len(latencies) * 99 // 100],
             "cpu us/heartbeat": cpu / len(latencies) * 1e6}
 
 
-async def beat(member: Member, begin: float, first_s: float, latencies: list[float]) -> None:
-    """Counted from when the beat was due."""
-    due = begin + first_s
-    while due < begin + WATCHED_S:
-        await asyncio.sleep(due - time.perf_counter())
-        must_be_0(await member.heartbeat(), "Heartbeat")
-        latencies.append((time.perf_counter() - due) * 1000)
-        due += HEARTBEAT_S
+def beat(everybody: Sequence[Member]) -> list[float]:
+    """The latencies in milliseconds, each counted from when the beat was due."""
+    frames = [(each.link, each.heartbeat_frame()) for each in everybody]
+    links = {each.link.socket.fileno(): each.link for each in everybody}
+    asked: dict[int, deque[float]] = {each: deque() for each in links}
+    latencies: list[float] = []
+    poll = select.epoll()
+    for each in links:
+        poll.register(each, select.EPOLLIN)
+    begin, sent = time.perf_counter(), 0
+    while len(latencies) < len(frames) * WATCHED_S / HEARTBEAT_S:
+        due = begin + HEARTBEAT_S * sent / len(frames)
+        wait_s = due - time.perf_counter()
+        if due - begin < WATCHED_S and wait_s <= 0:
+            link, frame = frames[sent % len(frames)]
+            link.send(frame)
+            asked[link.socket.fileno()].append(due)
+            sent += 1
+        for each, _ in poll.poll(max(0, wait_s) if due - begin < WATCHED_S else None):
+            for told in links[each].answers():
+                members.must_be_0(told, "Heartbeat")
+                latencies.append((time.perf_counter() - asked[each].popleft()) * 1000)
+    poll.close()
+    return latencies
 
 
 def commits(broker: Broker, topic: str, depth: int) -> Figures:
-    asyncio.run(ready(broker))
+    ready(broker)
     cpu = broker.cpu_seconds()
     told = clients.probe_commit(broker.address, topic, CONNECTIONS, CONNECTIONS, depth, SECONDS)
     return {"commits/s": told["answers"] / told["seconds"], "p50 us": told["answer_p50_us"],
@@ -206,7 +133,7 @@ def commits(broker: Broker, topic: str, depth: int) -> Figures:
 
 
 def offset_fetches(broker: Broker, topic: str) -> Figures:
-    asyncio.run(ready(broker))
+    ready(broker)
     clients.probe_commit(broker.address, topic, 1, 1, 1, 0.1)
     told = clients.probe_offset_fetch(broker.address, topic, 1, 1, 1, SECONDS)
     return {"p50 us": told["answer_p50_us"], "p99 us": told["answer_p99_us"]}
@@ -216,12 +143,11 @@ def offset_fetches(broker: Broker, topic: str) -> Figures:
 
 
 def rebalances() -> Iterator[Case]:
-    yield Case(f"rebalance of {MEMBERS} members", lambda broker, _: quietly(rebalance(broker)), {})
+    yield Case(f"rebalance of {MEMBERS} members", partial(quietly, rebalance), {})
 
 
 def beats() -> Iterator[Case]:
-    yield Case(f"{GROUPS} groups of {GROUP_MEMBERS}", lambda broker, _: quietly(heartbeats(broker)),
-               {})
+    yield Case(f"{GROUPS} groups of {GROUP_MEMBERS}", partial(quietly, heartbeats), {})
 
 
 def offsets() -> Iterator[Case]:

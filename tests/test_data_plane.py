@@ -341,10 +341,10 @@ def test_other_requests_are_passed_on(client: WireClient, plane: Plane) -> None:
     (punt,), _ = plane.data_plane.punts()
     assert punt.peer == "127.0.0.1"
     assert punt.frame[:2] == b"\0\x12"
-    plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+    plane.data_plane.reply_all([(punt.connection, punt.slot, b"answer")])
     assert client.receive() == b"answer"
     client.receive()
-    plane.data_plane.reply(punt.connection, punt.slot, b"twice is once")
+    plane.data_plane.reply_all([(punt.connection, punt.slot, b"twice is once")])
     plane.data_plane.close(punt.connection)
     with pytest.raises(EOFError):
         client.receive()
@@ -361,7 +361,7 @@ def test_a_compacted_topic_gets_keys_itself_and_passes_on_what_lacks_them(make: 
             client.send_produce(data)
             plane.wait_for("punted_requests", number)
             (punt,), _ = plane.data_plane.punts()
-            plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+            plane.data_plane.reply_all([(punt.connection, punt.slot, b"answer")])
             assert client.receive() == b"answer"
     assert plane.logs[0].log_end_offset == 1
 
@@ -378,7 +378,7 @@ def test_a_transaction_is_begun_by_the_control_plane_and_goes_on_here(
         client.send_produce(data)
         plane.wait_for("punted_requests", number)
         (punt,), _ = plane.data_plane.punts()
-        plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+        plane.data_plane.reply_all([(punt.connection, punt.slot, b"answer")])
         return client.receive() == b"answer"
 
     assert is_passed_on(part(0), 1)
@@ -400,7 +400,7 @@ def test_no_produce_overtakes_one_that_was_passed_on(make: Any) -> None:
         plane.wait_for("punted_requests", 3)
         for punt in plane.data_plane.punts()[0]:
             assert [log.log_end_offset for log in plane.logs] == [0, 0, 0]
-            plane.data_plane.reply(punt.connection, punt.slot, b"answer")
+            plane.data_plane.reply_all([(punt.connection, punt.slot, b"answer")])
             assert client.receive() == b"answer"
         assert client.produce(batch())[0].base_offset == 0
 

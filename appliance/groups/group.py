@@ -277,7 +277,8 @@ class Group:
             self._touch(member, now_ms)
             answer(self._synced(member))
             return
-        member.answer_sync(Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # its client asked again
+        if member.sync is not None:  # its client asked again
+            member.answer_sync(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync = answer
         if member.id == self.members.leader_id and self._storing != self.generation:
             self._assign(asked.assignments)

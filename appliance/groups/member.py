@@ -21,7 +21,7 @@ class Join(NamedTuple):
     """A JoinGroup request."""
 
     member_id: str  # empty: new
-    new_member_id: str  # what a new one is to be called
+    new_member_id: str  # what a new one is to be called; empty when it has an id
     instance_id: str | None
     client_id: str
     client_host: str
@@ -222,8 +222,8 @@ class Members:
     # Waiting
 
     def park_join(self, member: Member, answer: AnswerJoin) -> None:
-        # its client asked again: one answer is enough, but none may be left out
-        self.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+        if member.join is not None:  # its client asked again: no answer may be left out
+            self.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
         member.join = answer
         self.joining += 1
 
@@ -235,9 +235,10 @@ class Members:
 
     def answer_syncs(self, error: int) -> None:
         """There is no assignment any more."""
+        synced = Synced(error)
         for each in self:
             each.assignment = b""
-            each.answer_sync(Synced(error))
+            each.answer_sync(synced)
 
     # What they have in common
 

@@ -55,7 +55,7 @@ class Later:
             send(each)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """One request on its way. Handlers read no clock and own no thread: both come from here."""
 

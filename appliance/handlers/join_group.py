@@ -46,7 +46,7 @@ def _asked(request: JoinGroupRequest, call: Call) -> Join:
     has_timeout = call.version >= FIRST_WITH_REBALANCE_TIMEOUT
     return Join(
         member_id=request.member_id,
-        new_member_id=f"{request.group_instance_id or client_id}-{uuid.uuid4()}",
+        new_member_id="" if request.member_id else _new_member_id(request, client_id),
         instance_id=request.group_instance_id,
         client_id=client_id,
         client_host=f"/{call.peer}",  # as Java writes an address without a name
@@ -59,6 +59,10 @@ def _asked(request: JoinGroupRequest, call: Call) -> Join:
         needs_member_id=call.version >= FIRST_WITH_ID_REQUIRED,
         may_skip_assignment=call.version >= FIRST_WITH_SKIPPED_ASSIGNMENT,
     )
+
+
+def _new_member_id(request: JoinGroupRequest, client_id: str) -> str:
+    return f"{request.group_instance_id or client_id}-{uuid.uuid4()}"
 
 
 def _answer(joined: Joined, version: int) -> JoinGroupResponse:

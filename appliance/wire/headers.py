@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from appliance.wire import API
 from appliance.wire.api_versions import API as API_VERSIONS
@@ -19,6 +20,8 @@ from appliance.wire.errors import MalformedMessage
 
 REQUEST = struct.Struct(">hhih")
 RESPONSE = struct.Struct(">i")
+# Keys and versions that are remembered; there are some 500, but anybody may ask for others.
+KINDS_MAX = 1024
 
 
 @dataclass(slots=True)
@@ -29,7 +32,7 @@ class RequestHeader:
     client_id: str | None = ""
 
 
-def decode_request(frame: bytes) -> tuple[RequestHeader, memoryview]:
+def decode_request(frame: bytes) -> tuple[RequestHeader, bytes]:
     """The header and the body. A key that is unknown here is taken for one without tags."""
     try:
         key, version, correlation_id, length = REQUEST.unpack_from(frame)
@@ -41,7 +44,7 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, memoryview]:
             at = skip_tags(frame, at, len(frame))
     except (struct.error, IndexError, UnicodeDecodeError) as why:
         raise MalformedMessage(f"request header in {len(frame)} bytes: {why}") from why
-    return RequestHeader(key, version, correlation_id, client_id), memoryview(frame)[at:]
+    return RequestHeader(key, version, correlation_id, client_id), frame[at:]
 
 
 def encode_request(header: RequestHeader) -> bytes:
@@ -71,6 +74,7 @@ def decode_response(
     return correlation_id, memoryview(frame)[at:]
 
 
+@lru_cache(maxsize=KINDS_MAX)
 def is_flexible(api_key: int, api_version: int) -> bool:
     api = API.get(api_key)
     return api is not None and api.request.VERSIONS.is_flexible(api_version)

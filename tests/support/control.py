@@ -70,13 +70,10 @@ class PuntQueue(Recorder):
     def closures(self) -> tuple[list[Any], int]:
         return [], 0
 
-    def reply(self, connection: int, slot: int, frame: bytes) -> None:
-        assert (connection, slot) not in self.answers, "answered twice"
-        self.answers[connection, slot] = frame
-        self.on_answer()
-
-    def reply_none(self, connection: int, slot: int) -> None:
-        self.answers[connection, slot] = None
+    def reply_all(self, answers: list[tuple[int, int, bytes | None]]) -> None:
+        for connection, slot, frame in answers:
+            assert (connection, slot) not in self.answers, "answered twice"
+            self.answers[connection, slot] = frame
         self.on_answer()
 
     def close(self, connection: int) -> None:

@@ -197,6 +197,68 @@ def test_a_partition_moves_only_after_its_owner_let_go() -> None:
     assert world.group.state is ConsumerState.STABLE
 
 
+def test_members_that_come_during_a_write_share_an_epoch_and_a_target() -> None:
+    world = World(t=50)
+    world.disk.is_slow = True
+    first = Client(world, "first")
+    others = [Client(world, f"other {n}") for n in range(49)]
+    for each in (first, *others):
+        each.ask()
+    assert world.group.epoch == 1, "the others wait as they are"
+    world.disk.sync()
+    assert first.hear().epoch == 1
+    assert world.group.epoch == 2
+    assert not any(each.answers for each in others), "not on disk"
+    world.disk.sync()
+    assert {each.hear().epoch for each in others} == {2}
+    world.disk.is_slow = False
+    settle(first, *others)
+    assert {len(each.owned) for each in (first, *others)} == {1}
+
+
+def test_who_comes_and_goes_during_a_write_has_nothing() -> None:
+    world = World()
+    world.disk.is_slow = True
+    one, two = Client(world, "one"), Client(world, "two")
+    one.ask()
+    two.ask()
+    two.ask(LEAVING)
+    one.ask(LEAVING)
+    assert world.group.is_empty is False
+    world.disk.sync()
+    world.disk.sync()
+    assert [each.error for each in two.answers] == [ErrorCode.UNKNOWN_MEMBER_ID, 0]
+    assert [each.error for each in one.answers] == [0, 0]
+    assert not world.group.owners
+    assert world.group.is_empty
+
+
+def test_a_group_is_not_deleted_while_somebody_waits_to_join() -> None:
+    world = World()
+    one, two = Client(world, "one"), Client(world, "two")
+    one.beat()
+    world.disk.is_slow = True
+    one.ask(LEAVING)
+    two.ask()
+    with pytest.raises(GroupRefused):
+        world.group.delete()
+    world.disk.sync()
+    world.disk.sync()
+    assert two.hear().assigned == world.topics.all("t")
+
+
+def test_a_heartbeat_that_waits_for_the_disk_is_a_sign_of_life() -> None:
+    world = World()
+    one, two = Client(world, "one"), Client(world, "two")
+    one.beat()
+    world.disk.is_slow = True
+    two.ask()
+    world.now_ms += SESSION_MS - 1
+    one.ask()
+    world.wait(SESSION_MS - 1)
+    assert "one" in world.group.members
+
+
 def test_a_member_that_does_not_say_what_it_has_has_not_let_go() -> None:
     world = World()
     one, two = Client(world, "one"), Client(world, "two")

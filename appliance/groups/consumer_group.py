@@ -4,22 +4,24 @@ No clock, no I/O; time, disk and answers come and go as in `group.py`. Here the 
 Three numbers follow each other:
 
     epoch         counts the changes of members, of what they want, and of the topics that they want
-    target_epoch  the epoch for which `targets` says who is to have what; it keeps up at once
+    target_epoch  the epoch for which `targets` says who is to have what; the two move together
     member epoch  the target that the member has reached; see `consumer_member.py`
 
 Invariants:
 1. `owners` has one member for each partition that somebody may be reading, and a partition enters a
    member's assignment only when it has no other owner.
 2. No answer tells what is not on disk: a change is written before whoever asked hears of it.
-3. One write of a group is on its way at a time; what comes meanwhile waits in `_pending`, by key.
-   What could not be written stays there, so the disk never skips a change.
+3. One write of a group is on its way at a time. Heartbeats that come meanwhile wait in `_queued` as
+   they are, and are answered together: a thousand members that join take a few targets, not a
+   thousand. Other changes wait in `_pending`, by key. What could not be written stays there, so the
+   disk never skips a change.
 4. `due_ms` is never later than the first deadline; a heartbeat only moves its member's own.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -80,6 +82,8 @@ class Terms(NamedTuple):
 
 Done = Callable[[ApplianceError | None], None]
 Store = Callable[[list[Record], Done], None]
+AnswerBeat = Callable[[Beaten], None]
+Queued = tuple[Beat, int, AnswerBeat]  # with the time at which it came
 
 
 @dataclass
@@ -103,6 +107,8 @@ class ConsumerGroup:
     _pending: dict[bytes, Record] = field(default_factory=dict)
     _waiting: list[Done] = field(default_factory=list)  # for what is pending
     _is_writing: bool = False
+    _is_stale: bool = False  # members, or what they want, have changed since the last epoch
+    _queued: list[Queued] = field(default_factory=list)  # heartbeats that came during a write
 
     @property
     def state(self) -> ConsumerState:
@@ -116,33 +122,58 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        return not self.members and not self.is_dead
+        return not (self.members or self._queued or self.is_dead)
 
     def all(self) -> Iterable[ConsumerMember]:
         return self.members.values()
 
     # ConsumerGroupHeartbeat
 
-    def consumer_heartbeat(
-        self, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
-    ) -> None:
-        try:
-            beaten = self._leave(asked) if asked.epoch < 0 else self._beat(asked, now_ms)
-        except GroupRefused as error:
-            answer(Beaten(error.kafka_code, str(error)))
+    def consumer_heartbeat(self, asked: Beat, now_ms: int, answer: AnswerBeat) -> None:
+        if self._is_writing:
+            self._queued.append((asked, now_ms, answer))
+            if asked.member_id in self.members:
+                self._touch(self.members[asked.member_id], now_ms)
             return
+        self._answer_all([(asked, now_ms, answer)])
+
+    def _answer_all(self, beats: Sequence[Queued]) -> None:
+        """One epoch, one target and one write, however many of them join or leave."""
+        begun: list[tuple[Beat, int, AnswerBeat, ConsumerMember | None]] = []
+        for asked, now_ms, answer in beats:
+            try:
+                begun.append((asked, now_ms, answer, self._begin(asked, now_ms)))
+            except GroupRefused as error:
+                answer(Beaten(error.kafka_code, str(error)))
+        self._refresh()
+        told = [
+            (answer, self._beaten(asked, member, now_ms) if member else _gone(asked))
+            for asked, now_ms, answer, member in begun
+        ]
 
         def stored(error: ApplianceError | None) -> None:
-            answer(Beaten(error.kafka_code, str(error)) if error else beaten)
+            for answer, beaten in told:
+                answer(Beaten(error.kafka_code, str(error)) if error else beaten)
 
         self._save(stored)
 
-    def _beat(self, asked: Beat, now_ms: int) -> Beaten:
+    def _begin(self, asked: Beat, now_ms: int) -> ConsumerMember | None:
+        """None: it leaves."""
+        if asked.epoch < 0:
+            self._leave(asked)
+            return None
         self._check(asked)
         member = self._member(asked) if asked.epoch > JOINING else self._joining(asked)
-        had = member.now.assigned
-        self._admit(member, member.subscription.after(asked), asked.owned, now_ms)
+        self._hear(member, member.subscription.after(asked))
         self._touch(member, now_ms)
+        return member
+
+    def _beaten(self, asked: Beat, member: ConsumerMember, now_ms: int) -> Beaten:
+        if self.members.get(member.id) is not member:
+            text = f"group {self.id}: member {member.id} has left, or came back under another id"
+            return Beaten(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        had = member.now.assigned
+        self._reconcile(member, asked.owned, now_ms)
         is_told = asked.is_full or had != member.now.assigned
         return Beaten(
             member_id=member.id,
@@ -151,19 +182,16 @@ class ConsumerGroup:
             assigned=member.now.assigned if is_told else None,
         )
 
-    def _admit(
-        self, member: ConsumerMember, said: Subscription, owned: Places | None, now_ms: int
-    ) -> None:
-        """What it says of itself now, what that changes for all, and its own next step."""
+    def _hear(self, member: ConsumerMember, said: Subscription) -> None:
+        """What it says of itself now; what that changes for all comes with the next `_refresh`."""
         before, member.subscription = member.subscription, said
         is_new = member.id not in self.members
         if is_new:
             self._enter(member)
         if is_new or said != before:
             self._put(records.member_record(self.id, member.id, said))
-        is_other = (said.topics, said.pattern) != (before.topics, before.pattern)
-        self._refresh(is_new or is_other)
-        self._reconcile(member, owned, now_ms)
+        if is_new or (said.topics, said.pattern) != (before.topics, before.pattern):
+            self._is_stale = True
 
     def _touch(self, member: ConsumerMember, now_ms: int) -> None:
         classic = member.subscription.classic
@@ -258,15 +286,15 @@ class ConsumerGroup:
                 "it must give up its partitions and join again",
             )
 
-    def _leave(self, asked: Beat) -> Beaten:
+    def _leave(self, asked: Beat) -> None:
         member = self._known(asked.member_id, asked.instance_id)
         if asked.epoch == AWAY:
             # it comes back, or its session ends
             self._set(member, member.now._replace(epoch=AWAY, revoking=NOWHERE))
             member.revoke_deadline_ms = NEVER_MS
         else:
-            self._remove([member])
-        return Beaten(member_id=asked.member_id, epoch=asked.epoch)
+            self._forget(member)
+            self._is_stale = True
 
     # Members
 
@@ -288,7 +316,8 @@ class ConsumerGroup:
     def _remove(self, members: Iterable[ConsumerMember]) -> None:
         for each in members:
             self._forget(each)
-        self._refresh(True)
+        self._is_stale = True
+        self._refresh()
 
     def _set(self, member: ConsumerMember, now: Assignment) -> None:
         if now == member.now:
@@ -320,8 +349,9 @@ class ConsumerGroup:
 
     # Epoch and target
 
-    def _refresh(self, has_changed: bool) -> None:
+    def _refresh(self) -> None:
         """A new epoch and its target, if members, what they want, or those topics changed."""
+        has_changed, self._is_stale = self._is_stale, False
         if not has_changed and self._topics_seen == self.topics.topics_version:
             return
         self._match_patterns()
@@ -423,7 +453,7 @@ class ConsumerGroup:
         return self._wanted_names()
 
     def delete(self) -> None:
-        if self.members:
+        if self.members or self._queued:
             raise GroupRefused(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"group {self.id} is {self.state.value} with {len(self.members)} members",
@@ -494,7 +524,10 @@ class ConsumerGroup:
             self._is_writing = False
             if error is not None:
                 self._pending = {**written, **self._pending}
-            if self._waiting:
+            queued, self._queued = self._queued, []
+            if queued:
+                self._answer_all(queued)
+            if self._waiting and not self._is_writing:
                 self._write()
             for each in waiting:
                 each(error)
@@ -514,6 +547,10 @@ class ConsumerGroup:
             self.targets[member_id] = found.targets.get(member_id, NOWHERE)
             self.owners.update(dict.fromkeys(member.now.held, member_id))
             member.since = dict.fromkeys(member.now.assigned, member.now.epoch)
+
+
+def _gone(asked: Beat) -> Beaten:
+    return Beaten(member_id=asked.member_id, epoch=asked.epoch)
 
 
 def _hash_of(topics: Mapping[str, TopicFacts]) -> int:

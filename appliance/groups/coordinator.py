@@ -281,6 +281,8 @@ class Coordinator:
             else:
                 group.changed_ms = now_ms
             done(_told(error))
+            if group is self.groups.get(group.id):
+                self._arm(group)  # for heartbeats that waited for this write
             if self._unavailable is None:
                 self._maybe_downgrade(group)
 

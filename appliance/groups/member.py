@@ -132,6 +132,7 @@ class Members:
         self._group_id = group_id
         self._by_id: dict[str, Member] = {}
         self._supporters: Counter[str] = Counter()  # of each protocol
+        self._common: frozenset[str] | None = None  # protocols of all; None: not known now
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -189,18 +190,22 @@ class Members:
 
     def _enter(self, member: Member) -> None:
         self._by_id[member.id] = member
+        self._common = None
         self.leader_id = self.leader_id or member.id
         if member.instance_id is not None:
             self.static[member.instance_id] = member.id
 
     def take(self, member: Member, asked: Join) -> None:
         """What a member says of itself each time it joins."""
-        self._support(member, -1)
+        is_same = [name for name, _ in member.protocols] == [name for name, _ in asked.protocols]
+        if not is_same:
+            self._support(member, -1)
         member.client_id, member.client_host = asked.client_id, asked.client_host
         member.session_timeout_ms = asked.session_timeout_ms
         member.rebalance_timeout_ms = asked.rebalance_timeout_ms
         member.protocols = asked.protocols
-        self._support(member, 1)
+        if not is_same:
+            self._support(member, 1)
 
     def remove(self, member: Member, error: int) -> None:
         """Its parked calls get the error."""
@@ -243,8 +248,11 @@ class Members:
     # What they have in common
 
     def common_protocols(self) -> frozenset[str]:
-        count = len(self)
-        return frozenset(name for name, each in self._supporters.items() if each == count)
+        if self._common is None:
+            count = len(self)
+            found = (name for name, each in self._supporters.items() if each == count)
+            self._common = frozenset(found)
+        return self._common
 
     def select_protocol(self) -> str:
         """Everybody votes for the first in its own list that all know; most votes win."""
@@ -259,6 +267,7 @@ class Members:
         return [JoinedMember(each.id, each.instance_id, each.metadata(protocol)) for each in self]
 
     def _support(self, member: Member, by: int) -> None:
+        self._common = None
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] += by
             if not self._supporters[name]:

@@ -175,7 +175,9 @@ class MixedGroup(ConsumerGroup):
             topics=tuple(sorted(read.topics)),
             classic=classic,
         )
-        self._admit(member, said, self._places(read.owned()), now_ms)
+        self._hear(member, said)
+        self._refresh()
+        self._reconcile(member, self._places(read.owned()), now_ms)
         if member.now.state is not MemberState.UNREVOKED:
             member.revoke_deadline_ms = NEVER_MS
         self._touch(member, now_ms)
@@ -236,7 +238,7 @@ class MixedGroup(ConsumerGroup):
     ) -> None:
         member, _ = self._classic(member_id, instance_id, generation)
         self._touch(member, now_ms)
-        self._refresh(False)
+        self._refresh()
         self._save(lambda error: None)  # nobody waits; what failed is written with the next
         if self._must_join(member):
             self._call_back(member, now_ms)

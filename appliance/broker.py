@@ -46,7 +46,7 @@ from appliance.config import (
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups import coordinator as groups
-from appliance.groups.consumer_group import TopicFacts
+from appliance.groups.modern_group import TopicFacts
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials

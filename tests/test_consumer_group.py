@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from appliance.errors import ApplianceError
-from appliance.groups.consumer_group import ConsumerGroup, Terms, TopicFacts
+from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import (
     AWAY,
     JOINING,
@@ -24,6 +24,7 @@ from appliance.groups.consumer_member import (
     next_assignment,
 )
 from appliance.groups.consumer_records import StoredConsumerGroup, take
+from appliance.groups.modern_group import Terms, TopicFacts
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.internal_topic import VERSION, Record

@@ -124,7 +124,7 @@ def test_a_loop_that_stood_still_expires_nobody(control: Control) -> None:
     member.deadline_ms = group.due_ms = long_ago
 
     async def ring() -> None:
-        groups._arm(group)
+        groups.arm(group)
 
     control.run(ring())
     assert one.heartbeat() == 0

@@ -344,7 +344,7 @@ def test_records_that_cannot_be_read_are_left_out_and_told(log: Log) -> None:
     good = offset_record("g", T0, value(1))
     bad = [
         Record(b"\0\x01\0", b"v"),
-        Record(b"\0\x09g", b"v"),
+        Record(b"\0\x11g", b"v"),
         Record(b"", b"v"),
         Record(good.key.replace(b"t", b"u"), b"\0\x63"),
         Record(b"\0\x02\0\x01x", b"\0\x03\0"),

@@ -4,12 +4,13 @@ states          the state machine, as tables
 group           one group: members, generations, rebalances; no clock, no I/O
 consumer_group  one group of the newer protocol (KIP-848), which gives out the partitions itself:
                 `assignors` for all of them, `consumer_member` step by step for each member
+modern_group    what that and a share group (`appliance/share`) have in common
 mixed_group     the same while it also has members of the older protocol: it is being upgraded,
                 or on its way back
 offsets         what groups committed, also within transactions that are still open
 coordinator     the owner of all groups: time, disk, and what handlers ask
 
-Below them: `member`, who is in a group; `records` and
-`consumer_records`, the bytes in `__consumer_offsets`, and `replay`, their way back; `subscription`
-and `topic_pattern`, what consumers read.
+Below them: `member`, who is in a group; `records`, `consumer_records` and `share_records`, the
+bytes in `__consumer_offsets`, and `replay`, their way back; `subscription` and `topic_pattern`,
+what consumers read.
 """

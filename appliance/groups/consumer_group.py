@@ -1,29 +1,20 @@
 """One group of the newer protocol (KIP-848): who is in it, and who has which partition.
 
-No clock, no I/O; time, disk and answers come and go as in `group.py`. Here the broker assigns.
-Three numbers follow each other:
-
-    epoch         counts the changes of members, of what they want, and of the topics that they want
-    target_epoch  the epoch for which `targets` says who is to have what; the two move together
-    member epoch  the target that the member has reached; see `consumer_member.py`
+`modern_group.py` has what it shares with other groups. Here a partition goes from one member to
+another.
 
 Invariants:
 1. `owners` has one member for each partition that somebody may be reading, and a partition enters a
    member's assignment only when it has no other owner.
-2. No answer tells what is not on disk: a change is written before whoever asked hears of it.
-3. One write of a group is on its way at a time. Heartbeats that come meanwhile wait in `_queued` as
-   they are, and are answered together: a thousand members that join take a few targets, not a
-   thousand. Other changes wait in `_pending`, by key. What could not be written stays there, so the
-   disk never skips a change.
-4. `due_ms` is never later than the first deadline; a heartbeat only moves its member's own.
+2. Heartbeats that come during a write wait in `_queued` as they are, and are answered together: a
+   thousand members that join take a few targets, not a thousand.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar
 from uuid import UUID
 
 from appliance.errors import ApplianceError
@@ -41,73 +32,27 @@ from appliance.groups.consumer_member import (
     MemberState,
     Place,
     Places,
-    Subscription,
     next_assignment,
 )
 from appliance.groups.member import NEVER_MS
+from appliance.groups.modern_group import ModernGroup, Records
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.internal_topic import Record
 from appliance.wire import ErrorCode
 
-
-class TopicFacts(NamedTuple):
-    id: UUID
-    partitions: int
-
-
-class TopicView(Protocol):
-    """The topics that there are."""
-
-    @property
-    def topics_version(self) -> int:
-        """Another number after every change."""
-        ...
-
-    def topic_names(self) -> Iterable[str]: ...
-
-    def topic_facts(self, name: str) -> TopicFacts | None: ...
-
-    def topic_name(self, topic_id: UUID) -> str | None: ...
-
-
-class Terms(NamedTuple):
-    """What holds for the members of a group."""
-
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    size_max: int
-    assignors: tuple[str, ...]  # the first is for those who ask for none
-
-
-Done = Callable[[ApplianceError | None], None]
-Store = Callable[[list[Record], Done], None]
 AnswerBeat = Callable[[Beaten], None]
 Queued = tuple[Beat, int, AnswerBeat]  # with the time at which it came
 
 
 @dataclass
-class ConsumerGroup:
-    id: str
-    terms: Callable[[], Terms]
-    topics: TopicView
-    store: Store
-    epoch: int = 0
-    target_epoch: int = 0
-    metadata_hash: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
+class ConsumerGroup(ModernGroup):
+    KIND: ClassVar[str] = "consumer"
+    RECORDS: ClassVar[Records] = records
+
     static: dict[str, str] = field(default_factory=dict)  # instance id to member id
-    targets: dict[str, Places] = field(default_factory=dict)
     owners: dict[Place, str] = field(default_factory=dict)
     patterns: dict[str, frozenset[str]] = field(default_factory=dict)  # the topics that match
-    due_ms: int = NEVER_MS
-    changed_ms: int = -1
-    is_dead: bool = False
-    _topics_seen: int | None = None
-    _pending: dict[bytes, Record] = field(default_factory=dict)
-    _waiting: list[Done] = field(default_factory=list)  # for what is pending
-    _is_writing: bool = False
-    _is_stale: bool = False  # members, or what they want, have changed since the last epoch
     _queued: list[Queued] = field(default_factory=list)  # heartbeats that came during a write
 
     @property
@@ -122,10 +67,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.members or self._queued or self.is_dead)
-
-    def all(self) -> Iterable[ConsumerMember]:
-        return self.members.values()
+        return super().is_empty and not self._queued
 
     # ConsumerGroupHeartbeat
 
@@ -182,37 +124,18 @@ class ConsumerGroup:
             assigned=member.now.assigned if is_told else None,
         )
 
-    def _hear(self, member: ConsumerMember, said: Subscription) -> None:
-        """What it says of itself now; what that changes for all comes with the next `_refresh`."""
-        before, member.subscription = member.subscription, said
-        is_new = member.id not in self.members
-        if is_new:
-            self._enter(member)
-        if is_new or said != before:
-            self._put(records.member_record(self.id, member.id, said))
-        if is_new or (said.topics, said.pattern) != (before.topics, before.pattern):
-            self._is_stale = True
-
     def _touch(self, member: ConsumerMember, now_ms: int) -> None:
         classic = member.subscription.classic
-        time_ms = classic.session_timeout_ms if classic else self.terms().session_timeout_ms
-        member.deadline_ms = self._due(now_ms + time_ms)
-
-    def _check_size(self, member_id: str, instance_id: str | None) -> None:
-        count, most = len(self.members), self.terms().size_max
-        is_known = member_id in self.members or instance_id in self.static
-        if count >= most and not is_known:
-            raise GroupRefused(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"group {self.id} has {count} members, wanted at most {most} "
-                "(group.consumer.max.size)",
-            )
+        if classic is None:
+            super()._touch(member, now_ms)
+        else:
+            member.deadline_ms = self._due(now_ms + classic.session_timeout_ms)
 
     def _check(self, asked: Beat) -> None:
         """Whatever is refused is refused before anything is changed."""
         terms = self.terms()
         if asked.epoch == JOINING:
-            self._check_size(asked.member_id, asked.instance_id)
+            self._check_size(asked.member_id in self.members or asked.instance_id in self.static)
         if asked.assignor is not None and asked.assignor not in terms.assignors:
             raise GroupRefused(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -254,7 +177,8 @@ class ConsumerGroup:
 
     def _member(self, asked: Beat) -> ConsumerMember:
         member = self._known(asked.member_id, asked.instance_id)
-        self._check_epoch(member, asked)
+        has_own_only = asked.owned is not None and asked.owned <= member.now.assigned
+        self._check_epoch(member, asked.epoch, has_own_only)
         return member
 
     def _known(self, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -273,19 +197,6 @@ class ConsumerGroup:
             )
         return member
 
-    def _check_epoch(self, member: ConsumerMember, asked: Beat) -> None:
-        now = member.now
-        if asked.epoch == now.epoch:
-            return
-        # The answer with the present epoch was lost, if it has nothing that it was not given.
-        has_own_only = asked.owned is not None and asked.owned <= now.assigned
-        if asked.epoch != now.previous_epoch or asked.epoch > now.epoch or not has_own_only:
-            raise GroupRefused(
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                f"group {self.id}: member {member.id} is in epoch {now.epoch}, got {asked.epoch}; "
-                "it must give up its partitions and join again",
-            )
-
     def _leave(self, asked: Beat) -> None:
         member = self._known(asked.member_id, asked.instance_id)
         if asked.epoch == AWAY:
@@ -299,25 +210,16 @@ class ConsumerGroup:
     # Members
 
     def _enter(self, member: ConsumerMember) -> None:
-        self.members[member.id] = member
+        super()._enter(member)
         if member.subscription.instance_id is not None:
             self.static[member.subscription.instance_id] = member.id
 
     def _forget(self, member: ConsumerMember) -> None:
         for place in member.now.held:
             del self.owners[place]
-        del self.members[member.id]
         if member.subscription.instance_id is not None:
             del self.static[member.subscription.instance_id]
-        self.targets.pop(member.id, None)
-        for each in records.member_tombstones(self.id, member.id):
-            self._put(each)
-
-    def _remove(self, members: Iterable[ConsumerMember]) -> None:
-        for each in members:
-            self._forget(each)
-        self._is_stale = True
-        self._refresh()
+        super()._forget(member)
 
     def _set(self, member: ConsumerMember, now: Assignment) -> None:
         if now == member.now:
@@ -327,9 +229,8 @@ class ConsumerGroup:
         for place in now.held - member.now.held:
             holder = self.owners.setdefault(place, member.id)
             assert holder == member.id, f"{self.id}: {place} is {holder}'s, not {member.id}'s"
-        member.now = now
         member.since = {each: member.since.get(each, now.epoch) for each in now.assigned}
-        self._put(records.current_record(self.id, member.id, now))
+        super()._set(member, now)
 
     def _reconcile(self, member: ConsumerMember, owned: Places | None, now_ms: int) -> None:
         now = next_assignment(
@@ -349,25 +250,9 @@ class ConsumerGroup:
 
     # Epoch and target
 
-    def _refresh(self) -> None:
-        """A new epoch and its target, if members, what they want, or those topics changed."""
-        has_changed, self._is_stale = self._is_stale, False
-        if not has_changed and self._topics_seen == self.topics.topics_version:
-            return
-        self._match_patterns()
-        facts = {name: self.topics.topic_facts(name) for name in self._wanted_names()}
-        there = {name: each for name, each in facts.items() if each is not None}
-        metadata_hash = _hash_of(there)
-        if not has_changed and metadata_hash == self.metadata_hash:
-            return
-        self.epoch += 1
-        self.metadata_hash = metadata_hash
-        self._put(records.epoch_record(self.id, self.epoch, metadata_hash))
-        self._assign(there)
-
-    def _match_patterns(self) -> None:
-        version = self.topics.topics_version
-        is_stale, self._topics_seen = self._topics_seen != version, version
+    def _look_at_topics(self) -> None:
+        is_stale = self._topics_seen != self.topics.topics_version
+        super()._look_at_topics()
         used = {each.subscription.pattern for each in self.all()} - {""}
         for pattern in self.patterns.keys() - used:
             del self.patterns[pattern]
@@ -376,32 +261,17 @@ class ConsumerGroup:
             found = topic_pattern.matching(pattern, self.topics.topic_names())
             if found != self.patterns.get(pattern):
                 self.patterns[pattern] = found
-                value = records.PatternValue(sorted(found), version, -1)
+                value = records.PatternValue(sorted(found), self.topics.topics_version, -1)
                 self._put(records.pattern_record(self.id, pattern, value))
-
-    def _wanted_names(self) -> frozenset[str]:
-        return frozenset[str]().union(*(self.wanted_by(each) for each in self.all()))
 
     def wanted_by(self, member: ConsumerMember) -> frozenset[str]:
         said = member.subscription
         return self.patterns.get(said.pattern, frozenset()).union(said.topics)
 
-    def _assign(self, topics: Mapping[str, TopicFacts]) -> None:
-        # static members keep their place in the order when they come back under a new id
-        order = sorted(self.all(), key=lambda each: each.subscription.instance_id or each.id)
-        ids = {name: each.id for name, each in topics.items()}
-        wanted = {
-            each.id: frozenset(ids[name] for name in self.wanted_by(each) if name in ids)
-            for each in order
-        }
-        counts = {each.id: each.partitions for each in topics.values()}
-        targets = ASSIGNORS[self.assignor](wanted, counts, self.targets)
-        for member_id, places in targets.items():
-            if places != self.targets.get(member_id):
-                self._put(records.target_record(self.id, member_id, places))
-        self.targets = targets
-        self.target_epoch = self.epoch
-        self._put(records.target_epoch_record(self.id, self.epoch))
+    def _new_targets(
+        self, wanted: Mapping[str, frozenset[UUID]], counts: Mapping[UUID, int]
+    ) -> dict[str, Places]:
+        return ASSIGNORS[self.assignor](wanted, counts, self.targets)
 
     @property
     def assignor(self) -> str:
@@ -449,90 +319,16 @@ class ConsumerGroup:
                 f"group {self.id}: member {member_id} is in epoch {member.now.epoch}, got {epoch}",
             )
 
-    def subscribed(self) -> frozenset[str]:
-        return self._wanted_names()
-
-    def delete(self) -> None:
-        if self.members or self._queued:
-            raise GroupRefused(
-                ErrorCode.NON_EMPTY_GROUP,
-                f"group {self.id} is {self.state.value} with {len(self.members)} members",
-            )
-        self.is_dead = True
-
     def tombstones(self) -> list[Record]:
-        members = [one for each in self.members for one in records.member_tombstones(self.id, each)]
         patterns = [records.pattern_tombstone(self.id, each) for each in self.patterns]
-        return [*members, *patterns, *records.group_tombstones(self.id)]
-
-    # Time
-
-    def tick(self, now_ms: int) -> None:
-        """Whoever is silent, or does not give up what it was told to, is out."""
-        late = [
-            each
-            for each in self.all()
-            if each.deadline_ms <= now_ms or each.revoke_deadline_ms <= now_ms
-        ]
-        if late:
-            self._remove(late)
-            self._save(lambda error: None)  # nobody asked; what failed is written with the next
-        self.due_ms = min(
-            (min(each.deadline_ms, each.revoke_deadline_ms) for each in self.all()),
-            default=NEVER_MS,
-        )
-
-    def postpone(self, by_ms: int, now_ms: int) -> None:
-        """The process stood still so long: signs of life wait unread, and nobody is late yet."""
-        end_ms = now_ms + min(by_ms, self.terms().session_timeout_ms)
-        for each in self.all():
-            each.deadline_ms = max(each.deadline_ms, end_ms)
-            each.revoke_deadline_ms = max(each.revoke_deadline_ms, end_ms)
-
-    def stop(self) -> None:
-        """Nobody waits here but for the disk."""
-
-    def _due(self, at_ms: int) -> int:
-        self.due_ms = min(self.due_ms, at_ms)
-        return at_ms
+        return [*patterns, *super().tombstones()]
 
     # Disk
 
-    def supersede(self, tombstones: Iterable[Record]) -> None:
-        """What another group of this name has on disk goes with the first write of this one."""
-        for each in tombstones:
-            self._put(each)
-
-    def _put(self, record: Record) -> None:
-        self._pending[record.key] = record
-
-    def _save(self, done: Done) -> None:
-        """Calls `done` when all that changed up to here is on disk."""
-        if not self._pending and not self._is_writing:
-            done(None)
-            return
-        self._waiting.append(done)
-        if not self._is_writing:
-            self._write()
-
-    def _write(self) -> None:
-        written, self._pending = self._pending, {}
-        waiting, self._waiting = self._waiting, []
-        self._is_writing = True
-
-        def stored(error: ApplianceError | None) -> None:
-            self._is_writing = False
-            if error is not None:
-                self._pending = {**written, **self._pending}
-            queued, self._queued = self._queued, []
-            if queued:
-                self._answer_all(queued)
-            if self._waiting and not self._is_writing:
-                self._write()
-            for each in waiting:
-                each(error)
-
-        self.store(list(written.values()), stored)
+    def _written(self) -> None:
+        queued, self._queued = self._queued, []
+        if queued:
+            self._answer_all(queued)
 
     def restore(self, found: records.StoredConsumerGroup, now_ms: int) -> None:
         """What a restart finds. Members go on in their epochs, each with a new session."""
@@ -551,11 +347,3 @@ class ConsumerGroup:
 
 def _gone(asked: Beat) -> Beaten:
     return Beaten(member_id=asked.member_id, epoch=asked.epoch)
-
-
-def _hash_of(topics: Mapping[str, TopicFacts]) -> int:
-    """64 bits that are others when a topic comes, goes, or gets more partitions."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, facts in sorted(topics.items()):
-        digest.update(f"{name} {facts.id.hex} {facts.partitions}\n".encode())
-    return int.from_bytes(digest.digest(), "big", signed=True)

@@ -22,7 +22,6 @@ from appliance import event_log
 from appliance._engine import Log
 from appliance.config import ConsumerGroupsConfig, GroupsConfig
 from appliance.errors import ApplianceError, BatchLargerThanSegment
-from appliance.groups.consumer_group import Done, Terms, TopicView
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.group import Group
@@ -35,6 +34,7 @@ from appliance.groups.member import (
     Sync,
 )
 from appliance.groups.mixed_group import MixedGroup
+from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
 from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
     NEVER,
@@ -45,6 +45,7 @@ from appliance.groups.records import (
     offset_record,
 )
 from appliance.groups.replay import Found, replay
+from appliance.groups.share_records import StoredShareGroup
 from appliance.groups.states import GroupRefused, State
 from appliance.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
 from appliance.wire import ErrorCode
@@ -55,7 +56,8 @@ logger = event_log.named("groups")
 # busy. What its members sent meanwhile waits unread, so they get that time again.
 STALL_MS = 1000
 
-AnyGroup = Group | MixedGroup
+AnyGroup = Group | ModernGroup
+ConsumersGroup = Group | MixedGroup  # one that commits offsets
 
 
 class Topics(TopicView, Protocol):
@@ -76,6 +78,9 @@ class Coordinator:
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = Offsets()
         self.fault = ""  # why no group is served, for people
+        # told what a start finds of share groups, which have an owner of their own
+        self.restore_share_groups: Callable[[Mapping[str, StoredShareGroup], int], None]
+        self.restore_share_groups = lambda found, now_ms: None
         self._topics = topics
         self._topic = InternalTopic(topics.make_offsets_topic, config.commit_timeout_ms)
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -128,9 +133,10 @@ class Coordinator:
         for group_id, value in found.groups.items():
             group = self.make(group_id)
             group.restore(value, now_ms)
-            self._arm(group)
+            self.arm(group)
         for group_id, stored in found.consumer_groups.items():
             self._restore_consumer_group(group_id, stored, now_ms)
+        self.restore_share_groups(found.share_groups, now_ms)
         for group_id in found.offsets.groups():
             if group_id not in self.groups:
                 self.make(group_id)
@@ -143,8 +149,7 @@ class Coordinator:
         if stored.epoch is not None and group_id not in self.groups:
             group = self._make_consumer_group(group_id)
             group.restore(stored, now_ms)
-            self.groups[group_id] = group
-            self._arm(group)
+            self.adopt(group)
             self._maybe_downgrade(group)
 
     def stop(self) -> None:
@@ -153,7 +158,8 @@ class Coordinator:
         for handle in [*self._timers.values(), *([self._expiry] if self._expiry else [])]:
             handle.cancel()
         for group in self.groups.values():
-            group.stop()
+            if isinstance(group, Group):
+                group.stop()  # in others nobody waits but for the disk
 
     async def close(self) -> None:
         """After the last write that has begun."""
@@ -173,17 +179,22 @@ class Coordinator:
                 f"{config.min_session_ms} to {config.max_session_ms}",
             )
         self._give_up_empty(group_id)
-        if group_id not in self.groups and not asked.member_id:
+        found = self.groups.get(group_id)
+        if found is not None and not isinstance(found, Group | MixedGroup):
+            raise GroupRefused(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id} is not one of consumers"
+            )
+        if found is None and not asked.member_id:
             self.make(group_id)
         group = self._of_member(group_id)
         group.join(asked, now_ms, answer)
-        self._arm(group)
+        self.arm(group)
 
     def sync(self, group_id: str, asked: Sync, now_ms: int, answer: AnswerSync) -> None:
         self._check(group_id)
         group = self._of_member(group_id)
         group.sync(asked, now_ms, answer)
-        self._arm(group)
+        self.arm(group)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -195,7 +206,7 @@ class Coordinator:
         self._check(group_id)
         group = self._of_member(group_id)
         group.leave(member_id, instance_id, now_ms)
-        self._arm(group)
+        self.arm(group)
 
     # Members of the newer protocol
 
@@ -208,20 +219,20 @@ class Coordinator:
         group.consumer_heartbeat(asked, now_ms, answer)
         if group is not before and asked.member_id in group.members:
             self._disarm(group_id)
-            self.groups[group_id] = group
+            self.adopt(group)
             if isinstance(before, Group):
                 before.disband()
         if group is self.groups.get(group_id):
-            self._arm(group)
+            self.arm(group)
 
     def _consumer_group(
         self, group_id: str, found: AnyGroup | None, may_make: bool, now_ms: int
     ) -> MixedGroup:
         if found is not None:
-            self._check_alive(found)
+            self.check_alive(found)
         if isinstance(found, MixedGroup):
             return found
-        if not may_make:
+        if not may_make or isinstance(found, ModernGroup):
             what = "is not a consumer group" if found else "not found"
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         group = self._make_consumer_group(group_id)
@@ -254,7 +265,7 @@ class Coordinator:
         group.give_back(older, self._now_ms())
         # nobody waits: what failed is written with the next, or a restart finds it as it was
         older.store(older.record(), lambda error, _: None)
-        self._arm(older)
+        self.arm(older)
 
     def _make_consumer_group(self, group_id: str) -> MixedGroup:
         def terms() -> Terms:
@@ -267,12 +278,17 @@ class Coordinator:
             )
 
         def store(records: list[Record], done: Done) -> None:
-            self._store_all(group, records, done)
+            def stored(error: ApplianceError | None) -> None:
+                done(error)
+                if self._unavailable is None:
+                    self._maybe_downgrade(group)
+
+            self.store(group, records, stored)
 
         group = MixedGroup(group_id, terms, self._topics, store)
         return group
 
-    def _store_all(self, group: MixedGroup, records: list[Record], done: Done) -> None:
+    def store(self, group: ModernGroup, records: list[Record], done: Done) -> None:
         now_ms = self._wall_ms()
 
         def stored(error: ApplianceError | None, _: int) -> None:
@@ -282,9 +298,7 @@ class Coordinator:
                 group.changed_ms = now_ms
             done(_told(error))
             if group is self.groups.get(group.id):
-                self._arm(group)  # for heartbeats that waited for this write
-            if self._unavailable is None:
-                self._maybe_downgrade(group)
+                self.arm(group)  # for heartbeats that waited for this write
 
         self._write(group.id, records, stored)
 
@@ -318,7 +332,7 @@ class Coordinator:
             )
         if group is None:
             group = self.make(group_id)
-        self._check_alive(group)
+        group = self.of_consumers(group)
         if isinstance(group, MixedGroup):
             group.check_commit(member[0], member[2], values)
         else:
@@ -341,8 +355,7 @@ class Coordinator:
     ) -> None:
         """As `commit`, but nobody sees the offsets before `end_transaction`."""
         self.check_loaded()
-        group = self.groups.get(group_id) or self.make(group_id)
-        self._check_alive(group)
+        group = self.of_consumers(self.groups.get(group_id) or self.make(group_id))
         group.check_transactional_commit(*member)
 
         def stored(error: ApplianceError | None, first_offset: int) -> None:
@@ -409,6 +422,11 @@ class Coordinator:
         """The group with all that it committed. Meanwhile nobody gets in: it is Dead."""
         group = self.get(group_id)
         group.delete()
+        self.bury(group, done)
+
+    def bury(self, group: AnyGroup, done: Done) -> None:
+        """What is on disk of a Dead group."""
+        group_id = group.id
 
         def settled(error: ApplianceError | None, _: int) -> None:
             places = list(self.offsets.of_group(group_id))
@@ -442,6 +460,8 @@ class Coordinator:
     def expire(self, wall_ms: int) -> None:
         """Takes away the offsets whose time is over, and Empty groups that have none."""
         for group in list(self.groups.values()):
+            if not isinstance(group, Group | MixedGroup):
+                continue  # where a share group is, it keeps elsewhere, and for good
             own = self.offsets.of_group(group.id)
             is_known = isinstance(group, MixedGroup) or group.state is State.STABLE
             subscribed = group.subscribed() if is_known else None
@@ -459,7 +479,7 @@ class Coordinator:
 
     def _expires_ms(
         self,
-        group: AnyGroup,
+        group: ConsumersGroup,
         subscribed: frozenset[str] | None,
         place: Partition,
         value: OffsetCommitValue,
@@ -485,14 +505,24 @@ class Coordinator:
         if not group_id:
             raise GroupRefused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
 
-    def _of_member(self, group_id: str) -> AnyGroup:
+    def _of_member(self, group_id: str) -> ConsumersGroup:
         group = self.groups.get(group_id)
-        if group is None:
-            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
-        self._check_alive(group)
+        if not isinstance(group, Group | MixedGroup):
+            what = f"{group_id} is not a group of consumers" if group else f"no group {group_id}"
+            raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"no such member: {what}")
+        self.check_alive(group)
         return group
 
-    def _check_alive(self, group: AnyGroup) -> None:
+    def of_consumers(self, group: AnyGroup) -> ConsumersGroup:
+        """The group as one that has offsets."""
+        self.check_alive(group)
+        if not isinstance(group, Group | MixedGroup):
+            raise GroupRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.id} is not a consumer group."
+            )
+        return group
+
+    def check_alive(self, group: AnyGroup) -> None:
         if group.is_dead:
             raise GroupRefused(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.id} is being deleted"
@@ -506,9 +536,13 @@ class Coordinator:
         self.groups[group_id] = group
         return group
 
+    def adopt(self, group: ModernGroup) -> None:
+        self.groups[group.id] = group
+        self.arm(group)
+
     # Time and disk
 
-    def _arm(self, group: AnyGroup) -> None:
+    def arm(self, group: AnyGroup) -> None:
         """Sets the group's timer, if it has none that rings in time."""
         timer = self._timers.get(group.id)
         if timer is not None and timer.when() * 1000 <= group.due_ms:
@@ -529,7 +563,7 @@ class Coordinator:
         if late_ms >= STALL_MS:
             group.postpone(late_ms, now_ms)
         group.tick(now_ms)
-        self._arm(group)
+        self.arm(group)
 
     def _store(self, group: Group, value: GroupMetadataValue, done: Stored) -> None:
         superseded = group.superseded
@@ -541,7 +575,7 @@ class Coordinator:
             else:
                 group.superseded = []
             done(_told(error), self._now_ms())
-            self._arm(group)
+            self.arm(group)
 
         self._write(group.id, [*superseded, group_record(group.id, value)], stored)
 

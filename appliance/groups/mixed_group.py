@@ -195,7 +195,7 @@ class MixedGroup(ConsumerGroup):
         member_id = asked.member_id or asked.new_member_id
         if holder is not None or member_id in self.members:
             return self._known(member_id, asked.instance_id)
-        self._check_size(member_id, asked.instance_id)
+        self._check_size(is_known=False)
         return ConsumerMember(member_id)
 
     # SyncGroup

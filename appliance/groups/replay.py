@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from appliance import _batch
 from appliance._engine import Log
-from appliance.groups import consumer_records
+from appliance.groups import consumer_records, share_records
 from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
@@ -26,6 +26,7 @@ from appliance.groups.records import (
     Partition,
     load_offset,
 )
+from appliance.groups.share_records import StoredShareGroup
 from appliance.internal_topic import VERSION, load, read_all
 from appliance.wire import MalformedMessage, VersionUnsupported
 
@@ -40,6 +41,7 @@ class Found:
     offsets: Offsets = field(default_factory=Offsets)
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
+    share_groups: dict[str, StoredShareGroup] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
 
@@ -109,6 +111,9 @@ class _Partition:
                     consumer_records.take(
                         self._found.consumer_groups, kind, key, latest.value
                     )
+            elif kind in share_records.KEYS:
+                if latest.value is not None:
+                    share_records.take(self._found.share_groups, kind, key, latest.value)
             else:
                 self._fault(f"record {latest.log_offset} has a key of version {kind}, not served")
         except (MalformedMessage, VersionUnsupported, ValueError) as error:

@@ -324,8 +324,8 @@ cdef class DataPlane:
         return self.plane.punt_fd
 
     def punts(self):
-        """The requests that came since the last call, and connections that ended meanwhile: nobody
-        waits for what they asked."""
+        """The requests that came since the last call, and the connections that ended: nobody waits
+        for what they asked."""
         cdef vector[CPunt] found
         cdef vector[int64_t] gone
         cdef size_t i

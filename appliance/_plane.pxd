@@ -90,7 +90,7 @@ cdef cppclass Plane:
     atomic_bool is_draining
     mutex guard
     vector[Punt] punts             # guard
-    vector[int64_t] gone           # guard; connections that ended before their requests' answers
+    vector[int64_t] gone           # guard; connections that ended
     vector[Closure] closures       # guard
     int64_t closures_left_out      # guard
     bint is_signalled              # guard

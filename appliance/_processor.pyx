@@ -713,8 +713,8 @@ cdef void _close(Processor* processor, Connection* connection) noexcept nogil:
     processor.plane.queued_bytes.fetch_add(-connection.reserved)
     processor.plane.held_bytes.fetch_add(-connection.held_bytes)
     session_end(connection)
-    if connection.passed > 0:
-        gone_put(processor.plane, connection.id)
+    # Also one that waits for nothing: it may hold records of a share group.
+    gone_put(processor.plane, connection.id)
     processor.plane.counters.open.fetch_add(-1)
     processor.peers.guard.lock()
     processor.peers.count[connection.peer] -= 1

@@ -7,10 +7,10 @@ for it is gone. Each is on disk before anybody sees it:
     topics    the catalog's row, the directories (`topic_directories.py`), then the data plane
     configs   the catalog, then the logs
 
-Consumer groups and transactions have owners of their own on the same thread, `groups` and
-`transactions`; their records live in internal topics, each made when the first of them needs it. So
-have ACLs, credentials, quotas and subscriptions to clients' metrics, whose changes take their turn
-with all others.
+Consumer groups, transactions and what share groups read have owners of their own on the same
+thread, `groups`, `transactions` and `share_partitions`; their records live in internal topics, each
+made when the first of them needs it. So have ACLs, credentials, quotas and subscriptions to
+clients' metrics, whose changes take their turn with all others.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ from appliance.groups.modern_group import TopicFacts
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
+from appliance.share.partitions import SharePartitions
 from appliance.topics import (
     DEFAULT,
     OFFSETS,
+    SHARE_STATE,
     TRANSACTIONS,
     PartitionsInvalid,
     Topic,
@@ -71,6 +73,7 @@ events = event_log.named("broker")
 Result = TypeVar("Result")
 
 NO_CONFIGS: Mapping[str, str] = {}
+COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 
 
 class TopicTable(Protocol):
@@ -119,6 +122,7 @@ class Broker:
         self.transactions = transactions.Coordinator(
             config.transactions, self, self.groups.loaded, self.groups.end_transaction
         )
+        self.share_partitions = SharePartitions(config, self)
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
@@ -183,6 +187,7 @@ class Broker:
 
     async def close(self) -> None:
         """After the last change that has begun."""
+        await self.share_partitions.close()
         await self.transactions.close()
         await self.groups.close()
         while self._changes:
@@ -197,6 +202,10 @@ class Broker:
     def topic_of_id(self, topic_id: uuid.UUID) -> Topic | None:
         name = self._names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def may_know_topic(self, topic_id: uuid.UUID) -> bool:
+        """False only where it is certain that it was deleted."""
+        return topic_id in self._names or bool(self.unavailable)
 
     def check_topic_name(self, name: str) -> None:
         check_name(name)
@@ -295,8 +304,11 @@ class Broker:
 
     async def delete_topic(self, name: str) -> None:
         check_own(name)
+        topic = self.topics.get(name)
         await self._change(self._delete_topic(name))
         await self.groups.forget_topic(name)
+        if topic is not None:
+            await self.share_partitions.forget_topic(topic.id)
 
     async def _delete_topic(self, name: str) -> None:
         if not self.config.topics.may_delete:
@@ -470,20 +482,37 @@ class Broker:
             TRANSACTIONS, config.log_partitions, config.log_segment_bytes
         )
 
-    async def _internal_topic(self, name: str, partitions: int, segment_bytes: int) -> list[Log]:
+    def share_state_logs(self) -> list[Log]:
+        return self.topics[SHARE_STATE].logs if SHARE_STATE in self.topics else []
+
+    async def make_share_state_topic(self) -> list[Log]:
+        config = self.config.share_state
+        kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+        return await self._internal_topic(
+            SHARE_STATE, config.partitions, config.segment_bytes, kept
+        )
+
+    async def _internal_topic(
+        self,
+        name: str,
+        partitions: int,
+        segment_bytes: int,
+        kept: Mapping[str, str] = COMPACTED,
+    ) -> list[Log]:
         if name not in self.topics:
-            await self._change(self._make_internal_topic(name, partitions, segment_bytes))
+            configs = {
+                **kept,
+                "compression.type": "producer",
+                "segment.bytes": str(segment_bytes),
+            }
+            await self._change(self._make_internal_topic(name, partitions, configs))
         return self.topics[name].logs
 
-    async def _make_internal_topic(self, name: str, partitions: int, segment_bytes: int) -> None:
-        if name in self.topics:
-            return
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(segment_bytes),
-        }
-        await self._create_topic(name, partitions, configs)
+    async def _make_internal_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str]
+    ) -> None:
+        if name not in self.topics:
+            await self._create_topic(name, partitions, configs)
 
     # Where transactions end
 

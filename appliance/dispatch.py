@@ -110,6 +110,7 @@ class Dispatcher:
         """On the event loop that every handler is to run on."""
         self._broker.groups.start()
         self._broker.transactions.start()
+        self._broker.share_partitions.start()
         asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
 
     def stop_waiting(self) -> None:
@@ -117,6 +118,7 @@ class Dispatcher:
         self._is_turn = True
         self._broker.groups.stop()
         self._broker.transactions.stop()
+        self._broker.share_partitions.stop()
         self._is_turn = False
         self._give()
 
@@ -138,6 +140,7 @@ class Dispatcher:
             self._waiting.put(punt)
         for connection in gone:
             self._waiting.drop(connection)
+            self._broker.share_partitions.connection_gone(connection)
         closures, left_out = self._data_plane.closures()
         for each in closures:
             self._closures.note(each)

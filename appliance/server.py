@@ -91,7 +91,8 @@ class Server:
             if each.failed:
                 reasons.append(f"{topic}-{partition}: {each.failed}")
         reasons += [f"topic {name}: {why}" for name, why in self.broker.unavailable.items()]
-        reasons += filter(None, (self.broker.groups.fault, self.broker.transactions.fault))
+        owners = (self.broker.groups, self.broker.transactions, self.broker.share_partitions)
+        reasons += filter(None, (each.fault for each in owners))
         if log_dir.journal_failed:
             reasons.append("recovery points cannot be saved: a start after a crash would take long")
         free, low_water = log_dir.free_bytes, self.config.storage.low_water_bytes

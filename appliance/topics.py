@@ -19,7 +19,8 @@ DEFAULT = -1  # partitions: as many as the broker's setting says
 METADATA = "__cluster_metadata"
 OFFSETS = "__consumer_offsets"
 TRANSACTIONS = "__transaction_state"
-INTERNAL = frozenset({OFFSETS, TRANSACTIONS, "__share_group_state"})
+SHARE_STATE = "__share_group_state"
+INTERNAL = frozenset({OFFSETS, TRANSACTIONS, SHARE_STATE})
 
 SHOWN_MAX = 100  # characters of a wrong name that an error repeats
 

@@ -7,6 +7,7 @@ control       the control plane: how much it does at a time
 topics        how topics come and go, and how many there may be
 groups        consumer groups of both protocols, and their offsets
 share_groups  share groups: the pace of their members, and how records are given out
+share_state   share groups: where it is kept what became of records
 transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
 broker        directory, addresses and timers; it holds the parts above
@@ -24,6 +25,7 @@ from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
 from appliance.config.share_groups import ShareGroupsConfig
+from appliance.config.share_state import ShareStateConfig
 from appliance.config.sources import as_markdown, load, values_of
 from appliance.config.storage import StorageConfig
 from appliance.config.topics import TopicsConfig
@@ -48,6 +50,7 @@ __all__ = [
     "Setting",
     "SettingInvalid",
     "ShareGroupsConfig",
+    "ShareStateConfig",
     "StorageConfig",
     "TopicsConfig",
     "TransactionsConfig",

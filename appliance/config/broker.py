@@ -20,6 +20,7 @@ from appliance.config.setting import (
     settings_of,
 )
 from appliance.config.share_groups import ShareGroupsConfig
+from appliance.config.share_state import ShareStateConfig
 from appliance.config.storage import StorageConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
@@ -91,6 +92,7 @@ class BrokerConfig:
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
+    share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -126,6 +128,7 @@ PARTS: dict[str, type] = {
     "zookeeper": ZooKeeperConfig,
     "consumer_groups": ConsumerGroupsConfig,
     "share_groups": ShareGroupsConfig,
+    "share_state": ShareStateConfig,
 }
 
 

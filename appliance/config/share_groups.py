@@ -142,6 +142,14 @@ class ShareGroupsConfig:
         minimum=100,
         maximum=100_000,
     )
+    max_share_sessions: int = setting(
+        "group.share.max.share.sessions",
+        2000,
+        "Members of all share groups that may fetch at a time: the partitions of each are in "
+        "memory. One more is told so after it has waited as long as it would have for records.",
+        minimum=1,
+        maximum=100_000,
+    )
     # Of one group only; there is no setting for all, as in Kafka.
     auto_offset_reset: str = "latest"
     isolation_level: str = "read_uncommitted"

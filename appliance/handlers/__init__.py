@@ -65,6 +65,8 @@ from appliance.handlers import (
     produce,
     push_telemetry,
     renew_delegation_token,
+    share_acknowledge,
+    share_fetch,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -132,6 +134,8 @@ _MODULES = (
     push_telemetry,
     list_config_resources,
     describe_topic_partitions,
+    share_fetch,
+    share_acknowledge,
 )
 
 HANDLERS: dict[int, ModuleType] = {module.KEY: module for module in _MODULES}

@@ -4,4 +4,14 @@ group           one group: its members, and who reads which partition; no clock,
 group_records   the bytes of it in `__consumer_offsets`
 assignor        who reads what: each partition has as many members as every other
 coordinator     the owner of all share groups: time, disk, and what handlers ask
+
+partition       what became of the records of one partition; no clock, no I/O
+states          what a record can be, and what its reader may say of it
+session         which partitions a member fetches
+state_log       the bytes of it in `__share_group_state`, and their way back
+state_store     when they are written, and deleted
+entry           a share partition in service: who reads its log, who waits
+fetching        one fetch: looking, waiting, acquiring
+reading         what it reads of a log
+partitions      the owner of all share partitions
 """

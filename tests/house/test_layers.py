@@ -37,7 +37,7 @@ LAYERS = [
     ("_cleanable",),
     ("_cleaner",),
     ("_engine",),
-    ("_data_plane",),
+    ("_data_plane", "_log_waits"),
     ("log_dir", "broker_configs"),
     ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs"),
     ("reconciliation", "groups"),

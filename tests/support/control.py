@@ -53,6 +53,7 @@ class PuntQueue(Recorder):
     waiting: list[Punt] = field(default_factory=list)
     answers: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
+    gone: list[int] = field(default_factory=list)
     begun: int = 0
     on_answer: Callable[[], None] = lambda: None
 
@@ -65,7 +66,12 @@ class PuntQueue(Recorder):
     def punts(self) -> tuple[list[Punt], list[int]]:
         os.eventfd_read(self.punt_fd)
         taken, self.waiting = self.waiting, []
-        return taken, []
+        gone, self.gone = self.gone, []
+        return taken, gone
+
+    def hang_up(self, connection: int) -> None:
+        self.gone.append(connection)
+        os.eventfd_write(self.punt_fd, 1)
 
     def closures(self) -> tuple[list[Any], int]:
         return [], 0
@@ -114,6 +120,7 @@ class Control:
     async def _start(self) -> None:
         self.dispatcher.start()
         await self.broker.transactions.loaded()
+        await self.broker.share_partitions.loaded()
 
     def close(self) -> None:
         self.run(self.dispatcher.close())
@@ -124,6 +131,7 @@ class Control:
         """As SIGKILL leaves it: what the kernel has is kept, nothing is finished."""
         self.run(self.dispatcher.close())
         self.broker.log_dir.abandon()
+        self.run(self.broker.share_partitions.close())
         self.run(self.broker.transactions.close())
         self.run(self.broker.groups.close())
         self.broker.catalog.close()
@@ -162,10 +170,10 @@ class Control:
         """The answer, decoded: None for a request that gets none."""
         return self.answer(self.send(request, version))
 
-    def send(self, request: Any, version: int) -> Sent:
+    def send(self, request: Any, version: int, connection: int = 1) -> Sent:
         """What `answer` wants to know, to be asked later."""
         key = KEYS[type(request)]
-        place = self.queue.put(frame_of(request, key, version, correlation_id=77))
+        place = self.queue.put(frame_of(request, key, version, correlation_id=77), connection)
         return Sent(place, key, version)
 
     def is_answered(self, sent: Sent) -> bool:

@@ -1,0 +1,231 @@
+"""The records of `__share_group_state`, byte for byte as Kafka 4.3 writes them, out and back in.
+
+A key is a version, which says what the record is, and the share partition: group, topic id,
+partition. A snapshot (key version 0) is all that is known of it; an update (key version 1) is what
+changed since, on top of the snapshot before it; a snapshot without a value means that it is no
+more. Many updates have one key and all of them count, so the topic cannot be compacted by key:
+what stands before every share partition's last snapshot is deleted instead, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import field as plain_field
+from functools import partial
+from typing import ClassVar, NamedTuple
+from uuid import UUID
+
+from appliance import _batch, kafka_uuid
+from appliance._engine import Log
+from appliance._records import Record as FoundRecord
+from appliance.internal_topic import VERSION, Record, load, read_all, store
+from appliance.share.partition import SharePartition, StateBatch
+from appliance.share.session import TopicPartition
+from appliance.share.states import RecordState
+from appliance.wire import MalformedMessage, VersionUnsupported
+from appliance.wire.types import (
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
+
+SNAPSHOT, UPDATE = 0, 1
+VALUE_VERSION = 0
+KEPT = frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+
+
+class Place(NamedTuple):
+    """A share partition."""
+
+    group: str
+    topic_id: UUID
+    partition: int
+
+    @property
+    def owner(self) -> str:
+        """By which Kafka chooses the partition of the topic."""
+        return f"{self.group}:{kafka_uuid.text_of(self.topic_id)}:{self.partition}"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic_id, self.partition)
+
+
+@dataclass(slots=True)
+class ShareSnapshotKey:
+    VERSIONS: ClassVar = Versions(0, 1)  # those of updates have the same fields
+
+    group_id: str = field(string)
+    topic_id: UUID = field(uuid)
+    partition: int = field(int32)
+
+
+@dataclass(slots=True)
+class StoredBatch:
+    VERSIONS: ClassVar = Versions(0, 0, flexible_from=0)
+
+    first_offset: int = field(int64)
+    last_offset: int = field(int64)
+    delivery_state: int = field(int8)
+    delivery_count: int = field(int16)
+
+
+@dataclass(slots=True)
+class ShareSnapshotValue:
+    VERSIONS: ClassVar = Versions(0, 0, flexible_from=0)
+
+    snapshot_epoch: int = field(int32)
+    state_epoch: int = field(int32)
+    leader_epoch: int = field(int32)
+    start_offset: int = field(int64)
+    delivery_complete_count: int = field(int32, default=-1, tag=0)
+    create_timestamp: int = field(int64)
+    write_timestamp: int = field(int64)
+    state_batches: list[StoredBatch] = field(array(StoredBatch))
+
+
+@dataclass(slots=True)
+class ShareUpdateValue:
+    VERSIONS: ClassVar = Versions(0, 0, flexible_from=0)
+
+    snapshot_epoch: int = field(int32)
+    leader_epoch: int = field(int32)
+    start_offset: int = field(int64)
+    delivery_complete_count: int = field(int32, default=-1, tag=0)
+    state_batches: list[StoredBatch] = field(array(StoredBatch))
+
+
+@dataclass
+class Stored:
+    """What the topic says of one share partition."""
+
+    partition: SharePartition
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    snapshot_epoch: int = 0
+    snapshot_offset: int = -1  # where the last snapshot stands
+    snapshot_ms: int = 0
+    updates: int = 0  # since then
+    must_snapshot: bool = False  # with the next change
+
+
+# Out
+
+
+def snapshot(place: Place, own: Stored, batches: Iterable[StateBatch], now_ms: int) -> Record:
+    value = ShareSnapshotValue(
+        snapshot_epoch=own.snapshot_epoch,
+        state_epoch=own.state_epoch,
+        leader_epoch=own.leader_epoch,
+        start_offset=own.partition.start_offset,
+        delivery_complete_count=own.partition.delivery_complete_count,
+        create_timestamp=now_ms,
+        write_timestamp=now_ms,
+        state_batches=_rows(batches),
+    )
+    return Record(_key(place, SNAPSHOT), store(value, VALUE_VERSION))
+
+
+def update(place: Place, own: Stored, batches: Iterable[StateBatch]) -> Record:
+    value = ShareUpdateValue(
+        snapshot_epoch=own.snapshot_epoch,
+        leader_epoch=own.leader_epoch,
+        start_offset=own.partition.start_offset,
+        delivery_complete_count=own.partition.delivery_complete_count,
+        state_batches=_rows(batches),
+    )
+    return Record(_key(place, UPDATE), store(value, VALUE_VERSION))
+
+
+def tombstone(place: Place) -> Record:
+    return Record(_key(place, SNAPSHOT), None)
+
+
+def _key(place: Place, kind: int) -> bytes:
+    return store(ShareSnapshotKey(*place), kind)
+
+
+def _rows(batches: Iterable[StateBatch]) -> list[StoredBatch]:
+    return [StoredBatch(*each) for each in batches]
+
+
+# Back in
+
+
+@dataclass
+class Found:
+    stored: dict[Place, Stored] = plain_field(default_factory=dict)
+    faults: list[str] = plain_field(default_factory=list)
+
+
+def replay(logs: Iterable[Log]) -> Found:
+    """A record that cannot be read is told, and costs its share partition what it said."""
+    found = Found()
+    for log in logs:
+        read_all(log, partial(_take, found, log), partial(_fault, found, log))
+    return found
+
+
+def _fault(found: Found, log: Log, text: str) -> None:
+    found.faults.append(f"{log.name}: {text}")
+
+
+def _take(found: Found, log: Log, data: bytes) -> None:
+    for each in _batch.records(data):
+        try:
+            _take_record(found, each)
+        except (MalformedMessage, VersionUnsupported) as error:
+            _fault(found, log, f"record {each.offset} cannot be read: {error}")
+
+
+def _take_record(found: Found, record: FoundRecord) -> None:
+    key = record.key or b""
+    place_key = load(ShareSnapshotKey, key)
+    place = Place(place_key.group_id, place_key.topic_id, place_key.partition)
+    (kind,) = VERSION.unpack_from(key)
+    if record.value is None:
+        found.stored.pop(place, None)
+    elif kind == SNAPSHOT:
+        value = load(ShareSnapshotValue, record.value)
+        own = Stored(
+            SharePartition(value.start_offset),
+            value.state_epoch,
+            value.leader_epoch,
+            value.snapshot_epoch,
+            record.offset,
+            value.write_timestamp,
+        )
+        own.partition.restore(value.start_offset, _batches(value.state_batches))
+        found.stored[place] = own
+    else:
+        _take_update(found, place, load(ShareUpdateValue, record.value))
+
+
+def _take_update(found: Found, place: Place, value: ShareUpdateValue) -> None:
+    own = found.stored.get(place)
+    if own is None:
+        raise MalformedMessage(f"an update of {place.owner}, of which there is no snapshot")
+    own.partition.restore(value.start_offset, _batches(value.state_batches))
+    own.leader_epoch = max(own.leader_epoch, value.leader_epoch)
+    own.updates += 1
+
+
+def _batches(rows: Iterable[StoredBatch]) -> list[StateBatch]:
+    return [_batch_of(each) for each in rows]
+
+
+def _batch_of(row: StoredBatch) -> StateBatch:
+    if row.delivery_state not in KEPT:
+        raise MalformedMessage(
+            f"offsets {row.first_offset} to {row.last_offset}: got state {row.delivery_state}, "
+            f"wanted one of {sorted(map(int, KEPT))}"
+        )
+    state = RecordState(row.delivery_state)
+    return StateBatch(row.first_offset, row.last_offset, state, row.delivery_count)

@@ -1,0 +1,128 @@
+"""Writes what becomes of share partitions to `__share_group_state`, and deletes what nothing
+depends on any more.
+
+Whoever writes for a share partition waits until its last write is done (`partitions.py`), so a
+snapshot never overtakes a change that it does not have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from appliance import event_log
+from appliance._engine import Log
+from appliance.config import ShareStateConfig
+from appliance.errors import ApplianceError
+from appliance.internal_topic import InternalTopic, Record, Write, partition_of
+from appliance.share.state_log import Found, Place, Stored, replay, snapshot, tombstone, update
+from appliance.share.states import ShareRefused
+from appliance.wire import ErrorCode
+
+logger = event_log.named("share_state")
+
+
+class StatePlaces(Protocol):
+    def share_state_logs(self) -> list[Log]:
+        """None at all before the first use."""
+        ...
+
+    async def make_share_state_topic(self) -> list[Log]: ...
+
+
+class StateStore:
+    def __init__(
+        self, config: ShareStateConfig, places: StatePlaces, wall_ms: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._places = places
+        self._wall_ms = wall_ms
+        self._topic = InternalTopic(places.make_share_state_topic, config.write_timeout_ms)
+        self._numbers = itertools.count()
+        # Of writes under way: the partition of the topic, and below which offset they cannot be
+        self._floors: dict[int, tuple[int, int]] = {}
+
+    async def load(self) -> Found:
+        return await asyncio.to_thread(replay, self._places.share_state_logs())
+
+    async def close(self) -> None:
+        await self._topic.close()
+
+    async def store(self, place: Place, own: Stored) -> None:
+        """What changed is on disk when this returns."""
+        if own.must_snapshot or own.updates >= self._config.updates_per_snapshot:
+            await self.snapshot(place, own)
+            return
+        batches = own.partition.take_unstored()
+        try:
+            await self._write(place, update(place, own, batches))
+        except ApplianceError:
+            own.partition.put_back(batches)
+            raise
+        own.updates += 1
+
+    async def snapshot(self, place: Place, own: Stored) -> None:
+        """All that is known is on disk, in one record."""
+        batches = own.partition.take_whole()
+        now_ms = self._wall_ms()
+        own.snapshot_epoch += 1 if own.snapshot_offset >= 0 else 0
+        try:
+            offset = await self._write(place, snapshot(place, own, batches, now_ms))
+        except ApplianceError:
+            own.partition.put_back(batches)
+            raise
+        own.snapshot_offset, own.snapshot_ms, own.updates = offset, now_ms, 0
+        own.must_snapshot = False
+
+    async def forget(self, place: Place) -> None:
+        await self._write(place, tombstone(place))
+
+    async def _write(self, place: Place, record: Record) -> int:
+        logs = await self._places.make_share_state_topic()
+        partition = partition_of(place.owner, len(logs))
+        number = next(self._numbers)
+        self._floors[number] = (partition, logs[partition].log_end_offset)
+        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(error: ApplianceError | None, offset: int) -> None:
+            del self._floors[number]
+            if stored.done():
+                return  # who waited for it is gone
+            if error is None:
+                stored.set_result(offset)
+            else:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                stored.set_exception(ShareRefused(code, str(error)))
+
+        self._topic.write(Write(place.owner, [record], self._wall_ms(), done))
+        return await stored
+
+    # What nothing depends on
+
+    def is_cold(self, own: Stored) -> bool:
+        """Its last snapshot is old, and there are changes since then."""
+        age_ms = self._wall_ms() - own.snapshot_ms
+        return own.snapshot_offset >= 0 and age_ms >= self._config.cold_interval_ms
+
+    async def prune(self, stored: Iterable[tuple[Place, Stored]]) -> None:
+        """Deletes what stands before every last snapshot."""
+        logs = self._places.share_state_logs()
+        needed = {i: log.high_watermark for i, log in enumerate(logs)}
+        for place, own in stored:
+            if own.snapshot_offset >= 0:
+                partition = partition_of(place.owner, len(logs))
+                needed[partition] = min(needed[partition], own.snapshot_offset)
+        for partition, offset in self._floors.values():
+            needed[partition] = min(needed[partition], offset)
+        ends = [(log, needed[i]) for i, log in enumerate(logs) if log.log_start_offset < needed[i]]
+        await asyncio.to_thread(_delete, ends)
+
+
+def _delete(ends: list[tuple[Log, int]]) -> None:
+    for log, offset in ends:
+        log.delete_before(offset)
+        logger.info("share state was pruned", log=log.name, offset=offset)
+
+

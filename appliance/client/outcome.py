@@ -24,6 +24,10 @@ class ProducerClosed(ApplianceError):
     """It does not take records any more, or ended before these could be sent."""
 
 
+class SendInterrupted(ApplianceError):
+    """An exception, such as KeyboardInterrupt, ended the `send` of these records."""
+
+
 class DeliveryTimedOut(BrokerUnavailable):
     """Not acknowledged in time; the text says what happened last."""
 

@@ -10,7 +10,14 @@ from appliance import event_log
 from appliance.client.batch import Batch, Group, batches_of
 from appliance.client.cluster import Cluster
 from appliance.client.hooks import CallbackHandler
-from appliance.client.outcome import HookFailed, Outcome, ProducerClosed, Records, SendFailed
+from appliance.client.outcome import (
+    HookFailed,
+    Outcome,
+    ProducerClosed,
+    Records,
+    SendFailed,
+    SendInterrupted,
+)
 from appliance.client.producer_config import MOVE, ProducerConfig
 from appliance.client.router import Router, merged
 from appliance.client.sender import Sender
@@ -70,8 +77,13 @@ class Pipe:
         """For a synchronous producer: until all have their outcome."""
         outcomes: list[Outcome] = []
         self._listener = outcomes.append
-        self.send([records])
-        self.drain()
+        try:
+            self.send([records])
+            self.drain()
+        except BaseException as error:
+            # what is on its way must not be taken for the next call's
+            self.sender.abandon(SendInterrupted(f"ended by {error!r}"))
+            raise
         if any(each.error for each in outcomes):
             raise SendFailed(outcomes)
         return outcomes

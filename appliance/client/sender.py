@@ -132,8 +132,11 @@ class Sender:
         self.size += len(batch.payload)
 
     def abandon(self, error: ApplianceError) -> None:
-        """Ends every batch that has no outcome."""
+        """Ends every batch that has no outcome. Answers that are still to come are not for us."""
         for lane in self._lanes.values():
+            if lane.connection and lane.requests:
+                lane.connection.close()
+                lane.connection = None
             self._requeue_all(lane)
         for track in [*self._busy]:
             while track.waiting:
@@ -234,7 +237,7 @@ class Sender:
             lane.requests.append(request)
             if lane.connection is None:
                 lane.connection = self.cluster.connect(lane.broker)
-            self._identify(request)
+            self._identify(lane, request)
             self._write(lane.connection, request)
 
     def _next_of(self, lane: Lane, tracks: list[Track]) -> Iterator[Batch]:
@@ -253,20 +256,21 @@ class Sender:
             self._settle(track)
             yield batch
 
-    def _identify(self, request: list[Batch]) -> None:
+    def _identify(self, lane: Lane, request: list[Batch]) -> None:
         if not self.config.idempotence:
             return
         for batch in request:
             if batch.identity is None:
                 track = self._tracks[batch.topic, batch.partition]
                 if track.identity is None:
-                    track.identity = Identity(*self._producer_id(batch.partition.broker))
+                    track.identity = Identity(
+                        *self._producer_id(lane.broker, batch.partition.broker)
+                    )
                 batch.take_identity(track.identity)
 
-    def _producer_id(self, home: int) -> tuple[int, int]:
-        """Of each cluster one, for all partitions."""
+    def _producer_id(self, broker: int, home: int) -> tuple[int, int]:
+        """Of each cluster one, for all partitions; any of its brokers gives it."""
         if home not in self._ids:
-            broker = self.cluster.any_of(home)
             answer = self.cluster.ask(broker, INIT_PRODUCER_ID, InitProducerIdRequest(None, -1))
             if answer.error_code:
                 raise BrokerRefused(answer.error_code, f"broker {broker}: InitProducerId")

@@ -1,0 +1,52 @@
+"""Each example runs with one command and does what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TIMEOUT_S = 120
+
+
+def run(name: str, *words: str) -> str:
+    """What it printed. It must end well, and say nothing on the side."""
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=env)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def numbers(text: str) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", text)]
+
+
+def test_activity_feed() -> None:
+    told, viewed, searched, read = run("activity_feed.py", "--events", "2000").splitlines()
+    assert told == "told: 6000 in the feed"
+    assert viewed.startswith("most viewed: /")
+    assert searched.startswith("searched for: ")
+    assert numbers(read) == [6000]
+    counts = [int(each.rpartition(" ")[2]) for each in (viewed + ", " + searched).split(", ")]
+    assert sum(counts) == 6000
+
+
+def test_metrics_alert() -> None:
+    sent, *alerts = run("metrics_alert.py").splitlines()
+    assert sent == "480 samples of 4 hosts"
+    raised, ended = alerts  # one of each, though the average stays high for half a minute
+    assert re.fullmatch(r"alert raised for web-2 at second 4\d, mean 0\.\d+", raised)
+    assert re.fullmatch(r"alert ended for web-2 at second [78]\d, mean 0\.\d+", ended)
+
+
+def test_member_partitions() -> None:
+    sent, *partitions, twice = run("member_partitions.py", "--clicks", "8000").splitlines()
+    assert sent == "8000 clicks of 500 members"
+    found = [re.fullmatch(r"partition (\S+): (\d+) members, (\d+) sessions", p) for p in partitions]
+    assert [each[1] for each in found if each] == ["1-0", "1-1", "2-0", "2-1"]
+    assert {each[2] for each in found if each} == {"125"}
+    assert twice == "0 members are in more than one partition"

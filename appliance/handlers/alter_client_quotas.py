@@ -11,7 +11,11 @@ answers to Produce and Fetch; the connection is then not read for that time. The
 of a connection. There are no logins, so the user of every client is ANONYMOUS.
 
 Left out: `request_percentage` and `controller_mutation_rate` are kept and shown but have no effect;
-an ip is an address, host names are not looked up.
+an ip is an address, host names are not looked up. `request_percentage` is a share of the time of
+Kafka's request and network threads, in which Produce and Fetch are the most. Here those two never
+reach a thread that could be charged for one client: a network thread serves many connections in one
+turn, and one commit is for all who wait for it. Charging only the rest, on the one control thread,
+would hold back who asks much and leave alone who sends much, which is not what was set.
 """
 
 from __future__ import annotations

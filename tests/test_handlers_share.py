@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from appliance import _batch
+from appliance.config import ShareGroupsConfig, ShareStateConfig
+from appliance.errors import StorageFull
+from appliance.internal_topic import InternalTopic
 from appliance.topics import SHARE_STATE
 from tests.support.control import Control
 from tests.support.share_client import (
@@ -24,6 +29,7 @@ from tests.support.share_client import (
 
 INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 42, 3, 100
 INVALID_RECORD_STATE, SESSION_NOT_FOUND, INVALID_EPOCH = 121, 122, 123
+COORDINATOR_NOT_AVAILABLE, SESSION_LIMIT_REACHED = 15, 133
 
 
 @pytest.fixture
@@ -43,6 +49,10 @@ def member(control: Control) -> ShareClient:
 
 def other(control: Control, name: str = "b") -> ShareClient:
     return ShareClient(control, name, connection=2)
+
+
+async def stop_waiting(control: Control) -> None:
+    control.dispatcher.stop_waiting()
 
 
 # Records
@@ -316,6 +326,30 @@ def test_a_member_that_is_gone_gives_back_what_it_had(
     assert member.answer().error_code == SESSION_NOT_FOUND
 
 
+def test_sessions_are_limited(tmp_path: Path) -> None:
+    """Who is refused waits first as it would for records, so that it does not ask all the time."""
+    control = Control(tmp_path, share_groups=ShareGroupsConfig(max_share_sessions=1))
+    control.create("t")
+    member, second = ShareClient(control), other(control)
+    member.fetch(0)
+    sent = second.send(0, wait_ms=200)
+    assert not control.is_answered(sent)
+    assert control.answer(sent).error_code == SESSION_LIMIT_REACHED
+    assert second.send(0, wait_ms=2**31 - 1)
+    assert member.answer(epoch=-1).error_code == 0
+    control.run(stop_waiting(control))
+    control.close()
+
+
+def test_who_waits_is_answered_when_the_broker_stops(
+    control: Control, member: ShareClient
+) -> None:
+    sent = member.send(0, wait_ms=2**31 - 1)
+    assert not control.is_answered(sent)
+    control.run(stop_waiting(control))
+    assert control.answer(sent).responses == []
+
+
 # Requests that cannot be
 
 
@@ -466,6 +500,122 @@ def test_what_was_acknowledged_stays_so(tmp_path: Path, is_killed: bool) -> None
     control = Control(tmp_path)
     again = ShareClient(control, "b")
     assert again.acquire() == [(5, 9, 1), (10, 14, 2), (15, 19, 1), (25, 29, 1)]
+    control.close()
+
+
+# The disk
+
+
+def test_an_acknowledgement_that_cannot_be_written_is_told_and_does_not_count(
+    control: Control, member: ShareClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_many(control, 10)
+    member.acquire()
+
+    async def fail(self: InternalTopic, writes: list[Any]) -> None:
+        for each in writes:
+            each.error = StorageFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InternalTopic, "_write_some", fail)
+        assert member.acknowledge((0, 9, [ACCEPT])) == COORDINATOR_NOT_AVAILABLE
+    own = control.broker.share_partitions
+    assert own.start_offset("g", member.topic_id(), 0) == 0
+    assert member.acknowledge((0, 9, [ACCEPT])) == 0
+    assert own.start_offset("g", member.topic_id(), 0) == 10
+
+
+def test_where_a_group_begins_must_be_written_before_it_reads(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = ShareClient(control)
+    member.initialize(0, start=-1)
+    write_many(control, 10)
+
+    async def fail(self: InternalTopic, writes: list[Any]) -> None:
+        for each in writes:
+            each.error = StorageFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InternalTopic, "_write_some", fail)
+        assert member.fetch(0)[0].error == COORDINATOR_NOT_AVAILABLE
+    assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == -1
+    assert member.acquire() == []
+    assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == 10
+
+
+def test_acknowledgements_of_many_share_records(control: Control, member: ShareClient) -> None:
+    """What comes while the disk is busy becomes one record of the share partition."""
+    write_many(control, 50, batch=1)
+    members = [ShareClient(control, f"m{i}", connection=i) for i in range(50)]
+    for each in members:
+        each.acquire(most=1)
+    log = control.broker.topics[SHARE_STATE].logs[0]
+    before = log.log_end_offset
+    sent = [each.send_acks((i, i, [ACCEPT])) for i, each in enumerate(members)]
+    assert [control.answer(each).responses[0].partitions[0].error_code for each in sent] == [0] * 50
+    assert log.log_end_offset - before <= 5
+
+
+def test_a_share_partition_is_written_anew_after_many_changes(tmp_path: Path) -> None:
+    control = Control(tmp_path, share_state=ShareStateConfig(updates_per_snapshot=3))
+    control.create("t")
+    member = ShareClient(control)
+    member.initialize(0)
+    write_many(control, 100)
+    member.acquire()
+    for i in range(10):
+        assert member.acknowledge((2 * i + 1, 2 * i + 1, [ACCEPT])) == 0
+    log = control.broker.topics[SHARE_STATE].logs[0]
+    kinds = [each.key[1] for each in _batch.records(log.read(0, 1 << 20, "end")) if each.key]
+    assert kinds == [0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1]
+    control.run(control.broker.share_partitions.prune())
+    assert log.log_start_offset == 8
+    control.kill()
+    control = Control(tmp_path)
+    assert control.broker.share_partitions.delivery_complete_count("g", control.broker.topics[
+        "t"].id, 0) == 10
+    control.close()
+
+
+def test_what_seldom_changes_does_not_keep_the_rest(tmp_path: Path) -> None:
+    config = ShareStateConfig(cold_interval_ms=1)
+    control = Control(tmp_path, share_state=config)
+    control.create("t", 2)
+    member = ShareClient(control)
+    member.initialize(0, 1)
+    write_many(control, 20)
+    member.acquire()
+    for i in range(5):
+        assert member.acknowledge((2 * i + 1, 2 * i + 1, [ACCEPT])) == 0
+    log = control.broker.topics[SHARE_STATE].logs[0]
+    end = log.log_end_offset
+    control.run(asyncio.sleep(0.01))
+    control.run(control.broker.share_partitions.prune())
+    assert log.log_start_offset == end, "nothing but two new snapshots"
+    assert log.log_end_offset == end + 2
+    control.kill()
+    control = Control(tmp_path)
+    own, topic_id = control.broker.share_partitions, control.broker.topics["t"].id
+    assert [own.start_offset("g", topic_id, i) for i in range(2)] == [0, 0]
+    assert own.delivery_complete_count("g", topic_id, 0) == 5
+    control.close()
+
+
+def test_a_topic_that_went_while_nobody_wrote_it_down_is_forgotten(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    control.create("t")
+    ShareClient(control).initialize(0)
+    topic_id = control.broker.topics["t"].id
+    control.run(control.broker._change(control.broker._delete_topic("t")))
+    control.kill()
+    control = Control(tmp_path)
+
+    async def forgotten() -> None:
+        while control.broker.share_partitions.start_offset("g", topic_id, 0) is not None:
+            await asyncio.sleep(0.01)
+
+    control.run(forgotten())
     control.close()
 
 

@@ -222,6 +222,19 @@ def test_nothing_was_acquired() -> None:
     assert refused.value.kafka_code == ErrorCode.INVALID_RECORD_STATE
 
 
+def test_a_batch_of_a_million_records_does_not_become_a_million_runs() -> None:
+    own, log = SharePartition(0), [Extent(0, 10**6 - 1)]
+    assert fetch(own, log=log) == [(0, 10**6 - 1, 1)]
+    with pytest.raises(ShareRefused, match="got acknowledgements in 10000 pieces") as refused:
+        mark(own, 0, 9999, *[ACCEPT, RELEASE] * 5000)
+    assert refused.value.kafka_code == ErrorCode.INVALID_REQUEST
+    done(own, 0, 8999, *[ACCEPT, RELEASE] * 4500)
+    assert len(own.runs) == 9000
+    done(own, 9000, 10**6 - 1, ACCEPT)
+    own.expire(LOCK_MS, 5)
+    assert fetch(own, 10**6, log=log) == [(i, i, 2) for i in range(1, 9000, 2)]
+
+
 def test_below_the_start_an_acknowledgement_says_nothing_new() -> None:
     own = SharePartition(0)
     fetch(own, 20)

@@ -270,7 +270,7 @@ STEPS = st.one_of(
 
 
 @given(logs(), st.lists(STEPS, min_size=5, max_size=40))
-@examples(max_examples=1000, deadline=None)
+@examples(max_examples=500, deadline=None)
 def test_it_does_as_the_model(log: list[Extent], steps: list[tuple[Any, ...]]) -> None:
     model = Model(log)
     for name, *given_ in steps:

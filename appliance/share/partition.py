@@ -29,6 +29,10 @@ from appliance.wire import ErrorCode
 
 NEVER_MS = 2**63 - 1
 NOBODY = ""
+# One batch may have millions of records, and each a state of its own: that is time on the event loop,
+# and a record of the state that has to fit into a batch. As many locks as a group may ever be given
+# leave room for a few large batches beside them.
+RUNS_MAX = 20_000
 THROTTLE_MIN = 2  # deliveries that every record gets without being slowed down
 
 
@@ -239,11 +243,13 @@ class SharePartition:
     ) -> Change | None:
         """All of it or, with an error, nothing. None: nothing of it has to be written."""
         parts = [part for each in given for part in self._parts(each)]
+        self._check_pieces(len(parts))
         for part in parts:
             self._check(member_id, part, limits)
+        self._cut_all(each for first, last, _ in parts for each in (first, last + 1))
         change = Change()
         for first, last, kind in parts:
-            for run in self._isolated(first, last):
+            for run in self._over(first, last):
                 if kind is AcknowledgeType.RENEW:
                     run.due_ms = now_ms + limits.lock_ms
                 else:
@@ -272,6 +278,15 @@ class SharePartition:
             if last >= self.start_offset:
                 yield max(first, self.start_offset), last, AcknowledgeType(types[begin])
             begin = i
+
+    def _check_pieces(self, count: int) -> None:
+        pieces = len(self.runs) + 2 * count
+        if pieces > RUNS_MAX:
+            raise ShareRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"got acknowledgements in {count} pieces, with which there would be {pieces} of "
+                f"this share partition, wanted at most {RUNS_MAX}",
+            )
 
     def _check(
         self, member_id: str, part: tuple[int, int, AcknowledgeType], limits: Limits
@@ -444,6 +459,20 @@ class SharePartition:
             return
         run = self.runs[i]
         self.runs[i : i + 1] = [run.cut(run.first, offset - 1), run.cut(offset, run.last)]
+
+    def _cut_all(self, offsets: Iterable[int]) -> None:
+        """At many offsets, in their order, in one pass."""
+        cut: list[Run] = []
+        runs = iter(self.runs)
+        run = next(runs, None)
+        for offset in offsets:
+            while run is not None and run.last < offset:
+                cut.append(run)
+                run = next(runs, None)
+            if run is not None and run.first < offset:
+                cut.append(run.cut(run.first, offset - 1))
+                run = run.cut(offset, run.last)
+        self.runs = [*cut, *([] if run is None else [run]), *runs]
 
     def _merge(self) -> None:
         merged: list[Run] = []

@@ -6,6 +6,7 @@ for few records and many bytes. Blocks: for a thread.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -43,9 +44,13 @@ class Found:
 NOTHING = Found(b"", (), ())
 
 
-def _has(info: _batch.BatchInfo, acquired: Iterable[Acquired]) -> bool:
-    first, last = info.base_offset, info.last_offset
-    return any(each.first <= last and first <= each.last for each in acquired)
+def _has(info: _batch.BatchInfo, acquired: Sequence[Acquired]) -> bool:
+    i = bisect_left(acquired, info.base_offset, key=_last)
+    return i < len(acquired) and acquired[i].first <= info.last_offset
+
+
+def _last(acquired: Acquired) -> int:
+    return acquired.last
 
 
 def read_all(jobs: Iterable[Job]) -> list[Found | ApplianceError]:

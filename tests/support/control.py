@@ -16,6 +16,8 @@ from appliance.config import (
     ControlConfig,
     GroupsConfig,
     LogConfig,
+    ShareGroupsConfig,
+    ShareStateConfig,
     TransactionsConfig,
 )
 from appliance.dispatch import Dispatcher
@@ -98,6 +100,8 @@ class Control:
         groups: GroupsConfig | None = None,
         transactions: TransactionsConfig | None = None,
         consumer_groups: ConsumerGroupsConfig | None = None,
+        share_groups: ShareGroupsConfig | None = None,
+        share_state: ShareStateConfig | None = None,
         **topics: Any,
     ) -> None:
         self.loop = asyncio.new_event_loop()
@@ -108,6 +112,8 @@ class Control:
             groups=groups or GroupsConfig(initial_rebalance_delay_ms=0),
             transactions=transactions or TransactionsConfig(),
             consumer_groups=consumer_groups or ConsumerGroupsConfig(),
+            share_groups=share_groups or ShareGroupsConfig(),
+            share_state=share_state or ShareStateConfig(),
         )
         self.broker = Broker.open(config)
         self.queue = PuntQueue()

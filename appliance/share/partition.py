@@ -29,9 +29,9 @@ from appliance.wire import ErrorCode
 
 NEVER_MS = 2**63 - 1
 NOBODY = ""
-# One batch may have millions of records, and each a state of its own: that is time on the event loop,
-# and a record of the state that has to fit into a batch. As many locks as a group may ever be given
-# leave room for a few large batches beside them.
+# One batch may have millions of records, and each a state of its own: that is time on the event
+# loop, and a record of the state that has to fit into a batch. As many locks as a group may ever be
+# given leave room for a few large batches beside them.
 RUNS_MAX = 20_000
 THROTTLE_MIN = 2  # deliveries that every record gets without being slowed down
 

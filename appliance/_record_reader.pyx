@@ -13,7 +13,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from appliance._batch cimport (
-    ATTRIBUTE_CONTROL, BatchHeader, append_time, open_checked, scan_batches,
+    ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, append_time, batch_check_header,
+    batch_load_header, open_checked, scan_batches,
 )
 from appliance._bytes cimport Cursor
 from appliance._codes cimport OK
@@ -25,6 +26,19 @@ from appliance import compression, errors
 
 
 # ---- without the GIL ----
+
+cdef int64_t _pass_whole(const uint8_t* data, int64_t size, int64_t* end_offset) noexcept nogil:
+    """Bytes of the whole batches at the begin, and the offset behind the last of them."""
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    while size - position >= BATCH_HEADER_SIZE:
+        batch_load_header(data + position, &header)
+        if batch_check_header(&header, size - position) != OK:
+            break
+        end_offset[0] = header.base_offset + header.last_offset_delta + 1
+        position += header.size
+    return position
+
 
 # ---- with the GIL ----
 
@@ -61,6 +75,15 @@ cdef tuple _headers_of(const RecordView* record):
         name = _copied(header.key, header.key_size).decode("utf-8", "replace")
         found.append((name, _copied(header.value, header.value_size)))
     return tuple(found)
+
+
+def whole_batches(const unsigned char[::1] data not None, int64_t end_offset):
+    """Their bytes, and the offset behind them: `end_offset`, where there are none. Sums are left
+    to whoever reads them."""
+    cdef int64_t size = 0
+    if data.shape[0]:
+        size = _pass_whole(&data[0], data.shape[0], &end_offset)
+    return size, end_offset
 
 
 cdef class RecordReader:

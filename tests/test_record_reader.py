@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from appliance import _batch
-from appliance._record_reader import Message, MessageIterator, Progress, RecordReader
+from appliance._record_reader import (
+    Message,
+    MessageIterator,
+    Progress,
+    RecordReader,
+    whole_batches,
+)
 from appliance.errors import BatchCorrupt
 
 HEADERS = (("name", b"value"), ("null", None))
@@ -116,6 +122,14 @@ def test_an_iterator_goes_from_reader_to_reader() -> None:
     chain = Chain()
     assert offsets(iter(chain)) == [*range(9)]
     assert (progress.done, progress.next_offset) == (9, 9)
+
+
+def test_whole_batches_are_counted_without_reading_them() -> None:
+    data = batch(0, 4) + batch(4, 2)
+    assert whole_batches(data, 0) == (len(data), 6)
+    assert whole_batches(data + data[:70], 0) == (len(data), 6)
+    for nothing in (b"", data[:60], b"\xff" * 100):
+        assert whole_batches(nothing, 9) == (0, 9)
 
 
 def test_a_message_tells_what_it_is() -> None:

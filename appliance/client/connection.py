@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -31,10 +31,14 @@ from appliance.wire import Api, ErrorCode, MalformedMessage, VersionUnsupported,
 from appliance.wire.api_versions import API as API_VERSIONS
 from appliance.wire.api_versions import ApiVersionsRequest
 
+Room = Callable[[int], bytearray | memoryview]
+
 SIZE = struct.Struct(">i")
 FRAME_SIZE_MAX = 1 << 30  # an answer of more is a broken one: nobody asks for so much at a time
 PORT_MAX = 65535
 CORRELATION_ID_MAX = 2**31 - 1
+LARGE = 64 << 10  # an answer that does not come in one piece
+TIMEVAL = struct.Struct("@ll")  # seconds and microseconds, as SO_RCVTIMEO wants them
 PARTS_MAX = 512  # handed to one sendmsg; Linux takes 1024
 
 
@@ -205,8 +209,9 @@ class Connection:
             self.close()
             raise
 
-    def receive_bytes(self) -> tuple[int, Api, int, memoryview]:
-        """Correlation id, API, version and body of the answer, not yet decoded."""
+    def receive_bytes(self, room: Room = bytearray) -> tuple[int, Api, int, memoryview]:
+        """Correlation id, API, version and body of the answer, not yet decoded. `room` makes the
+        buffer for so many bytes; new memory for each answer is what large ones cost most."""
         if not self._in_flight:
             raise RuntimeError(f"{self!r}: an answer is wanted where nothing was asked")
         asked = self._in_flight[0]
@@ -214,7 +219,7 @@ class Connection:
         (size,) = SIZE.unpack(head)
         if not SIZE.size <= size <= FRAME_SIZE_MAX:
             self._fail(MalformedMessage(f"an answer of {size} bytes, {FRAME_SIZE_MAX} allowed"))
-        frame = self._exactly(size, asked.deadline)
+        frame = self._exactly(size, asked.deadline, room)
         try:
             got, body = headers.decode_response(frame, asked.api.key, asked.version)
             if got != asked.correlation_id:
@@ -224,19 +229,36 @@ class Connection:
         self._in_flight.popleft()
         return asked.correlation_id, asked.api, asked.version, body
 
-    def _exactly(self, size: int, deadline: float) -> bytearray:
-        room = bytearray(size)
-        left = memoryview(room)
+    def _exactly(
+        self, size: int, deadline: float, room: Room = bytearray
+    ) -> bytearray | memoryview:
+        found = room(size)
+        left = memoryview(found)
         while left:
             try:
-                self._wait_until(deadline)
-                got = self._socket.recv_into(left)
+                got = self._some(left, deadline)
             except OSError as error:
                 self._fail(error)
             if not got:
                 self._fail(EOFError("the broker closed it"))
             left = left[got:]
-        return room
+        return found
+
+    def _some(self, left: memoryview, deadline: float) -> int:
+        """Of a large answer all, in one call: where other threads keep the GIL busy, each return
+        from a call may wait for it longer than the bytes took."""
+        self._wait_until(deadline)
+        if len(left) < LARGE:
+            return self._socket.recv_into(left)
+        micros = int((self._socket.gettimeout() or 0) * 1e6) + 1
+        self._socket.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(*divmod(micros, 1_000_000))
+        )
+        self._socket.setblocking(True)  # to Python, that is: the kernel keeps the time
+        try:
+            return self._socket.recv_into(left, 0, socket.MSG_WAITALL)
+        except BlockingIOError as error:
+            raise TimeoutError from error
 
     # failing
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from appliance import _batch
 from appliance.client.assignment import TopicPartition
-from appliance.client.connection import Connection
+from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
 from appliance.client.errors import BrokerRefused, MessageTooLarge, OffsetOutOfRange
 from appliance.wire import ErrorCode, codec
@@ -132,10 +132,10 @@ def send(
 
 
 def receive(
-    connection: Connection, config: FetchConfig, wanted: Iterable[Wanted]
+    connection: Connection, config: FetchConfig, wanted: Iterable[Wanted], room: Room = bytearray
 ) -> list[Fetched | BrokerRefused]:
     """In the order of what was wanted; an error is that of one partition."""
-    _, _, version, body = connection.receive_bytes()
+    _, _, version, body = connection.receive_bytes(room)
     answer = codec.decode(FetchResponse, body, version, borrow=True)
     if answer.error_code:
         raise BrokerRefused(answer.error_code, f"broker {connection.address}: Fetch")

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from appliance import arrow
-from appliance._record_reader import Message, Progress, RecordReader
+from appliance._record_reader import Message, Progress, RecordReader, whole_batches
 from appliance.client import fetch
 from appliance.client.assignment import TopicPartition
 from appliance.client.cluster import Cluster
-from appliance.client.connection import Connection
+from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import FetchConfig
 from appliance.client.errors import BrokerRefused, ConnectionLost, PartitionUnknown
 from appliance.client.fetch import Fetched, Wanted
@@ -50,8 +50,8 @@ class MessageSet:
         self.high_watermark = fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         self._visible = fetched.visible
-        every = RecordReader(fetched.records, self.topic, self.partition, Progress(self.offset))
-        self.next_offset, self.size = max(self.offset, every.end_offset), every.size
+        self.size, end_offset = whole_batches(fetched.records, self.offset)
+        self.next_offset = max(self.offset, end_offset)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(RecordReader(self._visible, self.topic, self.partition, Progress(self.offset)))
@@ -68,6 +68,7 @@ class SimpleConsumer:
         self.config = config
         self.cluster = Cluster(config)
         self._connections: dict[int, Connection] = {}
+        self._buffer = bytearray()
 
     def __enter__(self) -> SimpleConsumer:
         return self
@@ -111,7 +112,8 @@ class SimpleConsumer:
         self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
     ) -> pa.RecordBatch:
         """What `fetch` gives, as columns: no Python object is made per record."""
-        return self.fetch(topic, partition, offset, size).arrow()
+        wanted = Wanted(self._find(topic, partition), offset, size or self.config.fetch_size)
+        return MessageSet(self._whole(wanted, self._room)).arrow()
 
     # offsets
 
@@ -163,7 +165,7 @@ class SimpleConsumer:
             found = self._connections[broker] = self.cluster.connect(broker)
         return found
 
-    def _ask(self, wanted: list[Wanted]) -> list[Fetched | BrokerRefused]:
+    def _ask(self, wanted: list[Wanted], room: Room = bytearray) -> list[Fetched | BrokerRefused]:
         """Of one broker. A connection that was idle may have been closed for that: once more."""
         broker = self.cluster.leader(*wanted[0].of)
         was_used = broker in self._connections
@@ -171,15 +173,21 @@ class SimpleConsumer:
             try:
                 connection = self._connection(broker)
                 fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
-                return fetch.receive(connection, self.config, wanted)
+                return fetch.receive(connection, self.config, wanted, room)
             except ConnectionLost:
                 if not may_fail:
                     raise
         raise AssertionError("the second try returns or raises")
 
-    def _whole(self, wanted: Wanted) -> Fetched:
+    def _room(self, size: int) -> memoryview:
+        """For an answer that is copied before the next one comes."""
+        if size > len(self._buffer):
+            self._buffer = bytearray(max(size, 2 * len(self._buffer)))
+        return memoryview(self._buffer)[:size]
+
+    def _whole(self, wanted: Wanted, room: Room = bytearray) -> Fetched:
         while True:
-            (part,) = self._ask([wanted])
+            (part,) = self._ask([wanted], room)
             if isinstance(part, BrokerRefused):
                 raise part
             if not part.is_left_out:

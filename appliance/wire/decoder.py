@@ -46,7 +46,7 @@ VARINT_BITS_MAX = 35  # five bytes hold an uint32
 ZEROS = bytes(16)
 
 
-def read_varint(octets: bytes | bytearray, at: int) -> tuple[int, int]:
+def read_varint(octets: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while shift < VARINT_BITS_MAX:
         octet = octets[at]
@@ -62,7 +62,7 @@ def uuid_of(octets: bytes) -> UUID:
     return NO_UUID if octets == ZEROS else UUID(bytes=octets)
 
 
-def skip_tags(octets: bytes | bytearray, at: int, size: int) -> int:
+def skip_tags(octets: bytes | bytearray | memoryview, at: int, size: int) -> int:
     """Past a tag section of which nothing is known."""
     count, at = read_varint(octets, at)
     for _ in range(count):

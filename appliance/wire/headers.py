@@ -61,7 +61,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 
 def decode_response(
-    frame: bytes | bytearray, api_key: int, api_version: int
+    frame: bytes | bytearray | memoryview, api_key: int, api_version: int
 ) -> tuple[int, memoryview]:
     """The correlation id and the body."""
     try:

@@ -1,0 +1,114 @@
+"""Our client library beside kafka-python and confluent-kafka, on one broker, in turns; medians.
+
+    python -m bench.client_library [consume] [--rounds 3] [--records 100=2000000 1000=300000]
+
+`records/s` is of the wall clock, with whatever else the machine does; `records/cpu s` is of the
+processor time of the client alone. Messages are counted, not looked at, as in all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance import _batch
+from appliance.zookeeper_server import ZooKeeperServer
+from bench.peers.brokers import Appliance
+from bench.peers.consumers import WAYS
+from tests.support.wire_client import WireClient
+from tests.support.zookeeper import free_port
+
+LOADS = {100: 2_000_000, 1000: 300_000}  # bytes of a value, and how many of them
+BATCH_BYTES = 100_000  # of a batch, as a busy producer fills it
+TIMEOUT_S = 120
+STORAGE = {"storage.low.water.bytes": "0", "storage.reserve.bytes": "0"}
+
+Figures = dict[str, list[float]]
+
+
+class Site:
+    """One broker and one ZooKeeper for all."""
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
+        self.zookeeper = str(zookeeper.address)
+        settings = {**STORAGE, "zookeeper.connect": self.zookeeper}
+        self.broker = Appliance(folder / "broker", settings)
+
+    def fill(self, topic: str, size: int, count: int) -> None:
+        """One partition. Values differ, so that nothing is faster than it would be elsewhere."""
+        self.broker.create_topic(topic, 1, {"visibility": "appended", "retention.ms": "-1"})
+        host, _, port = self.broker.address.rpartition(":")
+        each = max(1, BATCH_BYTES // size)
+        with WireClient((host, int(port)), TIMEOUT_S) as client:
+            for first in range(0, count, each):
+                numbers = range(first, min(first + each, count))
+                rows = [(1_700_000_000_000 + n, None, b"%0*d" % (size, n)) for n in numbers]
+                (part,) = client.produce(_batch.build(rows), topic=topic)
+                assert part.error_code == 0, part
+
+
+def run(words: list[str]) -> dict[str, float]:
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}:\n{done.stderr}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def consume(site: Site, loads: dict[int, int], rounds: int) -> None:
+    for size, count in loads.items():
+        topic = f"consume-{size}"
+        site.fill(topic, size, count)
+        found: dict[str, Figures] = {}
+        for turn in range(rounds + 1):
+            for way in WAYS:
+                words = ["bench.peers.consumers", way, site.broker.address, site.zookeeper]
+                told = run([*words, topic, str(count)])
+                assert told["records"] == count, (way, told)
+                if turn:  # the first one warms up
+                    figures = found.setdefault(way, {})
+                    for name in ("seconds", "cpu"):
+                        figures.setdefault(name, []).append(count / told[name])
+        show(f"consume {size} B", found, peer="confluent")
+
+
+def show(job: str, found: dict[str, Figures], peer: str) -> None:
+    for name, each in found.items():
+        wall, cpu = (statistics.median(each[figure]) for figure in ("seconds", "cpu"))
+        of_peer = [statistics.median(found[peer][figure]) for figure in ("seconds", "cpu")]
+        spread = " ".join(f"{value / 1e3:.0f}" for value in sorted(each["seconds"]))
+        print(f"{job:16} {name:14} {wall:12,.0f} records/s ({spread} k) x{wall / of_peer[0]:5.2f}"
+              f"   {cpu:12,.0f} records/cpu s x{cpu / of_peer[1]:5.2f}", flush=True)
+
+
+SUITES: dict[str, Callable[[Site, dict[int, int], int], None]] = {"consume": consume}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--records", nargs="*", default=[f"{s}={n}" for s, n in LOADS.items()])
+    given = parser.parse_args()
+    loads = {int(size): int(count) for size, _, count in (r.partition("=") for r in given.records)}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-client-") as folder,
+        ZooKeeperServer(Path(folder, "zookeeper"), free_port()) as keeper,
+    ):
+        keeper.wait_until_serving()
+        site = Site(Path(folder), keeper)
+        try:
+            for name in given.suites or SUITES:
+                SUITES[name](site, loads, given.rounds)
+        finally:
+            site.broker.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.client.config import ClientConfig, as_markdown
+from appliance.client.consumer_config import ConsumerConfig, FetchConfig
 from appliance.client.errors import ConfigInvalid
 from appliance.client.producer_config import ProducerConfig
 
@@ -18,6 +19,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "client.md"
 CONFIGS: list[tuple[type, type | None]] = [
     (ClientConfig, None),
     (ProducerConfig, ClientConfig),
+    (FetchConfig, ClientConfig),
+    (ConsumerConfig, FetchConfig),
 ]
 
 

@@ -50,3 +50,13 @@ def test_member_partitions() -> None:
     assert [each[1] for each in found if each] == ["1-0", "1-1", "2-0", "2-1"]
     assert {each[2] for each in found if each} == {"125"}
     assert twice == "0 members are in more than one partition"
+
+
+def test_exactly_once_sqlite() -> None:
+    *kills, found, sent, differ = run("exactly_once_sqlite.py", "--orders", "6000").splitlines()
+    positions = [numbers(each)[0] for each in kills]
+    assert [re.sub(r"\d+", "N", each) for each in kills] == ["killed at N of N orders"] * 3
+    assert 0 < positions[0] < positions[1] < positions[2] < 6000, "each in the middle of its work"
+    assert numbers(found) == numbers(sent)
+    assert numbers(found)[0] == 6000
+    assert differ == "accounts that differ: 0"

@@ -19,24 +19,13 @@ import click
 
 from appliance import _batch, event_log, log_files
 from appliance import config as configuration
-from appliance.errors import ApplianceError
+from appliance.command import Command
+from appliance.mirror.command import mirror
 from appliance.server import Server
 from appliance.zookeeper_server import ZooKeeperServer
 
 REDRAW_SECONDS = 0.1  # of a bar at a terminal
 LINE_SECONDS = 1.0  # between two plain lines
-
-
-class Command(click.Command):
-    """Facts stated by the broker end a command with one line and exit code 1, not with a trace."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except configuration.SettingInvalid as error:
-            raise click.UsageError(str(error)) from error
-        except (ApplianceError, OSError) as error:
-            raise click.ClickException(str(error)) from error
 
 
 class Progress:
@@ -66,6 +55,9 @@ class Progress:
 @click.version_option(package_name="appliance")
 def main() -> None:
     """A message log for one box."""
+
+
+main.add_command(mirror)
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ LAYERS = [
     ("closures", "request_queue", "_traffic"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error"),
-    ("kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
+    ("command", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
     ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
     ("_columns", "_mirror", "_producers", "_record_builder", "_segment", "log_files",
@@ -48,6 +48,7 @@ LAYERS = [
     ("admin",),
     ("admin_http",),
     ("client",),
+    ("mirror",),
     ("server",),
     ("testing",),
     ("cli",),
@@ -61,6 +62,8 @@ ONLY = {
     "client": {"__version__", "errors", "event_log", "wire", "compression", "_crc", "_records",
                "_batch", "_record_builder", "_record_reader", "_columns", "arrow"},
     "admin_http": {"admin", "config", "errors", "event_log"},  # its parts ask, never a log
+    # a client of two clusters, neither of which need be on this machine
+    "mirror": {"client", "command", "errors", "event_log", "wire", "_batch", "_mirror"},
     "__main__": {"cli"},
 }
 

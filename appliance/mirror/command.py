@@ -1,0 +1,183 @@
+"""`appliance mirror`, and `appliance mirror translate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from appliance import event_log
+from appliance.client.connection import Address
+from appliance.command import Command, CommandGroup
+from appliance.mirror import offset_map
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.errors import OffsetNotMapped
+from appliance.mirror.mirror import Mirror
+from appliance.mirror.progress import Progress, serve_metrics
+from appliance.mirror.site import Place, Site
+
+log = event_log.named("mirror")
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+OF_A_MIRROR = {each.name: each for each in dataclasses.fields(MirrorConfig)}
+
+
+def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorated]:
+    """An option that is a setting: its default and its help are those of the table."""
+    field = OF_A_MIRROR[name]
+    row = field.metadata["setting"]
+    if row.choices:
+        facts["type"] = click.Choice(row.choices)
+    if field.default != "":
+        facts |= {"default": field.default, "show_default": True}
+    return click.option(flag, name, help=row.reason.replace("`", ""), **facts)
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@option("--from", "source", metavar="HOST:PORT[,...]")
+@option("--to", "target", metavar="HOST:PORT[,...]")
+@option("--topics", "topics", metavar="REGEX")
+@option("--name", "name")
+@option("--delivery", "delivery")
+@option("--offsets", "offsets")
+@option("--sync-configs/--no-sync-configs", "sync_configs")
+@option("--commit-interval-ms", "commit_interval_ms", type=int)
+@option("--map-retention-ms", "map_retention_ms", type=int)
+@option("--refresh-interval-ms", "refresh_interval_ms", type=int)
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any other setting of docs/mirror.md; may be repeated.",
+)
+@click.option("--once", is_flag=True, help="End when everything that the source has is mirrored.")
+@click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus finds the metrics.")
+@click.option("--progress-s", default=10.0, show_default=True, help="Seconds between two lines.")
+@click.option("--json", "as_json", is_flag=True, help="Progress as JSON, one object a line.")
+@click.pass_context
+def mirror(
+    context: click.Context,
+    /,
+    pairs: tuple[str, ...],
+    once: bool,
+    metrics: str | None,
+    progress_s: float,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Copy topics from one cluster to another, batches as they are, until SIGTERM or SIGINT.
+
+    Behind an appliance offsets are those of the source. Behind an Apache Kafka cluster `translate`
+    tells what an offset became."""
+    if context.invoked_subcommand:
+        return
+    missing = [flag for flag, name in FLAGS.items() if not settings[name]]
+    if missing:
+        raise click.UsageError(f"missing {', '.join(missing)}")
+    event_log.to_stderr()
+    made = Mirror(MirrorConfig(**settings, **dict(map(parsed, pairs))))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: made.stop())
+    if metrics:
+        address = Address.parse(metrics)
+        port = serve_metrics(made.progress, address.host, address.port)
+        log.info("metrics", address=f"{address.host}:{port}")
+    shown = Shown(made.progress, progress_s, as_json)
+    try:
+        made.run(once)
+    finally:
+        shown.stop()
+
+
+FLAGS = {"--from": "source", "--to": "target", "--topics": "topics"}
+
+
+def parsed(pair: str) -> tuple[str, Any]:
+    name, _, text = pair.partition("=")
+    if name not in OF_A_MIRROR:
+        raise click.UsageError(f"--set {pair}: there is no setting {name!r}")
+    kind: type = type(getattr(MirrorConfig, name))
+    try:
+        return name, {"true": True, "false": False}[text] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise click.UsageError(f"--set {pair}: wanted {kind.__name__}") from None
+
+
+class Shown:
+    """A line now and then, and one at the end."""
+
+    def __init__(self, progress: Progress, seconds: float, as_json: bool) -> None:
+        self._progress, self._seconds, self._as_json = progress, seconds, as_json
+        self._before = (time.monotonic(), 0, 0)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mirror-progress", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._seconds):
+            self._show()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._show()
+
+    def _show(self) -> None:
+        totals = self._progress.totals()
+        if self._as_json:
+            click.echo(json.dumps({**totals, "rows": self._progress.rows()}))
+        else:
+            click.echo(self._line(totals), err=True)
+        sys.stdout.flush()
+
+    def _line(self, totals: dict[str, Any]) -> str:
+        then, records, size = self._before
+        now = time.monotonic()
+        self._before = now, totals["records"], totals["bytes"]
+        rate = (totals["records"] - records) / max(now - then, 1e-9)
+        mbs = (totals["bytes"] - size) / max(now - then, 1e-9) / 1e6
+        state = "mirroring" if totals["connected"] else "no link"
+        more = f", {totals['lost_offsets']:,} offsets lost" if totals["lost_offsets"] else ""
+        more += f", refused: {', '.join(totals['refused'])}" if totals["refused"] else ""
+        return (
+            f"{state}: {totals['partitions']} partitions, {totals['records']:,} records, "
+            f"{rate:,.0f} a second, {mbs:.1f} MB/s, lag {totals['lag']:,}{more}"
+        )
+
+
+@mirror.command(cls=Command)
+@click.option("--to", "target", required=True, metavar="HOST:PORT[,...]", help="The target.")
+@click.option("--name", default=MirrorConfig.name, show_default=True, help="Of the mirror.")
+@click.option("--topic", required=True)
+@click.option("--partition", default=0, show_default=True)
+@click.option("--offset", required=True, type=int, help="Of the source.")
+@click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
+def translate(
+    target: str, name: str, topic: str, partition: int, offset: int, as_json: bool
+) -> None:
+    """Print which offset of the target an offset of the source became.
+
+    Where there is no record of that offset it is that of the next one: where to read on. A target
+    that keeps offsets has no map, and needs none."""
+    config = MirrorConfig(target=target, name=name)
+    site = Site(config.client(target))
+    try:
+        site.refresh()
+        if config.offsets_topic not in site.topics:
+            raise OffsetNotMapped(f"{target}: there is no topic {config.offsets_topic}")
+        found = offset_map.translate(
+            site, config.offsets_topic, Place(topic, partition), offset
+        )
+    finally:
+        site.close()
+    row = {"source": found.source, "target": found.target, "is_exact": found.is_exact}
+    click.echo(json.dumps(row) if as_json else found.target)

@@ -1,0 +1,152 @@
+"""Reads committed batches of the partitions that one source broker leads, on a thread of its own.
+
+Fetch up to version 12, where topics go by name, without a session. The next request leaves before
+what the last one brought is put into the inbox, so that the broker reads while the target writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.client.connection import Connection
+from appliance.client.errors import BrokerRefused
+from appliance.errors import ApplianceError
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.errors import PositionMoved
+from appliance.mirror.inbox import Fetched, Inbox
+from appliance.mirror.progress import UNKNOWN, Progress
+from appliance.mirror.site import COMMITTED, Place
+from appliance.wire import ErrorCode
+from appliance.wire.fetch import API as FETCH
+from appliance.wire.fetch import FetchRequest, FetchResponse
+
+BY_NAME = 12
+NO_SESSION = -1
+
+# (records, next offset, aborted transactions) -> (payload, next offset, records, bytes)
+Prepare = Callable[[bytes, int, list[tuple[int, int]]], tuple[Any, int, int, int]]
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where one partition is read on. The batch at the offset may begin below it."""
+
+    fetch_offset: int
+    next_offset: int  # that the target wants; below the other where the source has no such records
+
+
+class Fetcher:
+    def __init__(
+        self,
+        connection: Connection,
+        cursors: dict[Place, Cursor],
+        prepare: Prepare,
+        inbox: Inbox,
+        progress: Progress,
+        config: MirrorConfig,
+    ) -> None:
+        self._connection, self._cursors = connection, cursors
+        self._prepare, self._inbox, self._progress = prepare, inbox, progress
+        self._config = config
+        self._version = connection.version(FETCH, BY_NAME)
+        self._thread = threading.Thread(target=self._run, name="mirror-fetcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        """After the inbox was closed: at most one answer is waited for."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self._connection:
+                self._fetch_on()
+        except Exception as error:  # noqa: BLE001 - raised again by the round's own thread
+            self._inbox.fail(error)
+
+    def _fetch_on(self) -> None:
+        self._ask()
+        while not self._inbox.is_closed:
+            _, answer = self._connection.receive()
+            if answer.error_code:
+                raise BrokerRefused(answer.error_code, f"fetch at {self._connection.address}")
+            found = list(self._taken(answer))
+            if not self._cursors:
+                return
+            if not self._inbox.is_closed:
+                self._ask()
+            for each in found:
+                if not self._inbox.put(each):
+                    return
+
+    def _ask(self) -> None:
+        config = self._config
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=1,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=COMMITTED,
+            session_epoch=NO_SESSION,
+        )
+        topics: dict[str, list[FetchRequest.FetchPartition]] = defaultdict(list)
+        for place, cursor in self._cursors.items():
+            row = FetchRequest.FetchPartition(partition=place.partition)
+            row.fetch_offset = cursor.fetch_offset
+            row.partition_max_bytes = config.fetch_partition_max_bytes
+            topics[place.topic].append(row)
+        request.topics = [
+            FetchRequest.FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()
+        ]
+        self._connection.send(FETCH, request, version=self._version)
+
+    def _taken(self, answer: FetchResponse) -> Iterator[Fetched]:
+        """What came, partition by partition. Those that had something go to the end of the next
+        request: its first ones get the room."""
+        for topic in answer.responses:
+            for row in topic.partitions:
+                place = Place(topic.topic, row.partition_index)
+                if row.error_code:
+                    self._refuse(place, row)
+                    continue
+                found = self._of_partition(place, row)
+                if found is not None:
+                    del self._cursors[place]
+                    self._cursors[place] = Cursor(found.next_offset, found.next_offset)
+                    yield found
+
+    def _of_partition(self, place: Place, row: FetchResponse.PartitionData) -> Fetched | None:
+        end_offset = row.high_watermark if row.last_stable_offset < 0 else row.last_stable_offset
+        cursor = self._cursors[place]
+        before = cursor.next_offset
+        self._progress.saw(place, end_offset, UNKNOWN if row.records else before)
+        if not row.records:
+            return None
+        aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+        try:
+            payload, next_offset, records, size = self._prepare(row.records, before, aborted)
+        except ApplianceError as error:
+            self._give_up(place, f"at offset {cursor.fetch_offset}: {error}")
+            return None
+        if next_offset == before:
+            return None
+        return Fetched(place, payload, next_offset, records, size)
+
+    def _refuse(self, place: Place, row: FetchResponse.PartitionData) -> None:
+        offset = self._cursors[place].fetch_offset
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise PositionMoved(f"{place}: offset {offset} is not in the source any more")
+        error = BrokerRefused(row.error_code, f"fetch of {place} at offset {offset}")
+        if row.error_code == ErrorCode.CORRUPT_MESSAGE:
+            self._give_up(place, str(error))
+            return
+        raise error
+
+    def _give_up(self, place: Place, why: str) -> None:
+        """Damage in one partition holds up no other; the next round tries it again."""
+        del self._cursors[place]
+        self._progress.failed(place, why)

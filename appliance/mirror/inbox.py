@@ -1,0 +1,73 @@
+"""What was read and waits to be sent: many fetchers put in, one thread takes out."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.mirror.site import Place
+
+
+@dataclass(slots=True)
+class Fetched:
+    """Committed batches of one partition, ready for the target."""
+
+    place: Place
+    payload: Any  # as the target's `prepare` made it
+    next_offset: int  # of the source, behind them
+    records: int
+    size: int
+
+
+class Inbox:
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._waiting: deque[Fetched] = deque()
+        self._changed = threading.Condition()
+        self._failure: BaseException | None = None
+        self._is_closed = False
+
+    def put(self, each: Fetched) -> bool:
+        """Waits for room; False when nobody takes any more."""
+        with self._changed:
+            while self._bytes >= self._bytes_max and not self._is_closed:
+                self._changed.wait()
+            if not self._is_closed:
+                self._waiting.append(each)
+                self._bytes += each.size
+                self._changed.notify_all()
+            return not self._is_closed
+
+    def take(self, bytes_max: int, timeout_s: float) -> list[Fetched]:
+        """Up to about that many bytes, in their order; raises what a fetcher failed with, when
+        everything before it was taken."""
+        with self._changed:
+            if not self._waiting and not self._failure and timeout_s > 0:
+                self._changed.wait(timeout_s)
+            if not self._waiting and self._failure:
+                raise self._failure
+            taken: list[Fetched] = []
+            size = 0
+            while self._waiting and (not taken or size + self._waiting[0].size <= bytes_max):
+                taken.append(self._waiting.popleft())
+                size += taken[-1].size
+            self._bytes -= size
+            self._changed.notify_all()
+            return taken
+
+    def fail(self, failure: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()

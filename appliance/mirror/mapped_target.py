@@ -1,0 +1,218 @@
+"""A target that gives offsets itself: an Apache Kafka cluster.
+
+Batches go out with our producer id and sequence, one a partition in a request, as Kafka wants them.
+Position and map are written at the end of a stretch of time: with the data in one transaction, or
+behind it when each offset may come again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from appliance import _batch, _mirror
+from appliance.mirror import offset_map
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.errors import TopicRefused
+from appliance.mirror.inbox import Fetched
+from appliance.mirror.offset_map import Position, Row, Run, add_run
+from appliance.mirror.pipeline import Answer, Pipeline
+from appliance.mirror.progress import Progress
+from appliance.mirror.site import Place, Site
+from appliance.mirror.transaction import Producer
+
+LINGER_MS = 60_000  # beyond the longest stretch: until then a broker must not end a transaction
+
+
+@dataclass(slots=True)
+class Sent:
+    """One batch, and the offsets that its records had."""
+
+    data: bytearray
+    records: int
+    runs: list[tuple[int, int]]  # first offset in the source, length
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Of one partition, since the last commit."""
+
+    next_offset: int
+    records: int = 0
+    bytes: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+
+class MappedTarget:
+    def __init__(
+        self, site: Site, sources: dict[str, str], progress: Progress, config: MirrorConfig
+    ) -> None:
+        self._site, self._sources, self._progress = site, sources, progress
+        self._config = config
+        self._positions_place = Place(config.positions_topic, 0)
+        self._offsets_place = Place(config.offsets_topic, 0)
+        name = f"mirror.{config.name}" if config.is_exactly_once else None
+        timeout_ms = max(LINGER_MS, 10 * config.commit_interval_ms)
+        self._producer = Producer(site, name, timeout_ms)
+        self._pipeline = Pipeline(site, config.request_timeout_ms, name)
+        self._stretches: dict[Place, Stretch] = {}
+        self._began = 0.0  # of time.monotonic
+
+    def close(self) -> None:
+        self._pipeline.close()
+
+    # the beginning
+
+    def positions(
+        self,
+        starts: dict[Place, int],
+        ends: dict[Place, int],
+        refuse: Callable[[TopicRefused], None],
+    ) -> dict[Place, int | None]:
+        """Where each goes on; `starts` and `ends` are the source's. None: it was never begun."""
+        known = offset_map.positions(self._site, self._config.positions_topic)
+        for place in starts:
+            if place not in known:
+                continue
+            was, own, offset = known[place].source, self._sources[place.topic], known[place].offset
+            if was != own:
+                why = f"its records came from {was}, the source's is {own} now: it was made anew"
+                refuse(TopicRefused(place.topic, why))
+            elif offset > ends[place]:
+                why = (
+                    f"partition {place.partition} was mirrored up to {offset}, and the source ends "
+                    f"at {ends[place]}: it lost records"
+                )
+                refuse(TopicRefused(place.topic, why))
+        return {place: known[place].offset if place in known else None for place in starts}
+
+    def pass_over(self, place: Place, offset: int | None, start: int, end: int) -> int:
+        """Offsets that the source does not have: the position moves on, and that is all."""
+        if offset is not None:
+            self._began = time.monotonic()
+            self._stretches[place] = Stretch(start)
+        return start
+
+    # sending
+
+    def prepare(
+        self, records: bytes, before: int, aborted: list[tuple[int, int]]
+    ) -> tuple[list[Sent], int, int, int]:
+        found, next_offset = _mirror.committed(records, before, aborted)
+        sent = [
+            Sent(each.data, each.records, [(each.base_offset, each.records)])
+            if each.is_as_produced
+            else rebuilt(each.data, before)
+            for each in found
+        ]
+        sent = [each for each in sent if each.records]
+        count = sum(each.records for each in sent)
+        return sent, next_offset, count, sum(len(each.data) for each in sent)
+
+    def send(self, fetched: Sequence[Fetched]) -> None:
+        if not fetched:
+            return
+        if not self._stretches:
+            self._began = time.monotonic()
+        self._producer.add({each.place for each in fetched if each.payload})
+        waiting: dict[int, dict[Place, deque[Sent]]] = defaultdict(lambda: defaultdict(deque))
+        for each in fetched:
+            stretch = self._stretches.setdefault(each.place, Stretch(each.next_offset))
+            stretch.next_offset = each.next_offset
+            stretch.records += each.records
+            stretch.bytes += each.size
+            if each.payload:
+                waiting[self._site.leader(each.place)][each.place].extend(each.payload)
+        for leader, places in waiting.items():
+            while places:
+                self._send_some(leader, places)
+
+    def _send_some(self, leader: int, places: dict[Place, deque[Sent]]) -> None:
+        """The next batch of each partition, as far as they fit into one request."""
+        taken: dict[Place, Sent] = {}
+        size = 0
+        for place in list(places):
+            each = places[place][0]
+            if taken and size + len(each.data) > self._config.request_max_bytes:
+                break
+            taken[place] = places[place].popleft()
+            size += len(each.data)
+            if not places[place]:
+                del places[place]
+        for place, each in taken.items():
+            self._number(place, each)
+        batches = {place: each.data for place, each in taken.items()}
+        self._pipeline.send(leader, batches, lambda answers: self._wrote(taken, answers))
+
+    def _number(self, place: Place, each: Sent) -> None:
+        sequence = self._producer.sequence(place, each.records)
+        _mirror.number(
+            each.data, self._producer.id, self._producer.epoch, sequence,
+            self._producer.transactional_id is not None,
+        )
+
+    def _wrote(self, sent: dict[Place, Sent], answers: dict[Place, Answer]) -> None:
+        for place, each in sent.items():
+            target = answers[place].base_offset
+            for source, length in each.runs:
+                add_run(self._stretches[place].runs, source, target, length)
+                target += length
+
+    def settle(self, is_idle: bool) -> None:
+        """Ends the stretch when it is long enough."""
+        if is_idle:
+            self._pipeline.settle()
+        age_ms = (time.monotonic() - self._began) * 1000
+        if self._stretches and age_ms >= self._config.commit_interval_ms:
+            self.commit()
+
+    # the end of a stretch
+
+    def commit(self) -> None:
+        """Position and map join the data; then all of it counts."""
+        if not self._stretches:
+            return
+        self._pipeline.settle()
+        now_ms = time.time_ns() // 1_000_000
+        positions = [
+            offset_map.position_row(
+                place, Position(self._sources[place.topic], each.next_offset), now_ms
+            )
+            for place, each in self._stretches.items()
+        ]
+        runs = [
+            offset_map.runs_row(place, each.runs, now_ms)
+            for place, each in self._stretches.items()
+            if each.runs
+        ]
+        self._producer.add([self._positions_place, self._offsets_place][: 2 if runs else 1])
+        self._send_rows(self._offsets_place, runs)
+        self._send_rows(self._positions_place, positions)
+        self._pipeline.settle()
+        if self._producer.is_open:
+            self._producer.commit()
+            self._progress.transactions += 1
+        for place, each in self._stretches.items():
+            self._progress.wrote(place, each.next_offset, each.records, each.bytes)
+        self._stretches.clear()
+
+    def _send_rows(self, place: Place, rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        if rows:
+            sent = Sent(bytearray(_batch.build(rows)), len(rows), [])
+            self._number(place, sent)
+            self._pipeline.send(self._site.leader(place), {place: sent.data}, lambda _: None)
+
+
+def rebuilt(data: bytearray, from_offset: int) -> Sent:
+    """A batch that no broker takes as it is, taken apart and built again with its codec: records
+    without gaps, with timestamps of their own."""
+    (info,) = _batch.headers(data)
+    records = [each for each in _batch.records(data) if each.offset >= from_offset]
+    runs: list[Run] = []
+    for i, each in enumerate(records):
+        add_run(runs, each.offset, i, 1)
+    made = bytearray(_batch.build(records, codec=info.codec)) if records else bytearray()
+    return Sent(made, len(records), [(run.source, run.length) for run in runs])

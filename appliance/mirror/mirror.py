@@ -1,0 +1,76 @@
+"""Rounds, one after the other, until the mirror is stopped.
+
+A failure ends a round and is followed by a pause that doubles up to a limit. Nothing is kept
+between rounds but the figures: what was not written is still in the source.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+from appliance import event_log
+from appliance.errors import ApplianceError
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.errors import (
+    MirrorFenced,
+    OffsetsCannotBeKept,
+    RoundOver,
+    TopicRefused,
+)
+from appliance.mirror.progress import Progress
+from appliance.mirror.round import Round
+
+log = event_log.named("mirror")
+
+FINAL = (MirrorFenced, OffsetsCannotBeKept)
+DOUBLINGS_MAX = 30  # beyond any limit; the number must not grow for days
+STEADY_S = 10.0  # a round that lasted so long shows that the link was back
+
+
+class Mirror:
+    def __init__(self, config: MirrorConfig) -> None:
+        self.config = config
+        self.progress = Progress()
+        self._stopping = threading.Event()
+        self._held: dict[str, tuple[str, float]] = {}  # topics: why, and until when
+
+    def stop(self) -> None:
+        """What is on its way is written; also from a signal handler."""
+        self._stopping.set()
+
+    def run(self, once: bool = False) -> None:
+        """Until it is stopped; `once`: until everything is mirrored that the source has."""
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                Round(self.config, self.progress, self._stopping, once, self._held_now).run()
+                return
+            except RoundOver as reason:
+                log.info("next round", reason=reason)
+            except FINAL:
+                raise
+            except (ApplianceError, OSError) as error:
+                failures = 1 if time.monotonic() - began > STEADY_S else failures + 1
+                self._pause(failures, error)
+
+    def _pause(self, failures: int, error: Exception) -> None:
+        self.progress.failures += 1
+        self.progress.last_failure = str(error)
+        config = self.config
+        if isinstance(error, TopicRefused):
+            # the others must not wait for it
+            until = time.monotonic() + config.retry_backoff_max_ms / 1000
+            self._held[error.topic] = str(error), until
+        doubled_ms = config.retry_backoff_ms * 2 ** min(failures - 1, DOUBLINGS_MAX)
+        pause_ms = min(doubled_ms, config.retry_backoff_max_ms)
+        pause_ms = round(pause_ms * random.uniform(0.75, 1.0))  # mirrors of one site not in step
+        log.warning("round failed", error=error, again_in_ms=pause_ms)
+        self._stopping.wait(pause_ms / 1000)
+
+    def _held_now(self) -> dict[str, str]:
+        now = time.monotonic()
+        self._held = {name: each for name, each in self._held.items() if each[1] > now}
+        return {name: why for name, (why, _) in self._held.items()}

@@ -1,0 +1,141 @@
+"""Positions and the offset map in the target: what their records look like, and reading them.
+
+    mirror.NAME.positions   key `topic/partition`, value {"source": "CLUSTER/TOPIC-ID", "offset": n}
+                            the next offset of the source; compacted, one partition
+    mirror.NAME.offsets     the same key, value {"runs": [[source, target, length], ...]}
+                            each run is records whose offsets rise together in both
+
+JSON, so that any consumer can read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from appliance import _batch, _mirror
+from appliance.client.errors import BrokerRefused
+from appliance.mirror.errors import OffsetNotMapped
+from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
+from appliance.wire.fetch import API as FETCH
+from appliance.wire.fetch import FetchRequest
+
+BY_NAME = 12
+NO_SESSION = -1
+READ_BYTES = 4 << 20
+READ_WAIT_MS = 100
+
+
+class Run(NamedTuple):
+    source: int
+    target: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.source + self.length
+
+
+class Position(NamedTuple):
+    source: str
+    offset: int
+
+
+class Row(NamedTuple):
+    """A record: timestamp, key, value."""
+
+    timestamp: int
+    key: bytes
+    value: bytes
+
+
+def key_of(place: Place) -> bytes:
+    return f"{place.topic}/{place.partition}".encode()
+
+
+def place_of(key: bytes | None) -> Place:
+    topic, _, partition = (key or b"").decode().rpartition("/")
+    return Place(topic, int(partition))
+
+
+def position_row(place: Place, position: Position, now_ms: int) -> Row:
+    return Row(now_ms, key_of(place), json.dumps(position._asdict()).encode())
+
+
+def runs_row(place: Place, runs: Iterable[Run], now_ms: int) -> Row:
+    return Row(now_ms, key_of(place), json.dumps({"runs": list(runs)}).encode())
+
+
+def add_run(runs: list[Run], source: int, target: int, length: int) -> None:
+    """Joined to the last one where it goes on in both."""
+    if runs and (runs[-1].end, runs[-1].target + runs[-1].length) == (source, target):
+        runs[-1] = runs[-1]._replace(length=runs[-1].length + length)
+    else:
+        runs.append(Run(source, target, length))
+
+
+# reading
+
+
+def read(site: Site, topic: str) -> Iterator[_batch.Record]:
+    """Every committed record of its one partition, up to now."""
+    place = Place(topic, 0)
+    offset = site.offsets([place], EARLIEST)[place]
+    end_offset = site.offsets([place], LATEST, COMMITTED)[place]
+    with site.connect(site.leader(place)) as connection:
+        version = connection.version(FETCH, BY_NAME)
+        while offset < end_offset:
+            part = FetchRequest.FetchPartition(partition=0, fetch_offset=offset)
+            part.partition_max_bytes = READ_BYTES
+            request = FetchRequest(
+                max_wait_ms=READ_WAIT_MS, min_bytes=1, max_bytes=READ_BYTES,
+                isolation_level=COMMITTED, session_epoch=NO_SESSION,
+                topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])],
+            )
+            (row,) = connection.ask(FETCH, request, version=version).responses[0].partitions
+            if row.error_code:
+                raise BrokerRefused(row.error_code, f"fetch of {place} at offset {offset}")
+            if not row.records:
+                return  # compaction took what stood at the end
+            aborted = [(e.producer_id, e.first_offset) for e in row.aborted_transactions or ()]
+            batches, offset = _mirror.committed(row.records, offset, aborted)
+            for each in batches:
+                yield from _batch.records(each.data)
+
+
+def positions(site: Site, topic: str) -> dict[Place, Position]:
+    found = {}
+    for record in read(site, topic):
+        found[place_of(record.key)] = Position(**json.loads(record.value or b"null"))
+    return found
+
+
+@dataclass(frozen=True)
+class Translation:
+    source: int
+    target: int
+    is_exact: bool  # False: there is no record of that offset; it is that of the next one
+
+
+def translate(site: Site, topic: str, place: Place, offset: int) -> Translation:
+    """What an offset of the source became: where a consumer that would read on from it in the
+    source reads on in the target."""
+    key, last = key_of(place), None
+    for record in read(site, topic):
+        if record.key != key:
+            continue
+        for run in map(Run._make, json.loads(record.value or b"")["runs"]):
+            if run.source <= offset < run.end:
+                return Translation(offset, run.target + offset - run.source, True)
+            if run.source > offset and last is None:
+                raise OffsetNotMapped(
+                    f"{place}: offset {offset} is older than the map, which begins at {run.source}"
+                )
+            if run.source > offset:
+                return Translation(offset, run.target, False)
+            last = run
+    if last is None:
+        raise OffsetNotMapped(f"{place}: the map {topic} has no entry of it")
+    return Translation(offset, last.target + last.length, False)

@@ -1,0 +1,105 @@
+"""Produce requests on their way: a connection a target broker, several in flight on each.
+
+A broker answers in the order in which it was asked, so a partition's batches stay in theirs as long
+as its leader stays; when anything fails the round ends and everything is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from appliance.client.connection import Connection
+from appliance.client.errors import BrokerRefused
+from appliance.mirror.config import IN_FLIGHT_MAX
+from appliance.mirror.errors import MirrorFenced, PositionMoved, TopicRefused
+from appliance.mirror.site import Place, Site
+from appliance.wire import ErrorCode
+from appliance.wire.produce import API as PRODUCE
+from appliance.wire.produce import ProduceRequest, ProduceResponse
+
+ALL_ACKS = -1
+BEFORE_TV2 = 11  # from 12 on a Produce adds its partitions to the transaction: we do that ourselves
+
+Answer = ProduceResponse.PartitionProduceResponse
+Then = Callable[[dict[Place, Answer]], None]
+
+NO_SOURCES: Mapping[str, str] = {}
+
+FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+MOVED = {
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.CORRUPT_MESSAGE,  # damaged on its way to us: what the source has may be whole
+}
+
+
+class Pipeline:
+    def __init__(self, site: Site, timeout_ms: int, transactional_id: str | None = None) -> None:
+        self._site, self._timeout_ms = site, timeout_ms
+        self._transactional_id = transactional_id
+        self._connections: dict[int, Connection] = {}
+        self._waiting: deque[tuple[Connection, Then]] = deque()  # in the order of the questions
+
+    def close(self) -> None:
+        for each in self._connections.values():
+            each.close()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    def send(
+        self,
+        leader: int,
+        batches: Mapping[Place, bytes | bytearray],
+        then: Then,
+        mirror_sources: Mapping[str, str] = NO_SOURCES,
+    ) -> None:
+        """`then` is called with what became of each, while a later one is sent or awaited."""
+        connection = self._connections.get(leader)
+        if connection is None:
+            connection = self._connections[leader] = self._site.connect(leader)
+        while connection.in_flight >= IN_FLIGHT_MAX:
+            self._receive()
+        request = ProduceRequest(self._transactional_id, ALL_ACKS, self._timeout_ms)
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        for place, data in batches.items():
+            topic = topics.setdefault(place.topic, ProduceRequest.TopicProduceData(place.topic))
+            topic.partition_data.append(
+                ProduceRequest.PartitionProduceData(place.partition, bytes(data))
+            )
+            topic.mirror_source = mirror_sources.get(place.topic, "")
+        request.topic_data = list(topics.values())
+        connection.send(PRODUCE, request, version=connection.version(PRODUCE, BEFORE_TV2))
+        self._waiting.append((connection, then))
+
+    def settle(self, most: int = 0) -> None:
+        """Waits until no more than that many are in flight."""
+        while len(self._waiting) > most:
+            self._receive()
+
+    def _receive(self) -> None:
+        connection, then = self._waiting.popleft()
+        _, answer = connection.receive()
+        then(dict(_rows(answer)))
+
+
+def _rows(answer: ProduceResponse) -> Iterator[tuple[Place, Answer]]:
+    for topic in answer.responses:
+        for row in topic.partition_responses:
+            place = Place(topic.name, row.index)
+            if row.error_code:
+                raise refusal(place, row.error_code, row.error_message or "")
+            yield place, row
+
+
+def refusal(place: Place, code: int, text: str) -> Exception:
+    """What a target's error means for the round."""
+    error = BrokerRefused(code, f"produce to {place}" + (f": {text}" if text else ""))
+    if code in FENCED:
+        return MirrorFenced(f"another mirror of this name has taken over: {error}")
+    if code in MOVED:
+        return PositionMoved(str(error))
+    return error if error.retriable else TopicRefused(place.topic, str(error))

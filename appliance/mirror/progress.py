@@ -1,0 +1,191 @@
+"""How far a mirror is: written by its threads, read by the line, the JSON and the metrics.
+
+Fields of a partition are replaced one at a time, and each is right by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from appliance.mirror.site import Place
+
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class Partition:
+    position: int = UNKNOWN  # of the source: everything below is safe in the target
+    end_offset: int = UNKNOWN  # of the source: what readers of committed records could have
+    records: int = 0
+    bytes: int = 0
+    lost_offsets: int = 0  # gone from the source before they were mirrored
+    drained_at: int = UNKNOWN  # the source had nothing from this offset on when it was asked last
+    failure: str = ""
+
+    @property
+    def lag(self) -> int:
+        if UNKNOWN in (self.position, self.end_offset):
+            return 0
+        return max(self.end_offset - self.position, 0)
+
+
+class Progress:
+    def __init__(self) -> None:
+        self.partitions: dict[Place, Partition] = {}
+        self.refused: dict[str, str] = {}  # topics, and why
+        self.is_connected = False
+        self.failures = 0  # of rounds
+        self.last_failure = ""
+        self.transactions = 0
+        self.last_written = 0.0  # of time.time: when something was safe in the target
+        self._lock = threading.Lock()  # of the dictionary
+
+    def of(self, place: Place) -> Partition:
+        with self._lock:
+            return self.partitions.setdefault(place, Partition())
+
+    # told by the threads
+
+    def begin(self, positions: dict[Place, int]) -> None:
+        """A round begins: what is mirrored now, and from where."""
+        with self._lock:
+            self.partitions = {
+                place: self.partitions.get(place, Partition()) for place in positions
+            }
+        for place, offset in positions.items():
+            each = self.of(place)
+            each.position, each.failure, each.drained_at = offset, "", UNKNOWN
+
+    def saw(self, place: Place, end_offset: int, drained_at: int) -> None:
+        each = self.of(place)
+        each.end_offset, each.drained_at = end_offset, drained_at
+
+    def wrote(self, place: Place, position: int, records: int, size: int) -> None:
+        each = self.of(place)
+        each.position = position
+        each.records += records
+        each.bytes += size
+        self.last_written = time.time()
+
+    def lost(self, place: Place, count: int) -> None:
+        self.of(place).lost_offsets += count
+
+    def failed(self, place: Place, why: str) -> None:
+        self.of(place).failure = why
+
+    def refuse(self, topic: str, why: str) -> bool:
+        """Whether that is news."""
+        is_news = self.refused.get(topic) != why
+        self.refused = {**self.refused, topic: why}
+        return is_news
+
+    def forget_refused(self, but: set[str]) -> None:
+        self.refused = {name: why for name, why in self.refused.items() if name in but}
+
+    # asked for
+
+    def __iter__(self) -> Iterator[tuple[Place, Partition]]:
+        with self._lock:
+            return iter(sorted(self.partitions.items()))
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Everything that the source had when it was asked last is safe in the target."""
+        return all(each.failure or each.position == each.drained_at for _, each in self)
+
+    def totals(self) -> dict[str, Any]:
+        rows = [each for _, each in self]
+        return {
+            "connected": self.is_connected,
+            "partitions": len(rows),
+            "records": sum(each.records for each in rows),
+            "bytes": sum(each.bytes for each in rows),
+            "lag": sum(each.lag for each in rows),
+            "lost_offsets": sum(each.lost_offsets for each in rows),
+            "transactions": self.transactions,
+            "failures": self.failures,
+            "last_failure": self.last_failure,
+            "refused": {
+                **self.refused,
+                **{str(place): each.failure for place, each in self if each.failure},
+            },
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "position": each.position,
+                "end_offset": each.end_offset,
+                "lag": each.lag,
+                "lost_offsets": each.lost_offsets,
+            }
+            for place, each in self
+        ]
+
+
+PREFIX = "appliance_mirror"
+LABELS = ["topic", "partition"]
+OF_PARTITIONS: list[tuple[type, str, str, str]] = [
+    (GaugeMetricFamily, "position", "position", "Next offset of the source to be mirrored."),
+    (GaugeMetricFamily, "source_end_offset", "end_offset", "End of the source's committed data."),
+    (GaugeMetricFamily, "lag_records", "lag", "Offsets between position and end."),
+    (CounterMetricFamily, "records", "records", "Records written to the target."),
+    (CounterMetricFamily, "bytes", "bytes", "Bytes written to the target, as compressed."),
+    (
+        CounterMetricFamily,
+        "lost_offsets",
+        "lost_offsets",
+        "Offsets that the source had deleted before they were mirrored.",
+    ),
+]
+
+
+class Metrics(Collector):
+    """What Prometheus is told."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def collect(self) -> Iterator[Metric]:
+        for family, name, field, text in OF_PARTITIONS:
+            metric = family(f"{PREFIX}_{name}", text, labels=LABELS)
+            for place, each in self._progress:
+                metric.add_metric([place.topic, str(place.partition)], getattr(each, field))
+            yield metric
+        progress = self._progress
+        refused = len(progress.totals()["refused"])
+        yield GaugeMetricFamily(
+            f"{PREFIX}_connected", "Whether a round is under way.", progress.is_connected
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_refused", "Topics and partitions that cannot be mirrored.", refused
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_last_written_timestamp_seconds",
+            "When something was written to the target last.",
+            progress.last_written,
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}_failures", "Rounds that ended by a failure.", progress.failures
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}_transactions", "Transactions committed.", progress.transactions
+        )
+
+
+def serve_metrics(progress: Progress, host: str, port: int) -> int:
+    """On a thread of its own; the port that it has."""
+    registry = CollectorRegistry()
+    registry.register(Metrics(progress))
+    server, _ = start_http_server(port, host, registry)
+    return int(server.server_port)

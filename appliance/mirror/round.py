@@ -1,0 +1,211 @@
+"""One round of a mirror: from the first question to the first failure, or to the next look at what
+there is to mirror.
+
+    1  both sites are asked who they are; the target is given the topics that it lacks
+    2  the target says where each partition goes on, the source what it still has
+    3  fetchers read, this thread sends what they read, until something ends it
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from appliance import event_log
+from appliance.mirror import topics
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.errors import RoundOver, TopicRefused
+from appliance.mirror.fetcher import Cursor, Fetcher
+from appliance.mirror.inbox import Fetched, Inbox
+from appliance.mirror.kept_target import KeptTarget
+from appliance.mirror.mapped_target import MappedTarget
+from appliance.mirror.progress import Progress
+from appliance.mirror.site import EARLIEST, LATEST, Place, Site, Topic
+
+log = event_log.named("mirror")
+
+IDLE_S = 0.1  # between two looks at what else is to be done while nothing comes
+
+
+class Target(Protocol):
+    def prepare(
+        self, records: bytes, before: int, aborted: list[tuple[int, int]]
+    ) -> tuple[Any, int, int, int]: ...
+
+    def positions(
+        self,
+        starts: dict[Place, int],
+        ends: dict[Place, int],
+        refuse: Callable[[TopicRefused], None],
+    ) -> dict[Place, int | None]: ...
+
+    def pass_over(self, place: Place, offset: int | None, start: int, end: int) -> int: ...
+
+    def send(self, fetched: list[Fetched]) -> None: ...
+
+    def settle(self, is_idle: bool) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Round:
+    def __init__(
+        self,
+        config: MirrorConfig,
+        progress: Progress,
+        stopping: threading.Event,
+        once: bool,
+        held: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._config, self._progress, self._held = config, progress, held
+        self._stopping, self._once = stopping, once
+        self._source = Site(config.client(config.source))
+        self._target_site = Site(config.client(config.target))
+        self._inbox = Inbox(config.inbox_bytes)
+        self._fetchers: list[Fetcher] = []
+        self._target: Target | None = None
+        self._keeps_offsets = False
+
+    def run(self) -> None:
+        """Until it is stopped, or caught up and `once`; raises what ends it otherwise."""
+        try:
+            found = self._arrange()
+            self._target = self._open(found)
+            cursors = self._begin(found, self._target)
+            self._progress.is_connected = True
+            self._fetch(cursors, self._target)
+            self._pump(self._target)
+        finally:
+            self._progress.is_connected = False
+            self._close()
+
+    def _close(self) -> None:
+        self._inbox.close()
+        if self._target is not None:
+            self._target.close()
+        self._source.close()
+        self._target_site.close()
+        for each in self._fetchers:
+            each.join()
+
+    # the beginning
+
+    def _arrange(self) -> list[Topic]:
+        self._source.refresh()
+        self._target_site.refresh()
+        self._keeps_offsets = topics.can_keep_offsets(self._target_site, self._config)
+        found = self._arranged()
+        self._seen = self._signature(found)
+        return found
+
+    def _arranged(self) -> list[Topic]:
+        """The topics that can be mirrored; the target has them when this returns."""
+        arrangement = topics.Arrangement(
+            self._source, self._target_site, self._config, self._keeps_offsets
+        )
+        found = arrangement.arrange()
+        refused = {**arrangement.refused, **self._held()}
+        for name, why in refused.items():
+            self._refuse(name, why)
+        self._progress.forget_refused(set(refused))
+        return [each for each in found if each.name not in refused]
+
+    def _refuse(self, topic: str, why: str) -> None:
+        if self._progress.refuse(topic, why):
+            log.error("topic cannot be mirrored", topic=topic, why=why)
+
+    def _signature(self, found: list[Topic]) -> object:
+        """What a round is made of: when it changes, the next one begins."""
+        here = self._target_site.topics
+        return [(each, here.get(each.name)) for each in found]
+
+    def _open(self, found: list[Topic]) -> Target:
+        sources = {each.name: topics.source_of(self._source, each) for each in found}
+        kind = KeptTarget if self._keeps_offsets else MappedTarget
+        return kind(self._target_site, sources, self._progress, self._config)
+
+    def _begin(self, found: list[Topic], target: Target) -> dict[Place, Cursor]:
+        """Where each partition goes on; what the source does not have is passed over."""
+        places = [place for each in found for place in each.places]
+        starts = self._source.offsets(places, EARLIEST)
+        ends = self._source.offsets(places, LATEST)
+        refused: set[str] = set()
+
+        def refuse(error: TopicRefused) -> None:
+            refused.add(error.topic)
+            self._refuse(error.topic, str(error))
+
+        known = target.positions(starts, ends, refuse)
+        known = {place: each for place, each in known.items() if place.topic not in refused}
+        self._progress.begin({place: each or 0 for place, each in known.items()})
+        cursors = {}
+        for place, offset in known.items():
+            start, end = starts[place], ends[place]
+            cursors[place] = Cursor(max(offset or 0, start), offset or 0)
+            if (offset or 0) < start:
+                self._tell_lost(place, offset, start)
+                cursors[place].next_offset = target.pass_over(place, offset, start, end)
+        target.settle(is_idle=True)
+        return cursors
+
+    def _tell_lost(self, place: Place, offset: int | None, start: int) -> None:
+        if offset is not None:
+            self._progress.lost(place, start - offset)
+            log.error(
+                "the source deleted records before they were mirrored",
+                place=place,
+                first_offset=offset,
+                last_offset=start - 1,
+            )
+
+    def _fetch(self, cursors: dict[Place, Cursor], target: Target) -> None:
+        by_leader: dict[int, dict[Place, Cursor]] = defaultdict(dict)
+        for place, cursor in cursors.items():
+            by_leader[self._source.leader(place)][place] = cursor
+        for leader, own in by_leader.items():
+            connection = self._source.connect(leader)
+            self._fetchers.append(
+                Fetcher(
+                    connection, own, target.prepare, self._inbox, self._progress, self._config
+                )
+            )
+        for each in self._fetchers:
+            each.start()
+
+    # the course
+
+    def _pump(self, target: Target) -> None:
+        looked = time.monotonic()
+        while not self._stopping.is_set():
+            taken = self._take(target)
+            target.send(taken)
+            target.settle(is_idle=not taken)
+            if not taken and self._once:
+                target.commit()
+                if self._progress.is_caught_up:
+                    return
+            if time.monotonic() - looked > self._config.refresh_interval_ms / 1000:
+                self._look(target)
+                looked = time.monotonic()
+        target.commit()
+
+    def _take(self, target: Target) -> list[Fetched]:
+        try:
+            return self._inbox.take(self._config.request_max_bytes, IDLE_S)
+        except Exception:
+            # the source is gone: what was sent may count all the same
+            target.commit()
+            raise
+
+    def _look(self, target: Target) -> None:
+        self._source.refresh()
+        self._target_site.refresh()
+        found = self._signature(self._arranged())
+        if found != self._seen or any(each.failure for _, each in self._progress):
+            target.commit()
+            raise RoundOver("topics, partitions or leaders changed, or a partition is tried again")

@@ -1,0 +1,167 @@
+"""One cluster as the mirror knows it: its brokers, its topics, who leads a partition.
+
+For one thread. Short questions go over connections that stay open; fetchers and senders get
+connections of their own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address, Connection
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    ConnectionLost,
+    NoBrokers,
+    PartitionUnknown,
+)
+from appliance.wire import ErrorCode
+from appliance.wire.find_coordinator import API as FIND_COORDINATOR
+from appliance.wire.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from appliance.wire.list_offsets import API as LIST_OFFSETS
+from appliance.wire.list_offsets import ListOffsetsRequest
+from appliance.wire.metadata import API as METADATA
+from appliance.wire.metadata import MetadataRequest, MetadataResponse
+
+EARLIEST, LATEST = -2, -1
+UNCOMMITTED, COMMITTED = 0, 1
+TRANSACTION = 1  # the kind of a coordinator
+COORDINATOR_OF_ONE = 3  # the last version of FindCoordinator that asks for one key
+NO_LEADER = -1
+
+
+class Place(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    id: UUID
+    leaders: Mapping[int, int]  # broker by partition
+
+    @property
+    def places(self) -> list[Place]:
+        return [Place(self.name, each) for each in sorted(self.leaders)]
+
+
+class Site:
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.cluster_id = ""
+        self.brokers: dict[int, Address] = {}
+        self.controller = NO_LEADER
+        self.topics: dict[str, Topic] = {}
+        self._named = [Address.parse(each) for each in config.broker_list.split(",") if each]
+        self._connections: dict[Address, Connection] = {}
+
+    def close(self) -> None:
+        for each in self._connections.values():
+            each.close()
+        self._connections.clear()
+
+    # getting there
+
+    def connect(self, broker: int) -> Connection:
+        """A new connection, which is the caller's."""
+        if broker not in self.brokers:
+            raise BrokerUnavailable(f"broker {broker} is not known, there are {[*self.brokers]}")
+        return Connection(self.brokers[broker], self.config)
+
+    def ask(
+        self, api: Any, request: Any, broker: int | None = None, most: int | None = None
+    ) -> Any:
+        """`broker` None: any that answers."""
+        if broker is not None and broker not in self.brokers:
+            raise BrokerUnavailable(f"broker {broker} is not known, there are {[*self.brokers]}")
+        some = [*self.brokers.values(), *self._named] if broker is None else [self.brokers[broker]]
+        failures = []
+        for address in dict.fromkeys(some):
+            try:
+                return self._ask_at(address, api, request, most)
+            except BrokerUnavailable as error:
+                failures.append(str(error))
+        raise NoBrokers("; ".join(failures))
+
+    def _ask_at(self, address: Address, api: Any, request: Any, most: int | None) -> Any:
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            try:
+                return connection.ask(api, request, version=connection.version(api, most))
+            except ConnectionLost:
+                pass  # it was idle, and the broker may have closed it for that
+        connection = self._connections[address] = Connection(address, self.config)
+        return connection.ask(api, request, version=connection.version(api, most))
+
+    # who is there
+
+    def refresh(self) -> None:
+        """Asks for all topics; internal ones, and what cannot be served, are left out."""
+        answer: MetadataResponse = self.ask(
+            METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        )
+        self.cluster_id = answer.cluster_id or ""
+        self.brokers = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
+        self.controller = answer.controller_id
+        self.topics = {
+            each.name: Topic(
+                each.name,
+                each.topic_id,
+                {row.partition_index: row.leader_id for row in each.partitions},
+            )
+            for each in answer.topics
+            if each.name and not each.is_internal and not each.error_code
+        }
+
+    def leader(self, place: Place) -> int:
+        topic = self.topics.get(place.topic)
+        found = NO_LEADER if topic is None else topic.leaders.get(place.partition, NO_LEADER)
+        if found not in self.brokers:
+            raise PartitionUnknown(f"{place} has no leader now")
+        return found
+
+    def find_coordinator(self, transactional_id: str) -> FindCoordinatorResponse:
+        answer: FindCoordinatorResponse = self.ask(
+            FIND_COORDINATOR,
+            FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION),
+            most=COORDINATOR_OF_ONE,
+        )
+        if not answer.error_code:
+            self.brokers[answer.node_id] = Address(answer.host, answer.port)
+        return answer
+
+    # where things are
+
+    def offsets(
+        self, places: Iterable[Place], when: int, isolation: int = UNCOMMITTED
+    ) -> dict[Place, int]:
+        """The earliest or latest offset of each."""
+        by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for place in places:
+            by_leader[self.leader(place)][place.topic].append(place.partition)
+        found = {}
+        for leader, topics in by_leader.items():
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation)
+            for name, partitions in topics.items():
+                rows = [
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=each, timestamp=when)
+                    for each in partitions
+                ]
+                request.topics.append(ListOffsetsRequest.ListOffsetsTopic(name, rows))
+            for topic in self.ask(LIST_OFFSETS, request, leader).topics:
+                for row in topic.partitions:
+                    place = Place(topic.name, row.partition_index)
+                    if row.error_code:
+                        raise BrokerRefused(ErrorCode(row.error_code), f"offsets of {place}")
+                    found[place] = row.offset
+        return found

@@ -1,0 +1,250 @@
+"""What the target lacks of the source's topics: themselves, partitions, configs.
+
+One topic that cannot be arranged is set down in `refused` and holds up no other.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from appliance import event_log
+from appliance.client.errors import BrokerRefused, PartitionUnknown
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.errors import OffsetsCannotBeKept, TopicRefused
+from appliance.mirror.site import Site, Topic
+from appliance.wire import ErrorCode
+from appliance.wire.create_partitions import API as CREATE_PARTITIONS
+from appliance.wire.create_partitions import CreatePartitionsRequest
+from appliance.wire.create_topics import API as CREATE_TOPICS
+from appliance.wire.create_topics import CreateTopicsRequest
+from appliance.wire.describe_configs import API as DESCRIBE_CONFIGS
+from appliance.wire.describe_configs import DescribeConfigsRequest
+from appliance.wire.incremental_alter_configs import API as ALTER_CONFIGS
+from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+log = event_log.named("mirror")
+
+TOPIC, OWN, SET = 2, 1, 0  # a kind of resource, a source of configs, an operation
+BROKERS_OWN = -1  # replicas: as many as the target's default says
+SOURCE = "mirror.source"
+OURS = re.compile(r"mirror\..*\.(positions|offsets)")
+ASKED_MAX = 200  # topics in one DescribeConfigs
+AGAIN_S = 0.05
+
+# Only an appliance has them.
+NOT_KAFKAS = {"visibility", SOURCE}
+# Of the cluster that the topic is in, not of its records.
+NOT_COPIED = {
+    SOURCE,
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "local.retention.ms",
+    "local.retention.bytes",
+}
+# A target that takes records from a producer would hold old ones against the clock, or stamp them.
+OF_THE_FIRST_WRITE = {
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",
+}
+# Also where the source's topic has it from its broker: a batch that fits there must fit here.
+ALWAYS = {"max.message.bytes"}
+
+Configs = dict[str, str]
+
+
+def wanted(source: Site, config: MirrorConfig) -> list[Topic]:
+    pattern = re.compile(config.topics)
+    return [
+        topic
+        for name, topic in sorted(source.topics.items())
+        if pattern.fullmatch(name) and not OURS.fullmatch(name) and not name.startswith("__")
+    ]
+
+
+def source_of(site: Site, topic: Topic) -> str:
+    """As `mirror.source` names it."""
+    return f"{site.cluster_id}/{topic.id}"
+
+
+def can_keep_offsets(target: Site, config: MirrorConfig) -> bool:
+    """Whether a topic with `mirror.source` could be made there; and what was asked for."""
+    if config.offsets == "map":
+        return False
+    code, text = _create(target, f"mirror.{config.name}.probe", 1, {SOURCE: "a/b"}, only_check=True)
+    if code == ErrorCode.INVALID_CONFIG:
+        if config.offsets == "keep":
+            raise OffsetsCannotBeKept(f"{target.config.broker_list} is no appliance: {text}")
+        return False
+    if code:
+        raise BrokerRefused(code, f"asked whether offsets can be kept: {text}")
+    return True
+
+
+class Arrangement:
+    def __init__(
+        self, source: Site, target: Site, config: MirrorConfig, keeps_offsets: bool
+    ) -> None:
+        self._source, self._target, self._config = source, target, config
+        self._keeps_offsets = keeps_offsets
+        self.refused: dict[str, str] = {}
+        self.has_changed = False  # something was made in the target
+
+    def arrange(self) -> list[Topic]:
+        """The topics that can be mirrored now."""
+        topics = wanted(self._source, self._config)
+        there = self._own_configs(self._source, [each.name for each in topics], ALWAYS)
+        here = self._own_configs(
+            self._target, [each.name for each in topics if each.name in self._target.topics]
+        )
+        found = []
+        for topic in topics:
+            try:
+                self._topic(topic, self._copied(there.get(topic.name, {})), here.get(topic.name))
+                found.append(topic)
+            except TopicRefused as error:
+                self.refused[topic.name] = str(error)
+        if not self._keeps_offsets:
+            self._own_topics()
+        if self.has_changed:
+            self._await_leaders(found)
+        return found
+
+    def _await_leaders(self, topics: list[Topic]) -> None:
+        """A cluster has a topic some moments before the topic has leaders."""
+        names = {each.name: len(each.leaders) for each in topics}
+        if not self._keeps_offsets:
+            names |= {self._config.positions_topic: 1, self._config.offsets_topic: 1}
+        end = time.monotonic() + self._config.request_timeout_ms / 1000
+        while True:
+            self._target.refresh()
+            if all(self._has_leaders(*each) for each in names.items()):
+                return
+            if time.monotonic() > end:
+                raise PartitionUnknown(f"topics that were made have no leaders: {[*names]}")
+            time.sleep(AGAIN_S)
+
+    def _has_leaders(self, name: str, count: int) -> bool:
+        topic = self._target.topics.get(name)
+        if topic is None or len(topic.leaders) < count:
+            return False
+        return all(leader in self._target.brokers for leader in topic.leaders.values())
+
+    def _topic(self, topic: Topic, configs: Configs, here: Configs | None) -> None:
+        if here is None:
+            if self._keeps_offsets:
+                configs = {**configs, SOURCE: source_of(self._source, topic)}
+            self._make(topic.name, len(topic.leaders), configs)
+            return
+        if self._keeps_offsets:
+            self._check_source(topic, here.get(SOURCE, ""))
+        self._grow(topic)
+        if self._config.sync_configs:
+            self._alter(topic.name, {k: v for k, v in configs.items() if here.get(k) != v})
+
+    def _check_source(self, topic: Topic, found: str) -> None:
+        own = source_of(self._source, topic)
+        if found == own:
+            return
+        if not found:
+            why = f"the target has a topic of that name which is no mirror (it has no {SOURCE})"
+        else:
+            why = f"the target's repeats {found}, and the source's is {own}: it was made anew"
+        raise TopicRefused(topic.name, f"{why}. Delete it in the target to begin again")
+
+    def _grow(self, topic: Topic) -> None:
+        count, here = len(topic.leaders), len(self._target.topics[topic.name].leaders)
+        if count <= here:
+            return
+        row = CreatePartitionsRequest.CreatePartitionsTopic(topic.name, count, None)
+        request = CreatePartitionsRequest([row], self._config.request_timeout_ms)
+        (answer,) = self._target.ask(CREATE_PARTITIONS, request, self._target.controller).results
+        if answer.error_code:
+            error = BrokerRefused(answer.error_code, answer.error_message or "")
+            raise TopicRefused(topic.name, f"{count} partitions instead of {here}: {error}")
+        self.has_changed = True
+        log.info("partitions created in the target", topic=topic.name, partitions=count)
+
+    def _make(self, name: str, partitions: int, configs: Configs) -> None:
+        code, text = _create(self._target, name, partitions, configs)
+        if code and code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise TopicRefused(name, f"cannot be made in the target: {text}")
+        self.has_changed = True
+        log.info("topic created in the target", topic=name, partitions=partitions)
+
+    def _own_topics(self) -> None:
+        """Where positions and map are kept."""
+        compacted = {"cleanup.policy": "compact"}
+        kept = {"retention.ms": str(self._config.map_retention_ms)}
+        rows = {self._config.positions_topic: compacted, self._config.offsets_topic: kept}
+        for name, configs in rows.items():
+            if name not in self._target.topics:
+                self._make(name, 1, configs)
+
+    # configs
+
+    def _copied(self, configs: Configs) -> Configs:
+        left_out = set(NOT_COPIED)
+        if not self._keeps_offsets:
+            left_out |= OF_THE_FIRST_WRITE | NOT_KAFKAS
+        return {name: text for name, text in configs.items() if name not in left_out}
+
+    def _own_configs(
+        self, site: Site, names: list[str], always: Iterable[str] = ()
+    ) -> dict[str, Configs]:
+        """What each topic has of its own."""
+        found: dict[str, Configs] = {}
+        for i in range(0, len(names), ASKED_MAX):
+            rows = [
+                DescribeConfigsRequest.DescribeConfigsResource(TOPIC, name, None)
+                for name in names[i : i + ASKED_MAX]
+            ]
+            for each in site.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(rows)).results:
+                if each.error_code:
+                    self.refused[each.resource_name] = each.error_message or "configs are refused"
+                    continue
+                found[each.resource_name] = {
+                    row.name: row.value
+                    for row in each.configs
+                    if row.value is not None and (row.config_source == OWN or row.name in always)
+                }
+        return found
+
+    def _alter(self, name: str, configs: Mapping[str, str]) -> None:
+        if not configs:
+            return
+        rows = [
+            IncrementalAlterConfigsRequest.AlterableConfig(key, SET, value)
+            for key, value in configs.items()
+        ]
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(TOPIC, name, rows)
+        request = IncrementalAlterConfigsRequest([resource])
+        (answer,) = self._target.ask(ALTER_CONFIGS, request, self._target.controller).responses
+        if answer.error_code:
+            # the records can be mirrored all the same
+            error = BrokerRefused(answer.error_code, answer.error_message or "")
+            log.warning("configs cannot be set in the target", topic=name, error=error, **configs)
+        else:
+            log.info("configs set in the target", topic=name, **configs)
+
+
+def _create(
+    target: Site, name: str, partitions: int, configs: Configs, only_check: bool = False
+) -> tuple[int, str]:
+    row = CreateTopicsRequest.CreatableTopic(name, partitions, BROKERS_OWN)
+    row.configs = [
+        CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in configs.items()
+    ]
+    request = CreateTopicsRequest([row], target.config.socket_timeout_ms, only_check)
+    answer: Any = target.ask(CREATE_TOPICS, request, target.controller)
+    (found,) = answer.topics
+    return found.error_code, found.error_message or ""

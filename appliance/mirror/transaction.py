@@ -1,0 +1,144 @@
+"""The mirror's producer id, and its transactions: the steps of clients before TV2.
+
+    begin, by the first partitions that are added    AddPartitionsToTxn
+    commit                                           EndTxn
+
+A broker that is still busy with the end of the last one says CONCURRENT_TRANSACTIONS: ask again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from typing import Any
+
+from appliance.client.errors import BrokerRefused
+from appliance.mirror.errors import MirrorFenced, TopicRefused
+from appliance.mirror.pipeline import FENCED
+from appliance.mirror.site import Place, Site
+from appliance.wire import ErrorCode
+from appliance.wire.add_partitions_to_txn import API as ADD_PARTITIONS
+from appliance.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from appliance.wire.end_txn import API as END_TXN
+from appliance.wire.end_txn import EndTxnRequest
+from appliance.wire.init_producer_id import API as INIT_PRODUCER_ID
+from appliance.wire.init_producer_id import InitProducerIdRequest
+
+BEFORE_TV2_ADD, BEFORE_TV2_END = 3, 4
+AGAIN_S = 0.02  # the end of a transaction takes a broker some milliseconds
+SEQUENCES = 2**31  # they wrap
+
+AGAIN = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class Producer:
+    """`transactional_id` None: idempotent, without transactions."""
+
+    def __init__(self, site: Site, transactional_id: str | None, timeout_ms: int) -> None:
+        self._site, self._timeout_ms = site, timeout_ms
+        self.transactional_id = transactional_id
+        self._sequences: dict[Place, int] = {}
+        self._added: set[Place] = set()
+        self._coordinator = self._found()
+        self.id, self.epoch = self._init()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is."""
+        return bool(self._added)
+
+    def sequence(self, place: Place, records: int) -> int:
+        """Of the next batch, which has so many."""
+        found = self._sequences.get(place, 0)
+        self._sequences[place] = (found + records) % SEQUENCES
+        return found
+
+    def _found(self) -> int | None:
+        """The first that asks waits until a cluster has made its topic for transactions."""
+        name = self.transactional_id
+        if name is None:
+            return None
+        answer = self._until_done(
+            "FindCoordinator",
+            lambda: self._site.find_coordinator(name),
+            lambda answer: {answer.error_code},
+        )
+        return int(answer.node_id)
+
+    def _init(self) -> tuple[int, int]:
+        """Whatever a mirror of this name left open is over when this returns."""
+        request = InitProducerIdRequest(self.transactional_id, self._timeout_ms)
+        answer = self._until_done(
+            "InitProducerId",
+            lambda: self._site.ask(INIT_PRODUCER_ID, request, self._coordinator),
+            lambda answer: {answer.error_code},
+        )
+        return answer.producer_id, answer.producer_epoch
+
+    def add(self, places: Collection[Place]) -> None:
+        missing = [each for each in places if each not in self._added]
+        if not missing or self.transactional_id is None:
+            return
+        topics: dict[str, list[int]] = defaultdict(list)
+        for each in missing:
+            topics[each.topic].append(each.partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+        self._until_done(
+            "AddPartitionsToTxn",
+            lambda: self._site.ask(ADD_PARTITIONS, request, self._coordinator, BEFORE_TV2_ADD),
+            self._codes_of_added,
+        )
+        self._added.update(missing)
+
+    def _codes_of_added(self, answer: AddPartitionsToTxnResponse) -> set[int]:
+        codes = set()
+        for topic in answer.results_by_topic_v3_and_below:
+            for row in topic.results_by_partition:
+                codes.add(row.partition_error_code)
+                if row.partition_error_code == ErrorCode.POLICY_VIOLATION:
+                    raise TopicRefused(topic.name, "is not for others to write to in the target")
+        return codes
+
+    def commit(self) -> None:
+        if not self.is_open or self.transactional_id is None:
+            return
+        request = EndTxnRequest(self.transactional_id, self.id, self.epoch, True)
+        self._until_done(
+            "EndTxn",
+            lambda: self._site.ask(END_TXN, request, self._coordinator, BEFORE_TV2_END),
+            lambda answer: {answer.error_code},
+        )
+        self._added.clear()
+
+    def _until_done(
+        self, what: str, ask: Callable[[], Any], codes_of: Callable[[Any], set[int]]
+    ) -> Any:
+        end = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            answer = ask()
+            codes = codes_of(answer) - {0}
+            if not codes:
+                return answer
+            code = next(iter(codes))
+            error = BrokerRefused(code, f"{what} of {self.transactional_id}")
+            if code in FENCED:
+                raise MirrorFenced(f"another mirror of this name has taken over: {error}")
+            if not codes <= AGAIN or time.monotonic() > end:
+                raise error
+            time.sleep(AGAIN_S)

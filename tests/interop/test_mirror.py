@@ -1,0 +1,61 @@
+"""The mirror, killed under load: behind an appliance and behind a real Apache Kafka both sides hold
+the same records in the end, each once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from appliance.testing import RunningBroker, running_broker
+from tests.interop.kafka_broker import KafkaBroker
+from tests.support.mirror_load import Load, MirrorProcess, held, kill_often
+
+KILLS = int(os.environ.get("MIRROR_KILLS", "5"))
+SEED = int(os.environ.get("MIRROR_SEED", "1"))
+PARTITIONS = 3
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "source") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS)])["t"].result(30)
+        yield broker
+
+
+def killed_under_load(source: str, target: str, with_offsets: bool, *arguments: str) -> int:
+    """How many records both sides hold, after they were compared."""
+    process = MirrorProcess(source, target, "--topics", "t", *arguments)
+    load = Load(source, "t", PARTITIONS, SEED)
+    try:
+        kill_often(process, KILLS, SEED)
+    finally:
+        produced = load.stop()
+    process.finish()
+    there, here = held(source, "t", with_offsets), held(target, "t", with_offsets)
+    assert here == there
+    assert sum(count for count, _ in there.values()) == produced
+    return produced
+
+
+def test_behind_an_appliance_offsets_are_the_same(tmp_path: Path, source: RunningBroker) -> None:
+    with running_broker(tmp_path / "target") as target:
+        assert killed_under_load(source.bootstrap, target.bootstrap, True) > 0
+
+
+def test_behind_an_appliance_that_gives_its_own_offsets(
+    tmp_path: Path, source: RunningBroker
+) -> None:
+    with running_broker(tmp_path / "target") as target:
+        assert killed_under_load(source.bootstrap, target.bootstrap, False, "--offsets", "map",
+                                 "--commit-interval-ms", "300") > 0
+
+
+def test_behind_apache_kafka(tmp_path: Path, source: RunningBroker) -> None:
+    with KafkaBroker(tmp_path / "target") as target:
+        assert killed_under_load(source.bootstrap, target.address, False,
+                                 "--commit-interval-ms", "300") > 0

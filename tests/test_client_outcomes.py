@@ -5,6 +5,7 @@ What the callbacks were told of each record is held against what the brokers hav
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -295,6 +296,22 @@ def test_moved_records_are_told_once_and_none_waits_for_the_dead(serve: Any) -> 
         assert time.monotonic() - begin < DEADLINE_S / 3
     assert {each.partition.broker for each in outcomes if each.partition} == {2}
     assert sum(len(each.records) for each in outcomes) == 100
+
+
+def test_a_producer_that_waits_does_not_spin(serve: Any) -> None:
+    broker = serve(1)
+    settings = config(address(broker), max_message_size=1024, delivery_timeout_ms=1500)
+    with Producer(settings) as producer:
+        producer.send("t", b"x")
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        before, begin = time.process_time(), time.monotonic()
+        with pytest.raises(SendFailed) as failed:
+            producer.send("t", values(0, 1000))  # more batches than may be in flight
+        assert time.process_time() - before < (time.monotonic() - begin) / 5
+        os.kill(broker.process.pid, signal.SIGCONT)
+    assert sum(len(each.records) for each in failed.value.outcomes) == 1000
+    assert any(each.may_be_written for each in failed.value.outcomes)
+    assert not all(each.may_be_written for each in failed.value.outcomes)
 
 
 # Closing

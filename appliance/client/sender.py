@@ -194,9 +194,10 @@ class Sender:
         now = time.monotonic()
         for track in [*self._busy]:
             at, lane = self._way_of(track, now)
-            again_at = min(again_at, at, track.waiting[0].deadline if track.waiting else at)
             if lane and at <= now:
                 ready.setdefault(lane, []).append(track)
+                at = float("inf")  # what finds no room now is woken by an answer
+            again_at = min(again_at, at, track.waiting[0].deadline if track.waiting else at)
         for lane, tracks in ready.items():
             try:
                 self._send_over(lane, tracks)

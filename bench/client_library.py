@@ -1,6 +1,6 @@
 """Our client library beside kafka-python and confluent-kafka, on one broker, in turns; medians.
 
-    python -m bench.client_library [consume] [--rounds 3] [--records 100=2000000 1000=300000]
+    python -m bench.client_library [SUITE ...] [--rounds 3] [--records 100=2000000 1000=300000]
 
 `records/s` is of the wall clock, with whatever else the machine does; `records/cpu s` is of the
 processor time of the client alone. Messages are counted, not looked at, as in all of them.
@@ -21,6 +21,7 @@ from appliance import _batch
 from appliance.zookeeper_server import ZooKeeperServer
 from bench.peers.brokers import Appliance
 from bench.peers.consumers import WAYS
+from bench.peers.producers import WAYS as PRODUCERS
 from tests.support.wire_client import WireClient
 from tests.support.zookeeper import free_port
 
@@ -78,16 +79,36 @@ def consume(site: Site, loads: dict[int, int], rounds: int) -> None:
         show(f"consume {size} B", found, peer="confluent")
 
 
+def produce(site: Site, loads: dict[int, int], rounds: int) -> None:
+    for size, count in loads.items():
+        found: dict[str, Figures] = {}
+        for turn in range(rounds + 1):
+            for way in PRODUCERS:
+                topic = f"produce-{size}-{turn}-{way}"
+                site.broker.create_topic(topic, 1, {})
+                words = ["bench.peers.producers", way, site.broker.address]
+                told = run([*words, topic, str(size), str(count)])
+                site.broker.delete_topic(topic)
+                if turn:
+                    figures = found.setdefault(way, {})
+                    for name in ("seconds", "cpu"):
+                        figures.setdefault(name, []).append(told["records"] / told[name])
+        show(f"produce {size} B", found, peer="confluent")
+
+
 def show(job: str, found: dict[str, Figures], peer: str) -> None:
     for name, each in found.items():
         wall, cpu = (statistics.median(each[figure]) for figure in ("seconds", "cpu"))
         of_peer = [statistics.median(found[peer][figure]) for figure in ("seconds", "cpu")]
         spread = " ".join(f"{value / 1e3:.0f}" for value in sorted(each["seconds"]))
-        print(f"{job:16} {name:14} {wall:12,.0f} records/s ({spread} k) x{wall / of_peer[0]:5.2f}"
+        print(f"{job:16} {name:15} {wall:12,.0f} records/s ({spread} k) x{wall / of_peer[0]:5.2f}"
               f"   {cpu:12,.0f} records/cpu s x{cpu / of_peer[1]:5.2f}", flush=True)
 
 
-SUITES: dict[str, Callable[[Site, dict[int, int], int], None]] = {"consume": consume}
+SUITES: dict[str, Callable[[Site, dict[int, int], int], None]] = {
+    "consume": consume,
+    "produce": produce,
+}
 
 
 def main() -> None:

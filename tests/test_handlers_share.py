@@ -29,7 +29,7 @@ from tests.support.share_client import (
 
 INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 42, 3, 100
 INVALID_RECORD_STATE, SESSION_NOT_FOUND, INVALID_EPOCH = 121, 122, 123
-COORDINATOR_NOT_AVAILABLE, SESSION_LIMIT_REACHED = 15, 133
+COORDINATOR_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, SESSION_LIMIT_REACHED = 15, 56, 133
 
 
 @pytest.fixture
@@ -538,7 +538,7 @@ def test_where_a_group_begins_must_be_written_before_it_reads(
 
     with monkeypatch.context() as patch:
         patch.setattr(InternalTopic, "_write_some", fail)
-        assert member.fetch(0)[0].error == COORDINATOR_NOT_AVAILABLE
+        assert member.fetch(0)[0].error == KAFKA_STORAGE_ERROR
     assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == -1
     assert member.acquire() == []
     assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == 10

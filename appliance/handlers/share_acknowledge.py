@@ -40,6 +40,7 @@ async def _acknowledge(
     broker: Broker, request: ShareAcknowledgeRequest, call: Call
 ) -> ShareAcknowledgeResponse:
     partitions = broker.share_partitions
+    await partitions.loaded()
     partitions.check_loaded()
     member = member_of(request)
     _step(broker, member, request.share_session_epoch)

@@ -42,6 +42,15 @@ VERSIONS = (1, 2)
 
 RECORD_LIMIT = 1  # share_acquire_mode
 
+# What a consumer bears in a partition; Java's gives up at any other.
+EXPECTED = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CORRUPT_MESSAGE,
+})
+
 Row = ShareFetchResponse.PartitionData
 
 
@@ -58,6 +67,7 @@ def _refuse(error: ApplianceError) -> ShareFetchResponse:
 
 async def _fetch(broker: Broker, request: ShareFetchRequest, call: Call) -> ShareFetchResponse:
     partitions = broker.share_partitions
+    await partitions.loaded()
     partitions.check_loaded()
     member = member_of(request)
     _check_renewal(request, call.version)
@@ -154,7 +164,9 @@ def _row(place: TopicPartition, given: Given, refusal: ApplianceError | None) ->
     row = Row(partition_index=place.partition, records=given.records)
     row.acquired_records = [ShareFetchResponse.AcquiredRecords(*each) for each in given.acquired]
     if given.error is not None:
-        row.error_code, row.error_message = given.error.kafka_code, str(given.error)
+        code = given.error.kafka_code
+        row.error_code = code if code in EXPECTED else ErrorCode.KAFKA_STORAGE_ERROR
+        row.error_message = str(given.error)
     if refusal is not None:
         row.acknowledge_error_code = refusal.kafka_code
         row.acknowledge_error_message = str(refusal)

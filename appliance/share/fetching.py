@@ -155,8 +155,8 @@ class Fetching:
         if self.is_over():
             return
         size = sum(len(found.data) for _, _, found in read if isinstance(found, Found))
-        has_error = any(isinstance(found, ApplianceError) for _, _, found in read)
-        if size < self.wanted.bytes_min and not is_late and not has_error:
+        must_go_on = any(isinstance(found, ApplianceError) or found.is_hole for *_, found in read)
+        if size < self.wanted.bytes_min and not is_late and not must_go_on:
             return
         left = self.wanted.records_max
         for entry, job, found in read:

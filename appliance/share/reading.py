@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from appliance import _batch
 from appliance._engine import Log
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, OffsetInHole
 from appliance.share.partition import Acquired, Extent
 
 STEP_BYTES = 64 << 10
@@ -41,6 +41,11 @@ class Found:
         return b"".join(self.data[each.position : each.position + each.size] for each in wanted)
 
 
+    @property
+    def is_hole(self) -> bool:
+        return bool(self.extents) and not self.data
+
+
 NOTHING = Found(b"", (), ())
 
 
@@ -65,7 +70,10 @@ def _read_or_error(job: Job) -> Found | ApplianceError:
 
 
 def read(job: Job) -> Found:
-    data = b"".join(_parts(job))
+    try:
+        data = b"".join(_parts(job))
+    except OffsetInHole:
+        return _hole(job)
     if not data:
         return NOTHING
     infos = _batch.headers(data)
@@ -73,11 +81,24 @@ def read(job: Job) -> Found:
     return Found(data, infos, [_extent(each, aborted) for each in infos])
 
 
+def _hole(job: Job) -> Found:
+    """What the disk lost: the group goes on behind it."""
+    for first, end in job.log.holes():
+        if first <= job.offset < end:
+            return Found(b"", (), [Extent(job.offset, end - 1, False)])
+    return NOTHING
+
+
 def _parts(job: Job) -> Iterable[bytes]:
     limit = "stable" if job.is_committed else "visible"
     offset, left, step = job.offset, job.bytes_max, STEP_BYTES
     while True:
-        part = job.log.read(offset, max(1, min(step, left)), limit)
+        try:
+            part = job.log.read(offset, max(1, min(step, left)), limit)
+        except OffsetInHole:
+            if offset == job.offset:
+                raise
+            return  # what is before it comes first
         if not part or (offset > job.offset and len(part) > left):
             return
         yield part

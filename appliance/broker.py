@@ -46,6 +46,7 @@ from appliance.config import (
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups import coordinator as groups
+from appliance.groups.lag import Lag
 from appliance.groups.modern_group import TopicFacts
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
@@ -123,6 +124,7 @@ class Broker:
             config.transactions, self, self.groups.loaded, self.groups.end_transaction
         )
         self.share_partitions = SharePartitions(config, self)
+        self.lag = Lag(config.groups, self.find_log, [self.groups], self.groups.loaded)
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)

@@ -111,6 +111,7 @@ class Dispatcher:
         self._broker.groups.start()
         self._broker.transactions.start()
         self._broker.share_partitions.start()
+        self._broker.lag.start()
         asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
 
     def stop_waiting(self) -> None:
@@ -130,6 +131,7 @@ class Dispatcher:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        await self._broker.lag.close()
         await asyncio.to_thread(self._threads.shutdown)
 
     # RequestQueue

@@ -104,6 +104,31 @@ class GroupsConfig:
         unit="ms",
         minimum=1,
     )
+    lag_interval_s: int = setting(
+        "group.lag.interval.seconds",
+        10,
+        "How often it is measured how far groups are behind. A partition takes ten microseconds, "
+        "and a small read where its group has moved and is still behind.",
+        unit="s",
+        minimum=1,
+        maximum=3600,
+    )
+    lag_samples_max: int = setting(
+        "group.lag.samples.max",
+        360,
+        "Samples of lag that are kept of each group and topic, 24 bytes each: an hour, with one "
+        "every ten seconds. They are gone after a restart.",
+        minimum=1,
+        maximum=100_000,
+    )
+    lag_series_max: int = setting(
+        "group.lag.series.max",
+        5000,
+        "Groups and topics of which lag is kept over time: 43 MB with 360 samples each. The rest "
+        "has its lag of now.",
+        minimum=0,
+        maximum=1_000_000,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

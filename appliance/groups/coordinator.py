@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from appliance.errors import ApplianceError, BatchLargerThanSegment
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.group import Group
+from appliance.groups.lag import Progress
 from appliance.groups.member import (
     NEVER_MS,
     AnswerJoin,
@@ -493,6 +494,20 @@ class Coordinator:
             return max(value.commit_timestamp, group.changed_ms) + keep_ms
         is_wanted = subscribed is None or place.topic in subscribed
         return NEVER_MS if is_wanted else value.commit_timestamp + keep_ms
+
+    # Lag
+
+    def groups_with_offsets(self) -> Collection[str]:
+        return self.offsets.groups()
+
+    def progress(self, group_id: str) -> Progress | None:
+        """None: there is no such group."""
+        group = self.groups.get(group_id)
+        if group is None or group.is_dead:
+            return None
+        own = self.offsets.of_group(group_id)
+        protocol = "consumer" if isinstance(group, MixedGroup) else "classic"
+        return Progress(protocol, {place: each.value.offset for place, each in own.items()})
 
     # Finding groups
 

@@ -1,0 +1,307 @@
+"""How far groups are behind, in records and in seconds.
+
+    records   what may be read (the high watermark) less what was committed, as Kafka's tools count
+    seconds   the age of the oldest record that was not consumed
+
+That record is found by its offset through the index, and of its batch the header is read, so the
+cost is that of one small read whatever is stored. It is remembered until the group goes on.
+
+All groups are measured every `group.lag.interval.seconds`, some at a time: the event loop compares
+numbers, a thread beside it reads the disk. Readers get the last round, which costs them nothing.
+
+Ages are by a clock whose jumps forward are not believed at once; a record from the future is of
+age 0. Whoever writes wrong timestamps gets wrong ages: a record is as old as its writer says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+from appliance import _batch, event_log
+from appliance._engine import Log
+from appliance.config import GroupsConfig
+from appliance.errors import ApplianceError
+from appliance.groups.lag_history import History, LagSample, Series
+from appliance.groups.records import Partition
+from appliance.groups.states import GroupRefused
+from appliance.wall_clock import WallClock
+from appliance.wire import ErrorCode
+
+logger = event_log.named("groups.lag")
+
+# Partitions looked at between two turns of the event loop, and read in one visit of a thread: a
+# millisecond or two.
+TURN_PLACES = 200
+
+# Records of one batch that lie this close in time are told apart by nobody who looks at lag; else
+# the batch is read whole, and decompressed.
+SPREAD_MAX_MS = 1000
+
+# The record may have gone meanwhile, since the log is compacted.
+REMEMBERED_S = 60
+
+# Of a batch's header: attributes, base timestamp, largest timestamp.
+HEAD = struct.Struct(">21xh4xqq")
+APPEND_TIME = 0x08  # in the attributes: every record has the largest timestamp
+DELETE_HORIZON = 0x40  # the base timestamp is that of no record
+NO_TIMESTAMP = -1
+
+
+class PartitionLag(NamedTuple):
+    topic: str
+    partition: int
+    committed: int  # the next offset to read
+    end: int  # the high watermark
+    records: int  # end - committed, never below 0
+    lost: int  # of these, records that were deleted before they were read
+    seconds: float | None  # 0: nothing to read; None: not known
+
+
+class GroupLag(NamedTuple):
+    group: str
+    protocol: str  # classic, consumer or share
+    records: int  # sum
+    seconds: float | None  # largest
+    partitions: tuple[PartitionLag, ...]  # those with a committed offset, in order
+
+
+class LagSnapshot(NamedTuple):
+    at_ms: int  # wall clock; 0: nothing was measured yet
+    groups: tuple[GroupLag, ...]  # those with a committed offset, by name
+    series_left_out: int  # groups and topics without history: `group.lag.series.max`
+
+
+class LagHistory(NamedTuple):
+    interval_s: int
+    topics: Mapping[str, tuple[LagSample, ...]]
+
+
+class Progress(NamedTuple):
+    """How far a group is."""
+
+    protocol: str
+    offsets: Mapping[Partition, int]
+
+
+class Source(Protocol):
+    """Whoever keeps offsets of groups."""
+
+    def groups_with_offsets(self) -> Iterable[str]: ...
+
+    def progress(self, group_id: str) -> Progress | None: ...
+
+
+class Place(NamedTuple):
+    """One group at one partition, with the numbers of one moment."""
+
+    group: str
+    partition: Partition
+    log: Log
+    committed: int
+    start: int
+    end: int
+
+    @property
+    def next(self) -> int:
+        """The first offset that can still be read."""
+        return max(self.committed, self.start)
+
+
+class Oldest(NamedTuple):
+    """The oldest record not consumed."""
+
+    log: Log
+    offset: int
+    timestamp: int
+    found_s: float
+
+
+class Lag:
+    def __init__(
+        self,
+        config: GroupsConfig,
+        find_log: Callable[[str, int], Log | None],
+        sources: list[Source],
+        loaded: Callable[[], Awaitable[None]],
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self.sources = sources
+        self._interval_s = config.lag_interval_s
+        self._find_log = find_log
+        self._loaded = loaded
+        self._now_ms = now_ms or WallClock().now_ms
+        self._history = History(config.lag_samples_max, config.lag_series_max)
+        self._oldest: dict[tuple[str, Partition], Oldest] = {}
+        self._snapshot = LagSnapshot(0, (), 0)
+        self._measuring: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "lag")
+
+    # Life
+
+    def start(self) -> None:
+        """On the event loop."""
+        self._measuring = asyncio.get_running_loop().create_task(self._measure())
+
+    async def close(self) -> None:
+        """When it returns no thread of ours reads a log."""
+        if self._measuring is not None:
+            self._measuring.cancel()
+            await asyncio.wait([self._measuring])
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _measure(self) -> None:
+        await self._loaded()
+        while True:
+            try:
+                await self.round()
+            except Exception:
+                logger.exception("lag could not be measured, in a way that was not foreseen")
+            await asyncio.sleep(self._interval_s)
+
+    # Asked
+
+    def snapshot(self) -> LagSnapshot:
+        return self._snapshot
+
+    def history(self, group_id: str) -> LagHistory:
+        return LagHistory(self._interval_s, self._history.of_group(group_id))
+
+    async def of_group(self, group_id: str) -> GroupLag:
+        """As it is now."""
+        for source in self.sources:
+            progress = source.progress(group_id)
+            if progress is not None:
+                oldest: dict[tuple[str, Partition], Oldest] = {}
+                return await self._group(group_id, progress, oldest)
+        raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+    # Measuring
+
+    async def round(self) -> None:
+        """All groups, once."""
+        at_ms = self._now_ms()
+        oldest: dict[tuple[str, Partition], Oldest] = {}
+        found: list[GroupLag] = []
+        for source in self.sources:
+            for group_id in list(source.groups_with_offsets()):
+                progress = source.progress(group_id)
+                if progress is not None:
+                    found.append(await self._group(group_id, progress, oldest))
+        self._oldest = oldest
+        self._history.add(at_ms, dict(_series(found)))
+        groups = tuple(sorted(each for each in found if each.partitions))
+        self._snapshot = LagSnapshot(at_ms, groups, self._history.left_out)
+
+    async def _group(
+        self,
+        group_id: str,
+        progress: Progress,
+        oldest: dict[tuple[str, Partition], Oldest],
+    ) -> GroupLag:
+        lags: list[PartitionLag] = []
+        offsets = sorted(progress.offsets.items())
+        for first in range(0, len(offsets), TURN_PLACES):
+            rows = offsets[first : first + TURN_PLACES]
+            places = [each for row in rows for each in self._place(group_id, *row)]
+            await self._look_up(places, oldest)
+            lags += [self._lag(each, oldest) for each in places]
+        records = sum(each.records for each in lags)
+        return GroupLag(group_id, progress.protocol, records, _largest(lags), tuple(lags))
+
+    def _place(self, group_id: str, partition: Partition, committed: int) -> Iterator[Place]:
+        """None of a partition that is not served, or no more."""
+        log = self._find_log(*partition)
+        if log is not None:
+            start, end = log.log_start_offset, log.high_watermark
+            yield Place(group_id, partition, log, committed, start, end)
+
+    async def _look_up(
+        self, places: list[Place], oldest: dict[tuple[str, Partition], Oldest]
+    ) -> None:
+        """Fills in the oldest record of each place that has one."""
+        now_s = time.monotonic()
+        unknown: list[Place] = []
+        for each in places:
+            if each.next >= each.end:
+                continue
+            key = each.group, each.partition
+            known = self._oldest.get(key)
+            if known is None or not _still_holds(known, each, now_s):
+                unknown.append(each)
+            else:
+                oldest[key] = known
+        if unknown:
+            loop = asyncio.get_running_loop()
+            stamps = await loop.run_in_executor(self._thread, _timestamps, unknown)
+            for each, stamp in zip(unknown, stamps, strict=True):
+                oldest[each.group, each.partition] = Oldest(each.log, each.next, stamp, now_s)
+        else:
+            await asyncio.sleep(0)
+
+    def _lag(
+        self, place: Place, oldest: Mapping[tuple[str, Partition], Oldest]
+    ) -> PartitionLag:
+        found = oldest.get((place.group, place.partition))
+        seconds: float | None = 0.0
+        if found is not None:
+            age_ms = max(0, self._now_ms() - found.timestamp)
+            seconds = None if found.timestamp == NO_TIMESTAMP else age_ms / 1000
+        records = max(0, place.end - place.committed)
+        lost = min(records, max(0, place.start - place.committed))
+        return PartitionLag(
+            *place.partition, place.committed, place.end, records, lost, seconds
+        )
+
+
+def _still_holds(known: Oldest, place: Place, now_s: float) -> bool:
+    is_same = known.log is place.log and known.offset == place.next
+    return is_same and now_s - known.found_s < REMEMBERED_S
+
+
+def _timestamps(places: Iterable[Place]) -> list[int]:
+    return [_timestamp(each) for each in places]
+
+
+def _timestamp(place: Place) -> int:
+    """Of the first record from `next` on."""
+    try:
+        offset = place.next
+        for first, end in place.log.holes():
+            offset = end if first <= offset < end else offset
+        return _timestamp_at(place.log, offset)
+    except (ApplianceError, OSError):
+        return NO_TIMESTAMP  # deleted meanwhile, or failed, which health tells
+
+
+def _timestamp_at(log: Log, offset: int) -> int:
+    batch = log.slice(offset, 1)
+    if batch.size == 0:
+        return NO_TIMESTAMP
+    head = os.pread(batch.fd, HEAD.size, batch.position)
+    attributes, base_timestamp, max_timestamp = HEAD.unpack(head)
+    if attributes & APPEND_TIME:
+        return int(max_timestamp)
+    if max_timestamp - base_timestamp <= SPREAD_MAX_MS and not attributes & DELETE_HORIZON:
+        return int(base_timestamp)
+    records = _batch.records(log.read(offset, 1))
+    return next((each.timestamp for each in records if each.offset >= offset), int(max_timestamp))
+
+
+def _largest(lags: Iterable[PartitionLag]) -> float | None:
+    known = [each.seconds for each in lags if each.seconds is not None]
+    return max(known, default=None)
+
+
+def _series(groups: Iterable[GroupLag]) -> Iterator[tuple[Series, tuple[int, float | None]]]:
+    for group in groups:
+        by_topic: dict[str, list[PartitionLag]] = {}
+        for each in group.partitions:
+            by_topic.setdefault(each.topic, []).append(each)
+        for topic, lags in by_topic.items():
+            yield (group.group, topic), (sum(each.records for each in lags), _largest(lags))

@@ -447,7 +447,7 @@ def test_a_large_request_for_the_control_plane_closes(make: Any) -> None:
         client.send(struct.pack(">hhih", 3, 9, 1, -1) + b"x" * 1100)
         with pytest.raises((EOFError, ConnectionError)):
             client.receive()
-    assert plane.data_plane.punts() == ([], [])
+    assert plane.data_plane.punts()[0] == []
 
 
 def test_half_a_frame_ends_in_time(make: Any) -> None:

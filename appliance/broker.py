@@ -51,6 +51,7 @@ from appliance.groups.modern_group import TopicFacts
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
+from appliance.share.coordinator import ShareCoordinator
 from appliance.share.partitions import SharePartitions
 from appliance.topics import (
     DEFAULT,
@@ -125,6 +126,7 @@ class Broker:
         )
         self.share_partitions = SharePartitions(config, self)
         self.lag = Lag(config.groups, self.find_log, [self.groups], self.groups.loaded)
+        self.share_groups = ShareCoordinator(self.groups, self, self.share_partitions)
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
@@ -189,6 +191,7 @@ class Broker:
 
     async def close(self) -> None:
         """After the last change that has begun."""
+        await self.share_groups.settled()
         await self.share_partitions.close()
         await self.transactions.close()
         await self.groups.close()
@@ -310,6 +313,7 @@ class Broker:
         await self._change(self._delete_topic(name))
         await self.groups.forget_topic(name)
         if topic is not None:
+            self.share_groups.forget_topic(topic.id)
             await self.share_partitions.forget_topic(topic.id)
 
     async def _delete_topic(self, name: str) -> None:

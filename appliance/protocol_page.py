@@ -39,7 +39,6 @@ What holds for all of them:
 # APIs of Kafka 4.3 that are not listed to clients, by the reason.
 NOT_SERVED: dict[str, tuple[int, ...]] = {
     "There are no logins yet.": (17, 36),
-    "Share groups cannot be joined yet.": (76, 77, 90, 91, 92),
     "The Streams group protocol does not exist yet.": (88, 89),
 }  # fmt: skip
 

@@ -5,9 +5,10 @@ version 0 with error 35 and our range for this API, and asks again. From version
 names its software; a name that could not be logged safely is refused. A feature that may be
 switched off entirely (lowest level 0) is hidden below version 4: older clients take 0 for an error.
 
-Two of Kafka's features are implemented. `group.version`, at level 1: groups of the newer protocol
+Three of Kafka's features are implemented. `group.version`, at level 1: groups of the newer protocol
 (KIP-848). `transaction.version`, at level 2: clients that know it speak TV2 (Produce 12,
-TxnOffsetCommit 5, EndTxn 5), all others the protocol before.
+TxnOffsetCommit 5, EndTxn 5), all others the protocol before. `share.version`, at level 1: share
+groups (KIP-932).
 
 Left out: the other features, because none of them is implemented.
 """
@@ -42,6 +43,7 @@ class Feature(NamedTuple):
 # In Kafka's order. A row belongs here with the code that keeps its promise, not before.
 FEATURES: tuple[Feature, ...] = (
     Feature("group.version", 0, 1, 1),
+    Feature("share.version", 0, 1, 1),
     Feature("transaction.version", 0, 2, 2),
 )
 

@@ -1,4 +1,4 @@
-"""DeleteGroups 0-2: forgets groups without members, and all that they committed.
+"""DeleteGroups 0-2: forgets groups without members, and where they were.
 
 On disk before it is answered; the name may be used again at once.
 
@@ -34,7 +34,9 @@ def handle(broker: Broker, request: DeleteGroupsRequest, call: Call) -> Later:
 
     for each in answers:
         try:
-            broker.groups.delete(each.group_id, partial(done, each))
+            is_shared = broker.share_groups.find(each.group_id) is not None
+            owner = broker.share_groups if is_shared else broker.groups
+            owner.delete(each.group_id, partial(done, each))
         except ApplianceError as error:
             done(each, error)
     if not answers:

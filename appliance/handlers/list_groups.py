@@ -2,7 +2,7 @@
 
 States and types are compared without regard to case. One that does not exist has no groups.
 
-Left out: types other than classic and consumer, which do not exist yet.
+Left out: groups of the Streams protocol, which do not exist yet.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from appliance.broker import Broker
 from appliance.groups.coordinator import AnyGroup
 from appliance.groups.group import Group
 from appliance.handlers.call import Call
+from appliance.share.group import ShareGroup
 from appliance.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 
 KEY = 16
 VERSIONS = (0, 5)
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
 
 def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
@@ -38,4 +39,6 @@ def _row(group: AnyGroup) -> ListGroupsResponse.ListedGroup:
     row = ListGroupsResponse.ListedGroup(group.id, CONSUMER, group.state.value, CONSUMER)
     if isinstance(group, Group):
         row.protocol_type, row.group_type = group.protocol_type or "", CLASSIC
+    elif isinstance(group, ShareGroup):
+        row.protocol_type = row.group_type = SHARE
     return row

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.groups.coordinator import AnyGroup
+from appliance.groups.coordinator import ConsumersGroup
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.handlers.call import Call, Later
@@ -25,7 +25,7 @@ Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 def handle(broker: Broker, request: OffsetDeleteRequest, call: Call) -> Later:
-    read = _read(broker.groups.get(request.group_id))
+    read = _read(broker.groups.of_consumers(broker.groups.get(request.group_id)))
     places: list[Partition] = []
     good: list[Answer] = []  # answered as the deletion is
     response = OffsetDeleteResponse()
@@ -55,7 +55,7 @@ def handle(broker: Broker, request: OffsetDeleteRequest, call: Call) -> Later:
     return later
 
 
-def _read(group: AnyGroup) -> frozenset[str]:
+def _read(group: ConsumersGroup) -> frozenset[str]:
     """The topics that its members read."""
     topics = group.subscribed() if group.members else frozenset()
     if topics is None:

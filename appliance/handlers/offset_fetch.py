@@ -61,8 +61,10 @@ def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> Gro
     answer = GroupAnswer(group_id=asked.group_id)
     try:
         group = broker.groups.find(asked.group_id)
-        if isinstance(group, ConsumerGroup):
-            group.check_fetch(asked.member_id, asked.member_epoch)
+        if group is not None:
+            consumers = broker.groups.of_consumers(group)
+            if isinstance(consumers, ConsumerGroup):
+                consumers.check_fetch(asked.member_id, asked.member_epoch)
     except ApplianceError as error:
         answer.error_code = error.kafka_code
         return answer

@@ -4,8 +4,8 @@ Neither one that ApiVersions lists nor any other can be updated: INVALID_UPDATE_
 version 1 for each feature, in version 2 for the whole request. A request without features changes
 nothing and succeeds.
 
-Left out: other levels of `group.version` and `transaction.version`. Clients that do not know them
-speak the older protocols anyway, and are served side by side.
+Left out: other levels of `group.version`, `share.version` and `transaction.version`. Clients that
+do not know them speak the older protocols anyway, and are served side by side.
 """
 
 from __future__ import annotations

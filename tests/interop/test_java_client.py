@@ -15,7 +15,7 @@ from tests.interop import kafka_jars
 from tests.interop.kafka_tools import HERE, compile_java
 from tests.test_server import Broker
 
-PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "GroupChecks",
+PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "GroupChecks", "ShareChecks",
            "TransactionChecks", "AdminChecks")
 DEADLINE_S = 300
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -35,7 +35,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What became of each check: nothing to say, or why it failed."""
     folder: Path = tmp_path_factory.mktemp("java")
     classes = compile_java(folder / "classes", *PROGRAM)
-    with Broker(folder / "data", "--set", "group.consumer.heartbeat.interval.ms=1000") as broker:
+    with Broker(folder / "data", "--set", "group.consumer.heartbeat.interval.ms=1000", "--set",
+                "group.share.heartbeat.interval.ms=1000") as broker:
         done = subprocess.run(
             kafka_jars.command("ClientChecks", [broker.kafka], classes=classes),
             capture_output=True, text=True, timeout=DEADLINE_S)

@@ -82,9 +82,11 @@ def test_offsets_are_moved_and_deleted(tools: KafkaTools) -> None:
     assert group not in tools.must("kafka-consumer-groups", "--list").split()
 
 
-def printed(tools: KafkaTools, formatter: str) -> list[dict[str, Any]]:
-    """All records of `__consumer_offsets` that the formatter knows."""
-    said = tools.must("kafka-console-consumer", "--topic", "__consumer_offsets",
+def printed(
+    tools: KafkaTools, formatter: str, topic: str = "__consumer_offsets"
+) -> list[dict[str, Any]]:
+    """All records of an internal topic that the formatter knows."""
+    said = tools.must("kafka-console-consumer", "--topic", topic,
                       "--from-beginning", "--timeout-ms", "4000", "--formatter",
                       f"{FORMATTERS}{formatter}")
     found, decoder = [], json.JSONDecoder()

@@ -31,14 +31,15 @@ class Restarted:
     """One data directory through the lives of its brokers, and one address: that of a relay, since
     while no broker listens the port would be anybody's."""
 
-    def __init__(self, data: Path) -> None:
-        self._data = data
+    def __init__(self, data: Path, *options: str) -> None:
+        self._data, self._options = data, options
         self._relay = FrameRelay()
         self.address = f"127.0.0.1:{self._relay.port}"
         self._start()
 
     def _start(self) -> None:
-        self._broker = Broker(self._data, "--set", f"advertised.address={self.address}")
+        self._broker = Broker(
+            self._data, "--set", f"advertised.address={self.address}", *self._options)
         host, port = self._broker.kafka.split(":")
         self._relay.broker = (host, int(port))
 

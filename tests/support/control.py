@@ -137,6 +137,7 @@ class Control:
         """As SIGKILL leaves it: what the kernel has is kept, nothing is finished."""
         self.run(self.dispatcher.close())
         self.broker.log_dir.abandon()
+        self.run(self.broker.share_groups.settled())
         self.run(self.broker.share_partitions.close())
         self.run(self.broker.transactions.close())
         self.run(self.broker.groups.close())

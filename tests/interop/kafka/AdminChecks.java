@@ -335,6 +335,7 @@ final class AdminChecks {
             .map(QuorumInfo.ReplicaState::replicaId).collect(Collectors.toList()));
         ClientChecks.equal("features",
             Map.of("group.version", new FinalizedVersionRange((short) 1, (short) 1),
+                "share.version", new FinalizedVersionRange((short) 1, (short) 1),
                 "transaction.version", new FinalizedVersionRange((short) 2, (short) 2)),
             broker.admin.describeFeatures().featureMetadata().get().finalizedFeatures());
     }

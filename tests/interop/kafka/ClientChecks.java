@@ -34,6 +34,7 @@ public final class ClientChecks {
         ProduceChecks.list(checks);
         ConsumeChecks.list(checks);
         GroupChecks.list(checks);
+        ShareChecks.list(checks);
         TransactionChecks.list(checks);
         AdminChecks.list(checks);
         try (Broker broker = new Broker(arguments[0])) {

@@ -1,0 +1,344 @@
+"""The owner of share groups: their members, and where each group is in the partitions it reads.
+
+Members live as in other groups: `groups/coordinator.py` finds groups, gives them time and writes
+their records. Where a group is in a partition is kept by the share partitions (`States`), and each
+group notes for which partitions it is, so that neither is ever without the other:
+
+    a state is made       noted as initializing, made, noted as initialized
+    states are deleted    noted as deleting, deleted, no longer noted
+
+What a crash leaves in between is ended at the next start, or by the group's next member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from appliance import event_log
+from appliance.config import ShareGroupsConfig
+from appliance.errors import ApplianceError
+from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Place, Places
+from appliance.groups.coordinator import Coordinator
+from appliance.groups.modern_group import Done, Terms, TopicView
+from appliance.groups.share_records import ShareState, StoredShareGroup
+from appliance.groups.states import GroupRefused
+from appliance.internal_topic import Record
+from appliance.share.assignor import SIMPLE
+from appliance.share.group import ShareGroup
+from appliance.wire import ErrorCode
+
+logger = event_log.named("share_groups")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Note = Callable[[ShareState], ShareState]
+
+NOT_BEGUN = -1  # the start is found when the first member reads
+
+
+class Topics(TopicView, Protocol):
+    """What there is to read, and what was set for a group."""
+
+    def share_group_config(self, group_id: str) -> ShareGroupsConfig: ...
+
+
+class States(Protocol):
+    """The share partitions. What is awaited is on disk when it returns."""
+
+    async def initialize(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
+    ) -> None: ...
+
+    async def set_start_offset(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, offset: int
+    ) -> None: ...
+
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
+
+    def member_gone(self, group_id: str, member_id: str) -> None: ...
+
+    def check_loaded(self) -> None:
+        """Raises until the states can be asked for."""
+
+    async def loaded(self) -> None: ...
+
+
+class ShareCoordinator:
+    def __init__(self, groups: Coordinator, topics: Topics, states: States) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._states = states
+        self._jobs: set[asyncio.Task[Any]] = set()
+        groups.restore_share_groups = self._restore
+
+    async def settled(self) -> None:
+        """After the last change that has begun."""
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+
+    def _run(self, job: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """It goes on to its end, even if whoever asked for it is gone."""
+        task = asyncio.get_running_loop().create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+        return task
+
+    # Asked by the share partitions
+
+    def is_member(self, group_id: str, member_id: str) -> bool:
+        group = self._groups.groups.get(group_id)
+        return isinstance(group, ShareGroup) and member_id in group.members
+
+    def epoch(self, group_id: str) -> int | None:
+        group = self._groups.groups.get(group_id)
+        return group.epoch if isinstance(group, ShareGroup) else None
+
+    def assigned(self, group_id: str, member_id: str) -> Places:
+        group = self._groups.groups.get(group_id)
+        if not isinstance(group, ShareGroup) or member_id not in group.members:
+            return NOWHERE
+        return group.members[member_id].now.assigned
+
+    # Members
+
+    def heartbeat(
+        self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
+    ) -> None:
+        self.check_loaded()
+        before = self._groups.groups.get(group_id)
+        group = self._find_or_make(group_id, may_make=asked.epoch == JOINING)
+        if before is None:
+            self._groups.adopt(group)
+        group.heartbeat(asked, now_ms, answer)
+        self._groups.arm(group)
+
+    def check_loaded(self) -> None:
+        self._groups.check_loaded()
+        self._states.check_loaded()
+
+    def _find_or_make(self, group_id: str, may_make: bool) -> ShareGroup:
+        found = self._groups.groups.get(group_id)
+        if found is None and may_make:
+            return self._make(group_id)
+        if not isinstance(found, ShareGroup):
+            what = "is not a share group" if found else "not found"
+            raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        self._groups.check_alive(found)
+        return found
+
+    def _make(self, group_id: str) -> ShareGroup:
+        def terms() -> Terms:
+            config = self._topics.share_group_config(group_id)
+            return Terms(
+                config.session_timeout_ms, config.heartbeat_interval_ms, config.max_size, (SIMPLE,)
+            )
+
+        def store(records: list[Record], done: Done) -> None:
+            self._groups.store(group, records, done)
+
+        group = ShareGroup(
+            group_id,
+            terms,
+            self._topics,
+            store,
+            initialize=partial(self._initialize, group_id),
+            on_leave=partial(self._states.member_gone, group_id),
+        )
+        return group
+
+    def _initialize(
+        self, group_id: str, places: Places, epoch: int, done: Callable[[Places], None]
+    ) -> None:
+        async def make(place: Place) -> None:
+            await self._states.initialize(group_id, *place, epoch, NOT_BEGUN)
+
+        async def make_all() -> None:
+            made = NOWHERE
+            try:
+                errors = await _each(places, make)
+                made = places - errors.keys()
+                for place, error in errors.items():
+                    logger.warning("no share partition", group=group_id, place=place, error=error)
+            finally:
+                done(made)  # members wait for it
+
+        self._run(make_all())
+
+    # Administrators
+
+    def find(self, group_id: str) -> ShareGroup | None:
+        found = self._groups.find(group_id)
+        return found if isinstance(found, ShareGroup) else None
+
+    def get(self, group_id: str) -> ShareGroup:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            raise GroupRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."
+            )
+        return group
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[Place, int]
+    ) -> dict[Place, ApplianceError]:
+        """Where a group without members begins; a group that is not there is made. Tells what
+        failed."""
+        self.check_loaded()
+        group = self._find_or_make(group_id, may_make=True)
+        group.check_empty()
+        if not offsets:
+            return {}
+        if group_id not in self._groups.groups:
+            self._groups.adopt(group)
+        places = frozenset(offsets)
+        errors: dict[Place, ApplianceError] = {}
+
+        async def alter(place: Place) -> None:
+            await self._states.set_start_offset(group_id, *place, group.epoch, offsets[place])
+
+        async def alter_all() -> None:
+            errors.update(await _each(offsets, alter))
+
+        await self._change(
+            group,
+            lambda state: state.began(places),
+            alter_all,
+            lambda state: state.made(places - errors.keys()),
+        )
+        return errors
+
+    async def delete_offsets(
+        self, group_id: str, topics: Collection[UUID]
+    ) -> dict[UUID, ApplianceError]:
+        """As if the group, which has no members, had never read them. Tells what failed."""
+        self.check_loaded()
+        return await self._delete_states(self.get(group_id), topics)
+
+    def delete(self, group_id: str, done: Done) -> None:
+        """The group and all its states. Meanwhile nobody gets in: it is Dead."""
+        self.check_loaded()
+        group = self.get(group_id)
+        group.delete()
+        self._run(self._delete(group, done))
+
+    async def _delete(self, group: ShareGroup, done: Done) -> None:
+        try:
+            errors = await self._delete_states(group, group.shared.topics)
+            if errors:
+                raise next(iter(errors.values()))
+        except ApplianceError as error:
+            group.is_dead = False
+            done(error)
+        else:
+            self._groups.bury(group, done)
+
+    async def _delete_states(
+        self, group: ShareGroup, topics: Collection[UUID]
+    ) -> dict[UUID, ApplianceError]:
+        places = group.shared.of(topics) | self._unfinished(group, topics)
+        errors: dict[UUID, ApplianceError] = {}
+
+        async def delete(place: Place) -> None:
+            await self._states.delete(group.id, *place)
+
+        async def delete_all() -> None:
+            failed = await _each(places, delete)
+            errors.update({topic: error for (topic, _), error in failed.items()})
+
+        await self._change(
+            group,
+            lambda state: state.gave_up(topics),
+            delete_all,
+            lambda state: state.lost(set(topics) - errors.keys()),
+        )
+        return errors
+
+    def _unfinished(self, group: ShareGroup, topics: Collection[UUID]) -> Places:
+        """All partitions of what was to be deleted before: which of them is not noted."""
+        names = map(self._topics.topic_name, group.shared.deleting.intersection(topics))
+        facts = [self._topics.topic_facts(name) for name in names if name is not None]
+        return frozenset(
+            (each.id, index) for each in facts if each for index in range(each.partitions)
+        )
+
+    async def _change(
+        self,
+        group: ShareGroup,
+        during: Note,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        after: Note,
+    ) -> None:
+        """Notes what is to come, does it, and notes what came of it."""
+
+        async def change() -> None:
+            note: Note = _as_it_is
+            try:
+                await _stored(partial(group.begin_change, during))
+                await work()
+                note = after
+            finally:
+                await _stored(partial(group.end_change, note))
+
+        group.check_empty()
+        await asyncio.shield(self._run(change()))
+
+    def forget_topic(self, topic_id: UUID) -> None:
+        """A topic is deleted, and with it what the share partitions have of it."""
+        for group in self._all():
+            group.forget_topic(topic_id)
+
+    def _all(self) -> Iterable[ShareGroup]:
+        return [each for each in self._groups.groups.values() if isinstance(each, ShareGroup)]
+
+    # A start
+
+    def _restore(self, found: Mapping[str, StoredShareGroup], now_ms: int) -> None:
+        for group_id, stored in found.items():
+            if stored.epoch is not None and group_id not in self._groups.groups:
+                group = self._make(group_id)
+                group.restore(stored, now_ms)
+                self._groups.adopt(group)
+                if group.shared.deleting:
+                    self._run(self._end_deletion(group))
+
+    async def _end_deletion(self, group: ShareGroup) -> None:
+        """That a crash has interrupted, of its offsets or of the group."""
+        await self._groups.loaded()
+        await self._states.loaded()
+        try:
+            await self._delete_states(group, group.shared.deleting)
+        except ApplianceError as error:
+            logger.warning("states of a share group stay for now", group=group.id, error=error)
+
+
+def _as_it_is(state: ShareState) -> ShareState:
+    return state
+
+
+async def _each(
+    items: Iterable[Item], job: Callable[[Item], Coroutine[Any, Any, None]]
+) -> dict[Item, ApplianceError]:
+    """All at a time: one commit is for all of them. Tells what failed."""
+
+    async def one(item: Item) -> ApplianceError | None:
+        try:
+            await job(item)
+        except ApplianceError as error:
+            return error
+        return None
+
+    ordered = list(items)
+    found = await asyncio.gather(*map(one, ordered))
+    return {item: error for item, error in zip(ordered, found, strict=True) if error}
+
+
+async def _stored(write: Callable[[Done], None]) -> None:
+    done: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
+    write(done.set_result)
+    error = await done
+    if error is not None:
+        raise error

@@ -192,17 +192,44 @@ class SharePartition:
         for piece in _pieces(max(offset, self.start_offset), last, found):
             if piece.last >= end_offset:
                 turn.limit_new(room)
-            self._extend(piece.last)
-            if not piece.is_deliverable:
-                self._archive(piece)
-            elif not self._take(piece, turn):
+            if not (
+                self._take_new(piece, turn)
+                if piece.first == self.end_offset
+                else self._take_again(piece, turn)
+            ):
                 break
         self._merge()
         self._advance()
         return turn.acquired
 
-    def _take(self, piece: Extent, turn: _Turn) -> bool:
-        """Acquires what is free of a batch; whether there may be more in this turn."""
+    def _take_new(self, piece: Extent, turn: _Turn) -> bool:
+        """Of a batch that nobody was given anything of, which most are; whether there may be more
+        in this turn."""
+        if not piece.is_deliverable:
+            self._append(Run(piece.first, piece.last, RecordState.ARCHIVED))
+            self._unstored.append((piece.first, piece.last))
+            return turn.has_room
+        if not turn.has_room:
+            return False
+        run = Run(piece.first, piece.last)
+        run.last, _ = turn.bound(run, run.first, run.last)
+        if run.last >= run.first:
+            turn.take(run, is_batch_start=True)
+            self._append(run)
+        return turn.has_room
+
+    def _append(self, run: Run) -> None:
+        if self.runs and self.runs[-1].is_like(run):
+            self.runs[-1].last = run.last
+        else:
+            self.runs.append(run)
+
+    def _take_again(self, piece: Extent, turn: _Turn) -> bool:
+        """Of a batch of which somebody was given something before; whether there may be more."""
+        self._extend(piece.last)
+        if not piece.is_deliverable:
+            self._archive(piece)
+            return turn.has_room
         first = piece.first
         while first <= piece.last and turn.has_room:
             run = self._run_at(first)

@@ -35,7 +35,9 @@ class ProducerConfig(ClientConfig):
         choices=compression.NAMES,
     )
     idempotence: bool = setting(
-        True, "The broker tells a batch that is sent again from a new one: no record twice."
+        True,
+        "The broker tells a batch that is sent again from a new one. Without it, records may be "
+        "there twice, and behind later ones.",
     )
     max_message_size: int = setting(
         1_000_000,

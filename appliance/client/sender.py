@@ -333,9 +333,8 @@ class Sender:
         said = f" ({row.error_message})" if row.error_message else ""
         refusal = BrokerRefused(code, f"{track.topic} partition {track.partition}{said}")
         if self.config.idempotence and code in NOT_IN_SEQUENCE and batch.identity:
+            self._new_identity(track, batch)
             self._again(track, batch, refusal)
-            if not self._is_one_before(track, batch):
-                self._new_identity(track, batch)
         elif refusal.retriable:
             if code in ELSEWHERE:
                 self._ask_who_leads(track.topic)
@@ -347,12 +346,6 @@ class Sender:
         track.error = error
         track.retry_at = time.monotonic() + self._pause_s(batch.tries)
         self._requeue(track, [batch])
-
-    def _is_one_before(self, track: Track, batch: Batch) -> bool:
-        """Whether an earlier batch of the same sequence is still under way: then it is that one
-        that the broker misses."""
-        others = (*track.in_flight, *track.waiting)
-        return any(o.identity is batch.identity and o.order < batch.order for o in others)
 
     def _new_identity(self, track: Track, batch: Batch) -> None:
         if track.identity is batch.identity:

@@ -18,13 +18,18 @@ from typing import Any
 
 from brokers import arguments, brokers
 
-from appliance.client.consumer_config import FetchConfig
-from appliance.client.hooks import CallbackHandler, Encoder
-from appliance.client.outcome import Outcome, QueueFull, Records
-from appliance.client.partition import BrokerPartition
-from appliance.client.producer import Producer
-from appliance.client.producer_config import ProducerConfig
-from appliance.client.simple_consumer import SimpleConsumer
+from appliance.client import (
+    BrokerPartition,
+    CallbackHandler,
+    Encoder,
+    FetchConfig,
+    Outcome,
+    Producer,
+    ProducerConfig,
+    QueueFull,
+    Records,
+    SimpleConsumer,
+)
 
 FEED = "activity"
 FRONT_ENDS = 3

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 
 from brokers import arguments, brokers
 
-from appliance.client.consumer_config import FetchConfig
-from appliance.client.hooks import Partitioner
-from appliance.client.partition import BrokerPartition
-from appliance.client.producer import Producer
-from appliance.client.producer_config import ProducerConfig
-from appliance.client.simple_consumer import SimpleConsumer
+from appliance.client import (
+    BrokerPartition,
+    FetchConfig,
+    Partitioner,
+    Producer,
+    ProducerConfig,
+    SimpleConsumer,
+)
 
 CLICKS = "clicks"
 MEMBERS = 500

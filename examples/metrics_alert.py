@@ -19,10 +19,7 @@ from typing import Any
 
 from brokers import arguments, brokers
 
-from appliance.client.consumer_config import FetchConfig
-from appliance.client.producer import Producer
-from appliance.client.producer_config import ProducerConfig
-from appliance.client.simple_consumer import SimpleConsumer
+from appliance.client import FetchConfig, Producer, ProducerConfig, SimpleConsumer
 
 METRICS, ALERTS = "metrics", "alerts"
 HOSTS = ["web-1", "web-2", "web-3", "db-1"]

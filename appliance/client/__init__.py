@@ -2,3 +2,46 @@
 
 Nothing of the broker is imported here but the wire protocol and the compiled codecs.
 """
+
+from appliance.client.cluster import Cluster
+from appliance.client.consumer_config import ConsumerConfig, FetchConfig
+from appliance.client.consumer_connector import ConsumerConnector
+from appliance.client.hooks import CallbackHandler, Delivery, Encoder, EventHandler, Partitioner
+from appliance.client.outcome import (
+    DeliveryTimedOut,
+    HookFailed,
+    Outcome,
+    ProducerClosed,
+    QueueFull,
+    Records,
+    SendFailed,
+)
+from appliance.client.partition import BrokerPartition
+from appliance.client.producer import Producer
+from appliance.client.producer_config import ProducerConfig
+from appliance.client.simple_consumer import EARLIEST, LATEST, SimpleConsumer
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "BrokerPartition",
+    "CallbackHandler",
+    "Cluster",
+    "ConsumerConfig",
+    "ConsumerConnector",
+    "Delivery",
+    "DeliveryTimedOut",
+    "Encoder",
+    "EventHandler",
+    "FetchConfig",
+    "HookFailed",
+    "Outcome",
+    "Partitioner",
+    "Producer",
+    "ProducerClosed",
+    "ProducerConfig",
+    "QueueFull",
+    "Records",
+    "SendFailed",
+    "SimpleConsumer",
+]

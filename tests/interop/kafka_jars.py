@@ -1,7 +1,8 @@
-"""Apache Kafka's jars for the interop tests: brought once by Maven, then used from tests/.cache.
+"""Jars for the interop tests, Apache Kafka's and those of Spark's connector for it: brought once by
+Maven, then used from tests/.cache.
 
-The version is pinned in kafka/pom.xml and nowhere else. Whoever lacks Java or Maven gets one
-sentence that says what to install; `make test` installs both where it may.
+The versions are pinned in kafka/pom.xml and spark/pom.xml and nowhere else. Whoever lacks Java or
+Maven gets one sentence that says what to install; `make test` installs both where it may.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import IO
 
 HERE = Path(__file__).resolve().parent
 POM = HERE / "kafka" / "pom.xml"
+SPARK_POM = HERE / "spark" / "pom.xml"
 LOGGING = HERE / "kafka" / "log4j2.properties"
 CACHE = HERE.parent / ".cache"
 JAVA_NEEDED = 17
@@ -41,10 +43,20 @@ def version() -> str:
 @functools.cache
 def jars() -> Path:
     """The directory with all jars; the first call on a machine downloads them."""
-    named = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]  # another file, other jars
-    wanted = CACHE / f"kafka-{version()}-{named}"
+    return _brought(POM, f"kafka-{version()}")
+
+
+@functools.cache
+def of_spark() -> Path:
+    """The connector, and what it needs beside PySpark's own jars."""
+    return _brought(SPARK_POM, "spark-kafka")
+
+
+def _brought(pom: Path, name: str) -> Path:
+    named = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]  # another file, other jars
+    wanted = CACHE / f"{name}-{named}"
     if not wanted.is_dir():
-        _bring(wanted)
+        _bring(pom, wanted)
     return wanted
 
 
@@ -70,20 +82,20 @@ def javac() -> str:
     return str(found)
 
 
-def _bring(wanted: Path) -> None:
+def _bring(pom: Path, wanted: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaUnavailable("Maven is needed once, to download Kafka: there is no 'mvn' on PATH")
+        raise KafkaUnavailable("Maven is needed once, to download jars: there is no 'mvn' on PATH")
     CACHE.mkdir(parents=True, exist_ok=True)
     # Into a directory of its own, then renamed: half a download never looks like a whole one.
     with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=CACHE) as scratch:
         lib = Path(scratch) / "lib"
-        goal = [maven, "-B", "-q", "-f", str(POM), "dependency:copy-dependencies",
+        goal = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies",
                 f"-DoutputDirectory={lib}"]
         done = subprocess.run(goal, capture_output=True, text=True, timeout=900)
         if done.returncode != 0:
             raise KafkaUnavailable(
-                f"Maven could not bring Kafka {version()}:\n{done.stdout}{done.stderr}")
+                f"Maven could not bring what {pom} names:\n{done.stdout}{done.stderr}")
         if not wanted.is_dir():
             os.rename(lib, wanted)
 

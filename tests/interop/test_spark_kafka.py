@@ -1,0 +1,156 @@
+"""Spark's own Kafka connector reads and writes, in batches and as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.interop import kafka_jars
+from tests.interop.test_transactions import created
+from tests.test_server import Broker
+
+PARTITIONS = 3
+DEADLINE_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("spark") / "data") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    jars = ",".join(str(each) for each in kafka_jars.of_spark().glob("*.jar"))
+    builder = SparkSession.builder.master("local[1]").appName("interop")
+    for name, value in {
+        "spark.jars": jars,
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+class Kafka:
+    """The connector's words for one broker."""
+
+    def __init__(self, spark: SparkSession, broker: Broker) -> None:
+        self.spark = spark
+        self.address = broker.kafka
+        self.options = {"kafka.bootstrap.servers": broker.kafka}
+
+    def read(self, topic: str, **options: Any) -> DataFrame:
+        reader = self.spark.read.format("kafka").options(**self.options, subscribe=topic)
+        return reader.options(**options).load()
+
+    def write(self, rows: DataFrame, topic: str) -> None:
+        rows.write.format("kafka").options(**self.options, topic=topic).save()
+
+    def copy(self, source: str, target: str, checkpoint: Path) -> int:
+        """Whatever is there now and was not copied before; in how many steps."""
+        reader = self.spark.readStream.format("kafka").options(**self.options, subscribe=source)
+        rows = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=250).load()
+        writer = rows.select("key", "value").writeStream.format("kafka").options(**self.options)
+        started = writer.options(topic=target, checkpointLocation=str(checkpoint))
+        query = started.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(DEADLINE_S), query.status
+            return sum(each["numInputRows"] > 0 for each in query.recentProgress)
+        finally:
+            query.stop()
+
+
+@pytest.fixture
+def kafka(spark: SparkSession, broker: Broker) -> Kafka:
+    return Kafka(spark, broker)
+
+
+def numbers(spark: SparkSession, first: int, end: int) -> DataFrame:
+    words = "cast(id as string) key", "concat('value ', id) value"
+    return spark.range(first, end).selectExpr(*words)
+
+
+def pairs(rows: DataFrame) -> Counter[tuple[str, str]]:
+    found = rows.selectExpr("cast(key as string) k", "cast(value as string) v").collect()
+    return Counter((each.k, each.v) for each in found)
+
+
+def expected(first: int, end: int) -> Counter[tuple[str, str]]:
+    return Counter((str(each), f"value {each}") for each in range(first, end))
+
+
+def test_what_spark_writes_it_reads_with_its_place(kafka: Kafka) -> None:
+    created(kafka.address, "batch", PARTITIONS)
+    kafka.write(numbers(kafka.spark, 0, 1000), "batch")
+    rows = kafka.read("batch").cache()
+    assert pairs(rows) == expected(0, 1000)
+    by_partition = {each.partition: each for each in rows.groupBy("partition").agg(
+        {"offset": "max", "*": "count"}).collect()}
+    assert set(by_partition) == set(range(PARTITIONS))
+    for each in by_partition.values():
+        assert each["max(offset)"] == each["count(1)"] - 1
+
+
+def test_a_range_of_offsets_is_what_is_read(kafka: Kafka) -> None:
+    created(kafka.address, "range", PARTITIONS)
+    kafka.write(numbers(kafka.spark, 0, 300), "range")
+    first = json.dumps({"range": {str(each): 10 for each in range(PARTITIONS)}})
+    end = json.dumps({"range": {str(each): 25 for each in range(PARTITIONS)}})
+    rows = kafka.read("range", startingOffsets=first, endingOffsets=end)
+    places = Counter((each.partition, each.offset) for each in rows.collect())
+    assert places == Counter((n, offset) for n in range(PARTITIONS) for offset in range(10, 25))
+
+
+def test_headers_and_times_of_another_client_are_read(kafka: Kafka) -> None:
+    created(kafka.address, "foreign", 1)
+    producer = ck.Producer({"bootstrap.servers": kafka.address, "compression.type": "zstd"})
+    for index in range(10):
+        time_ms = 1_700_000_000_000 + index * 1000
+        producer.produce("foreign", b"%d" % index, timestamp=time_ms, headers=[("n", b"h")])
+    assert producer.flush(DEADLINE_S) == 0
+    begin = json.dumps({"foreign": {"0": 1_700_000_000_000 + 4500}})
+    rows = kafka.read("foreign", startingOffsetsByTimestamp=begin, includeHeaders="true").collect()
+    assert [bytes(each.value) for each in rows] == [b"5", b"6", b"7", b"8", b"9"]
+    assert {(each.headers[0].key, bytes(each.headers[0].value)) for each in rows} == {("n", b"h")}
+    assert rows[0].timestamp.timestamp() == 1_700_000_005
+
+
+def test_only_what_was_committed_is_read(kafka: Kafka) -> None:
+    created(kafka.address, "transactions", 1)
+    producer = ck.Producer({"bootstrap.servers": kafka.address, "transactional.id": "to spark"})
+    producer.init_transactions(DEADLINE_S)
+    for index in range(6):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce("transactions", b"%d" % index)
+        end = producer.abort_transaction if index % 2 else producer.commit_transaction
+        end(DEADLINE_S)
+    rows = kafka.read("transactions", **{"kafka.isolation.level": "read_committed"}).collect()
+    assert Counter(bytes(each.value) for each in rows) == {b"0": 10, b"2": 10, b"4": 10}
+
+
+def test_a_stream_goes_on_where_it_was(kafka: Kafka, tmp_path: Path) -> None:
+    for topic in ("in", "out"):
+        created(kafka.address, topic, PARTITIONS)
+    kafka.write(numbers(kafka.spark, 0, 1000), "in")
+    assert kafka.copy("in", "out", tmp_path / "checkpoint") >= 4
+    assert pairs(kafka.read("out")) == expected(0, 1000)
+    assert kafka.copy("in", "out", tmp_path / "checkpoint") == 0
+    kafka.write(numbers(kafka.spark, 1000, 1100), "in")
+    kafka.copy("in", "out", tmp_path / "checkpoint")
+    assert pairs(kafka.read("out")) == expected(0, 1100)

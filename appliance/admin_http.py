@@ -1,19 +1,20 @@
-"""Health and the admin API over HTTP. It asks `Source` for snapshots and never touches a log.
+"""The admin pages over HTTP: health for machines, metrics, and the REST API of `admin/api.py`.
 
-Every answer is JSON. An error is {"error": {"code": ..., "message": ...}} with a fitting status.
-Routes are described in docs/admin-api.md; a test holds the two together.
+An error is {"error": {"code": ..., "message": ...}} with a fitting status, whoever finds it. Routes
+are described in docs/admin-api.md; a test holds the two together.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
 from appliance import event_log
+from appliance.admin import api
 from appliance.admin.process import Process
+from appliance.admin.route import BODY_BYTES_MAX
 from appliance.config import Address
 
 log = event_log.named("admin")
@@ -21,13 +22,7 @@ log = event_log.named("admin")
 STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 
-class Source(Process, Protocol):
-    """What the pages may ask. `logs` runs on a thread of its own."""
-
-    def logs(self) -> list[dict[str, Any]]: ...
-
-
-SOURCE: web.AppKey[Source] = web.AppKey("source")
+PROCESS: web.AppKey[Process] = web.AppKey("process")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
 
 
@@ -36,13 +31,9 @@ async def get_livez(_: web.Request) -> web.Response:
 
 
 async def get_healthz(request: web.Request) -> web.Response:
-    health = request.app[SOURCE].health()
+    health = request.app[PROCESS].health()
     body = {"status": health.status, "reasons": health.reasons, **health.facts}
     return web.json_response(body, status=200 if health.status == "ok" else 503)
-
-
-async def get_logs(request: web.Request) -> web.Response:
-    return web.json_response({"logs": await asyncio.to_thread(request.app[SOURCE].logs)})
 
 
 async def get_metrics(request: web.Request) -> web.Response:
@@ -51,7 +42,7 @@ async def get_metrics(request: web.Request) -> web.Response:
 
     writers = request.app[METRICS]
     if not writers:
-        writers.append(metrics.Metrics(request.app[SOURCE]))
+        writers.append(metrics.Metrics(request.app[PROCESS]))
     page = await writers[0].page()
     return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
 
@@ -60,7 +51,6 @@ ROUTES = [
     web.get("/livez", get_livez),
     web.get("/healthz", get_healthz),
     web.get("/metrics", get_metrics),
-    web.get("/api/v1/logs", get_logs),
 ]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -82,21 +72,23 @@ def error_response(
     request: web.Request, status: int, reason: str, headers: dict[str, str]
 ) -> web.Response:
     code = reason.lower().replace(" ", "_")
-    body = {"error": {"code": code, "message": f"{request.method} {request.path}: {reason}"}}
-    return web.json_response(body, status=status, headers=headers)
+    answer = api.error(status, code, f"{request.method} {request.path}: {reason}")
+    answer.headers.update(headers)
+    return answer
 
 
-def make_app(source: Source) -> web.Application:
-    app = web.Application(middlewares=[errors_as_json])
-    app[SOURCE] = source
+def make_app(process: Process) -> web.Application:
+    app = web.Application(middlewares=[errors_as_json], client_max_size=BODY_BYTES_MAX)
+    app[PROCESS] = process
     app[METRICS] = []
     app.add_routes(ROUTES)
+    app.add_routes(api.web_routes(process))
     return app
 
 
-async def start(source: Source, address: Address) -> tuple[web.AppRunner, Address]:
+async def start(process: Process, address: Address) -> tuple[web.AppRunner, Address]:
     """Listens; also says where, since port 0 is the kernel's choice."""
-    runner = web.AppRunner(make_app(source), shutdown_timeout=STOP_SECONDS)
+    runner = web.AppRunner(make_app(process), shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, address.host, address.port).start()

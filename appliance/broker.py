@@ -222,7 +222,7 @@ class Broker:
 
     def topic_config(self, topic: str, name: str) -> str:
         """The value in force."""
-        return self._configs.topic_value(name, self._topic(topic).configs)
+        return self._configs.topic_value(name, self.topic(topic).configs)
 
     def topic_config_entries(self, topic: Topic) -> list[ConfigEntry]:
         return self._configs.topic_entries(topic.configs)
@@ -258,7 +258,7 @@ class Broker:
     def _partitions(self) -> int:
         return sum(len(each.logs) for each in self.topics.values())
 
-    def _topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> Topic:
         if name not in self.topics:
             if name in self.unavailable:
                 raise TopicUnavailable(f"topic {name} is not served: {self.unavailable[name]}")
@@ -294,7 +294,7 @@ class Broker:
         await self._change(self._create_partitions(name, total))
 
     async def _create_partitions(self, name: str, total: int) -> None:
-        topic = self._topic(name)
+        topic = self.topic(name)
         count = len(topic.logs)
         if total <= count:
             raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
@@ -320,7 +320,7 @@ class Broker:
         if not self.config.topics.may_delete:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
         if name not in self.unavailable:
-            self._topic(name)
+            self.topic(name)
         await asyncio.to_thread(self.catalog.begin_deletion, name)
         self._hide(name)
         try:
@@ -359,7 +359,7 @@ class Broker:
         after: Callable[[Mapping[str, str]], Mapping[str, str]],
         validate_only: bool,
     ) -> None:
-        topic = self._topic(name)
+        topic = self.topic(name)
         configs = topic_config.validate(after(topic.configs), self.log_config)
         topic_config.check_source(topic.configs, configs)
         if validate_only:

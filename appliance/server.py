@@ -108,9 +108,6 @@ class Server:
                 reasons.append(f"not registered: {self.registration.refusal}")
         return Health("failing" if reasons else "ok", reasons, facts)
 
-    def logs(self) -> list[dict[str, Any]]:
-        return snapshot(self.broker.log_dir) if self.broker else []
-
     # life
 
     async def run(self, progress: Progress) -> None:
@@ -269,23 +266,3 @@ def listening(address: Address) -> socket.socket:
         return socket.create_server((address.host, address.port), family=family, backlog=1024)
     except OSError as error:
         raise ListenFailed(f"listen.address {address}: {error.strerror or error}") from error
-
-
-def snapshot(log_dir: LogDir) -> list[dict[str, Any]]:
-    """Every partition in numbers, for the admin API."""
-    return [
-        {
-            "topic": topic,
-            "partition": partition,
-            "log_start_offset": log.log_start_offset,
-            "log_end_offset": log.log_end_offset,
-            "durable_offset": log.durable_offset,
-            "high_watermark": log.high_watermark,
-            "last_stable_offset": log.last_stable_offset,
-            "leader_epoch": log.leader_epoch,
-            "segments": len(log.segments()),
-            "size_bytes": log.size,
-            "failed": log.failed,
-        }
-        for (topic, partition), log in sorted(log_dir.logs().items())
-    ]

@@ -13,12 +13,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from appliance._data_plane import DataPlane
 from appliance._engine import LogFacts, log_facts
 from appliance.admin.metrics_of_broker import counter, gauge, one
+from appliance.admin.survey import slices
 from appliance.broker import Broker
 from appliance.topics import Topic
 
-# A sample takes about 8 microseconds to write, a log half of one to look at.
-SLICE = 100
-LOGS_OF_SLICE = 1000
+SLICE = 100  # a sample takes about 8 microseconds to write
 
 Row = TypeVar("Row")
 Family = CounterMetricFamily | GaugeMetricFamily
@@ -135,8 +134,8 @@ def families(
 ) -> Iterator[Metric | None]:
     """None after each slice that was only looked at."""
     rows: list[TopicRow] = []
-    for slice_ in _slices_of(list(broker.topics.values())):
-        rows += _look(slice_, data_plane)
+    for topics in slices(list(broker.topics.values())):
+        rows += _look(topics, data_plane)
         yield None
     yield from _sums(rows)
     for column in TOPIC_COLUMNS:
@@ -153,19 +152,6 @@ def families(
         for column in PARTITION_COLUMNS:
             labels = ["topic", "partition"]
             yield from _column(column, labels, own, lambda row: [row.topic, row.partition])
-
-
-def _slices_of(topics: list[Topic]) -> Iterator[list[Topic]]:
-    """About as many logs in each as can be looked at in a millisecond."""
-    found: list[Topic] = []
-    logs = 0
-    for each in topics:
-        found.append(each)
-        logs += len(each.logs)
-        if logs >= LOGS_OF_SLICE or len(found) == SLICE:
-            yield found
-            found, logs = [], 0
-    yield found
 
 
 def _look(topics: list[Topic], data_plane: DataPlane) -> Iterator[TopicRow]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from appliance import admin_http, config
+from appliance.admin import api
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -32,6 +33,13 @@ def test_every_setting_is_in_the_operations_page() -> None:
 
 def test_every_admin_route_is_documented() -> None:
     assert documented_routes((DOCS / "admin-api.md").read_text()) == served_routes()
+
+
+def test_every_route_of_the_api_is_documented() -> None:
+    text = (DOCS / "admin-api.md").read_text()
+    found = re.search(r"<!-- routes -->\n(.*)<!-- /routes -->", text, re.DOTALL)
+    assert found, "wanted the two routes marks"
+    assert found[1] == api.as_markdown(), "print it: python -m appliance.admin"
 
 
 def missing_tests(text: str) -> list[str]:

@@ -1,0 +1,103 @@
+"""The REST API: its table of routes, its one error shape, and how the routes are served.
+
+An error is {"error": {"code": ..., "message": ...}}. The code of a refusal is Kafka's name for it;
+the message says what was got and what is wanted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from appliance import event_log
+from appliance.admin import groups, health, openapi, topics
+from appliance.admin.process import Process
+from appliance.admin.route import PREFIX, Call, Place, Route, get
+from appliance.admin.survey import Survey
+from appliance.errors import ApplianceError
+from appliance.wire import ErrorCode
+
+log = event_log.named("admin")
+
+# The status of a refusal, by its Kafka code; others are the asker's mistake.
+STATUS = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: HTTPStatus.INTERNAL_SERVER_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: HTTPStatus.NOT_FOUND,
+    ErrorCode.GROUP_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.RESOURCE_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
+    ErrorCode.NON_EMPTY_GROUP: HTTPStatus.CONFLICT,
+    ErrorCode.MESSAGE_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    ErrorCode.TOPIC_DELETION_DISABLED: HTTPStatus.FORBIDDEN,
+    ErrorCode.POLICY_VIOLATION: HTTPStatus.FORBIDDEN,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS,
+    ErrorCode.REQUEST_TIMED_OUT: HTTPStatus.GATEWAY_TIMEOUT,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: HTTPStatus.SERVICE_UNAVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+ROUTES: list[Route] = [
+    *health.ROUTES,
+    *topics.ROUTES,
+    *groups.ROUTES,
+]
+
+
+def get_openapi(call: Call) -> Any:
+    return openapi.document(ROUTES)
+
+
+ROUTES.append(
+    get("/openapi.json", get_openapi, dict[str, Any], "This API as an OpenAPI document.")
+)
+
+WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def error(status: int, code: str, message: str) -> web.Response:
+    return web.json_response({"error": {"code": code, "message": message}}, status=status)
+
+
+def refusal(raised: ApplianceError) -> web.Response:
+    code = ErrorCode(raised.kafka_code)
+    return error(STATUS.get(code, HTTPStatus.BAD_REQUEST), code.name.lower(), str(raised))
+
+
+def served(route: Route, place: Place) -> WebHandler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            call = await route.call(place, request, "")
+            answer = route.handler(call)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except ApplianceError as raised:
+            return refusal(raised)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        if route.answer is None:
+            return web.Response(status=route.status)
+        return web.json_response(answer, status=route.status)
+
+    return handle
+
+
+def web_routes(process: Process) -> list[web.RouteDef]:
+    place = Place(process, Survey(process))
+    return [web.route(each.method, PREFIX + each.path, served(each, place)) for each in ROUTES]
+
+
+def as_markdown() -> str:
+    """The table of routes in docs/admin-api.md; a test compares the two."""
+    lines = ["| route | role | what |", "|---|---|---|"]
+    for each in ROUTES:
+        names = ", ".join(f"`{one.name}`" for one in each.params)
+        more = f" Parameters: {names}." if names else ""
+        path = f"`{each.method} {PREFIX}{each.path}`"
+        lines.append(f"| {path} | {each.role} | {each.text}{more} |")
+    return "\n".join(lines) + "\n"

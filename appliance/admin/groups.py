@@ -1,0 +1,243 @@
+"""Consumer groups over REST: list, look at, set offsets anew, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TypedDict
+
+from appliance.admin.offset_reset import Reset, ResetAnswer, reset
+from appliance.admin.route import ADMIN, Call, Param, delete, get, post
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.groups import subscription
+from appliance.groups.consumer_group import ConsumerGroup
+from appliance.groups.consumer_member import ConsumerMember, Places
+from appliance.groups.coordinator import AnyGroup
+from appliance.groups.group import Group
+from appliance.groups.member import Member
+from appliance.groups.records import Partition
+
+
+class GroupRow(TypedDict):
+    group: str
+    protocol: str  # classic, consumer
+    state: str
+    members: int
+    topics: list[str]  # with committed offsets
+    lag_records: int
+
+
+class GroupList(TypedDict):
+    total: int  # before `limit`
+    groups: list[GroupRow]
+
+
+class MemberRow(TypedDict):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int | None  # of the newer protocol
+    partitions: dict[str, list[int]]
+    target: dict[str, list[int]] | None  # what it is to have, in the newer protocol
+
+
+class OffsetRow(TypedDict):
+    topic: str
+    partition: int
+    committed: int
+    metadata: str
+    committed_ms: int
+    start: int | None  # None: there is no such partition any more
+    end: int | None  # what it may read up to
+    lag_records: int | None
+    member_id: str | None  # who reads it
+
+
+class GroupAnswer(GroupRow):
+    assignor: str
+    generation: int
+    member_rows: list[MemberRow]
+    offsets: list[OffsetRow]
+    unread: list[dict[str, str | int]]  # partitions of its topics that nobody reads
+
+
+def protocol_of(group: AnyGroup) -> str:
+    return "classic" if isinstance(group, Group) else "consumer"
+
+
+async def list_groups(call: Call) -> GroupList:
+    groups = call.broker.groups
+    groups.check_loaded()
+    text, states = call.params["q"].lower(), call.params["state"].lower()
+    found = [
+        each
+        for each in sorted(groups.groups.values(), key=lambda each: each.id)
+        if not each.is_dead
+        and text in each.id.lower()
+        and (not states or each.state.value.lower() == states)
+    ]
+    rows = []
+    for number, each in enumerate(found):
+        rows.append(group_row(call.broker, each))
+        if number % 50 == 49:
+            await asyncio.sleep(0)
+    if call.params["order"] != "group":
+        rows.sort(key=lambda row: row["lag_records"], reverse=True)
+    first = call.params["offset"]
+    return {"total": len(rows), "groups": rows[first : first + call.params["limit"]]}
+
+
+def group_row(broker: Broker, group: AnyGroup) -> GroupRow:
+    offsets = broker.groups.offsets.of_group(group.id)
+    return {
+        "group": group.id,
+        "protocol": protocol_of(group),
+        "state": group.state.value,
+        "members": len([*group.members]),
+        "topics": sorted({each.topic for each in offsets}),
+        "lag_records": sum(
+            lag_of(broker, place, each.value.offset) or 0 for place, each in offsets.items()
+        ),
+    }
+
+
+def lag_of(broker: Broker, place: Partition, committed: int) -> int | None:
+    log = broker.find_log(place.topic, place.partition)
+    return None if log is None else max(0, log.last_stable_offset - committed)
+
+
+def get_group(call: Call) -> GroupAnswer:
+    broker = call.broker
+    group = broker.groups.get(call.path["group"])
+    members = member_rows(broker, group)
+    owners = {
+        Partition(topic, partition): each["member_id"]
+        for each in members
+        for topic, partitions in each["partitions"].items()
+        for partition in partitions
+    }
+    is_classic = isinstance(group, Group)
+    return {
+        **group_row(broker, group),
+        "assignor": (group.protocol_name or "") if isinstance(group, Group) else group.assignor,
+        "generation": group.generation if isinstance(group, Group) else group.epoch,
+        "member_rows": members,
+        "offsets": offset_rows(broker, group.id, owners),
+        "unread": unread(broker, group, owners) if members or not is_classic else [],
+    }
+
+
+def member_rows(broker: Broker, group: AnyGroup) -> list[MemberRow]:
+    if isinstance(group, Group):
+        return [classic_member(each) for each in group.members]
+    return [consumer_member(broker, group, each) for each in group.members.values()]
+
+
+def classic_member(member: Member) -> MemberRow:
+    return {
+        "member_id": member.id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "epoch": None,
+        "partitions": subscription.assigned(member.assignment),
+        "target": None,
+    }
+
+
+def consumer_member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> MemberRow:
+    said = member.subscription
+    return {
+        "member_id": member.id,
+        "instance_id": said.instance_id,
+        "client_id": said.client_id,
+        "host": said.client_host,
+        "epoch": member.now.epoch,
+        "partitions": by_name(broker, member.now.assigned),
+        "target": by_name(broker, group.targets.get(member.id, frozenset())),
+    }
+
+
+def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:
+    """Without topics that are no more: they have no name."""
+    found: dict[str, list[int]] = {}
+    for topic_id, partition in sorted(places):
+        name = broker.topic_name(topic_id)
+        if name is not None:
+            found.setdefault(name, []).append(partition)
+    return found
+
+
+def offset_rows(broker: Broker, group_id: str, owners: dict[Partition, str]) -> list[OffsetRow]:
+    rows: list[OffsetRow] = []
+    for place, each in sorted(broker.groups.offsets.of_group(group_id).items()):
+        log = broker.find_log(place.topic, place.partition)
+        rows.append(
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "committed": each.value.offset,
+                "metadata": each.value.metadata,
+                "committed_ms": each.value.commit_timestamp,
+                "start": None if log is None else log.log_start_offset,
+                "end": None if log is None else log.last_stable_offset,
+                "lag_records": lag_of(broker, place, each.value.offset),
+                "member_id": owners.get(place),
+            }
+        )
+    return rows
+
+
+def unread(
+    broker: Broker, group: AnyGroup, owners: Iterable[Partition]
+) -> list[dict[str, str | int]]:
+    topics = group.subscribed() or frozenset()
+    owned = set(owners)
+    return [
+        {"topic": name, "partition": number}
+        for name in sorted(topics)
+        if name in broker.topics
+        for number in range(len(broker.topics[name].logs))
+        if Partition(name, number) not in owned
+    ]
+
+
+async def delete_group(call: Call) -> None:
+    done: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
+    call.broker.groups.delete(call.path["group"], done.set_result)
+    error = await done
+    if error is not None:
+        raise error
+
+
+async def reset_offsets(call: Call) -> ResetAnswer:
+    body: Reset = call.body
+    return await reset(call.broker, call.path["group"], body)
+
+
+ROUTES = [
+    get(
+        "/groups",
+        list_groups,
+        GroupList,
+        "Consumer groups with members and lag.",
+        params=(
+            Param("q", str, "Only groups whose id holds this text.", ""),
+            Param("state", str, "Only groups in this state.", ""),
+            Param("order", str, "By id, or largest lag first.", "group", choices=("group", "lag")),
+            Param("offset", int, "How many to leave out.", 0, minimum=0),
+            Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),
+        ),
+    ),
+    get("/groups/{group}", get_group, GroupAnswer, "One group: members, offsets, lag."),
+    delete("/groups/{group}", delete_group, None, "Delete a group with its offsets.", role=ADMIN),
+    post(
+        "/groups/{group}/reset",
+        reset_offsets,
+        ResetAnswer,
+        "Set committed offsets anew; a dry run unless dry_run is false.",
+        body=Reset,
+    ),
+]

@@ -1,0 +1,158 @@
+"""Health as one sentence with its cause, and what the first page shows beside it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal, TypedDict
+
+from appliance import __version__
+from appliance._engine import LogFacts
+from appliance.admin.process import Process
+from appliance.admin.route import Call, get
+from appliance.admin.storage import Storage, storage_of
+
+Level = Literal["ok", "warning", "critical"]
+
+
+class Warned(TypedDict):
+    level: Level
+    text: str
+
+
+class Unflushed(TypedDict):
+    """What a power cut could take now."""
+
+    records: int
+    bytes: int
+    oldest_ms: int
+    last_flush_ms: float | None  # what it took
+    last_flush_ago_ms: int | None
+
+
+class HealthAnswer(TypedDict):
+    status: str
+    level: Level
+    sentence: str
+    reasons: list[str]
+    warnings: list[Warned]
+    version: str
+    node_id: int
+    cluster_id: str | None
+    uptime_s: float
+    listeners: dict[str, str]
+    data_dir: str
+    zookeeper: str | None
+    topics: int
+    partitions: int
+    size_bytes: int
+    groups: int
+    connections: int
+    storage: Storage | None
+    unflushed: Unflushed | None
+
+
+async def get_health(call: Call) -> HealthAnswer:
+    process = call.process
+    health = process.health()
+    broker = process.broker if process.status == "ok" else None
+    facts = (await call.survey.take()).all() if broker else []
+    unflushed = unflushed_of(facts) if broker else None
+    storage = await storage_of(call) if broker else None
+    level: Level = "ok" if health.status == "ok" else "critical"
+    return {
+        "status": health.status,
+        "level": level,
+        "sentence": sentence(health.status, health.reasons, health.facts, unflushed),
+        "reasons": health.reasons,
+        "warnings": warnings(process, storage),
+        "version": __version__,
+        "node_id": process.config.node_id,
+        "cluster_id": broker.cluster_id if broker else None,
+        "uptime_s": round(time.monotonic() - process.started, 1),
+        "listeners": listeners(process),
+        "data_dir": str(process.config.data_dir.absolute()),
+        "zookeeper": process.registration.status if process.registration else None,
+        "topics": len(broker.topics) if broker else 0,
+        "partitions": len(facts),
+        "size_bytes": sum(each.size for each in facts),
+        "groups": len(broker.groups.groups) if broker else 0,
+        "connections": process.data_plane.counters()["connections_open"]
+        if process.data_plane
+        else 0,
+        "storage": storage,
+        "unflushed": unflushed,
+    }
+
+
+def listeners(process: Process) -> dict[str, str]:
+    found = {"kafka": process.kafka_address, "admin": process.admin_address}
+    return {name: str(address) for name, address in found.items() if address}
+
+
+def unflushed_of(facts: list[LogFacts]) -> Unflushed:
+    flushed = [each for each in facts if each.flushed_ago_ms >= 0]
+    last = min(flushed, key=lambda each: each.flushed_ago_ms, default=None)
+    return {
+        "records": sum(each.unflushed_records for each in facts),
+        "bytes": sum(each.unflushed_bytes for each in facts),
+        "oldest_ms": max((each.unflushed_age_ms for each in facts), default=0),
+        "last_flush_ms": last.flush_took_us / 1000 if last else None,
+        "last_flush_ago_ms": last.flushed_ago_ms if last else None,
+    }
+
+
+def sentence(
+    status: str, reasons: list[str], facts: dict[str, Any], unflushed: Unflushed | None
+) -> str:
+    if status == "recovering":
+        done, found = facts["partitions_recovered"], facts["partitions"]
+        return f"Starting: {done} of {found} partitions are recovered."
+    if status == "stopping":
+        return "Stopping: logs are being closed."
+    if reasons:
+        more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
+        return f"Failing: {reasons[0]}.{more}"
+    assert unflushed is not None
+    return f"Healthy: accepting writes, {last_flush(unflushed)}."
+
+
+def last_flush(unflushed: Unflushed) -> str:
+    ago_ms = unflushed["last_flush_ago_ms"]
+    if unflushed["records"]:
+        oldest = unflushed["oldest_ms"] / 1000
+        return f"{unflushed['records']} records not on disk yet, the oldest {oldest:.1f} s old"
+    if ago_ms is None:
+        return "nothing was written since the start"
+    return f"everything is on disk, last flush {spoken(ago_ms)} ago"
+
+
+def spoken(ms: int) -> str:
+    seconds = ms / 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def warnings(process: Process, storage: Storage | None) -> list[Warned]:
+    found: list[Warned] = []
+    if storage and storage["free_bytes"] < 2 * storage["low_water_bytes"]:
+        free, low = storage["free_bytes"], storage["low_water_bytes"]
+        text = f"{free} bytes free; below {low} writes are refused"
+        found.append({"level": "warning", "text": text})
+    registration = process.registration
+    if registration is not None and registration.status.startswith("away"):
+        found.append({"level": "warning", "text": f"ZooKeeper is {registration.status}"})
+    broker = process.broker
+    if broker is not None and process.status == "ok":
+        found += [
+            {"level": "critical", "text": f"lost at this start: {each.topic}-{each.partition}, "
+             f"offsets from {each.first_offset}: {each.what}"}
+            for each in broker.log_dir.report.losses
+        ]
+    return found
+
+
+ROUTES = [
+    get("/health", get_health, HealthAnswer, "How the broker is, in one sentence and in numbers."),
+]

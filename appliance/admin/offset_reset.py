@@ -1,0 +1,170 @@
+"""Setting a group's committed offsets anew: what it would do first, then the same for real.
+
+A group with members is refused, in the dry run too: they would commit over it. Partitions are those
+that are named, or those that the group has committed for. An offset outside of a log is moved to
+its nearest end, and the row says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Literal, NotRequired, TypedDict
+
+from appliance._engine import Log
+from appliance.broker import Broker
+from appliance.errors import ApplianceError, RequestInvalid
+from appliance.groups.records import OffsetCommitValue, Partition
+from appliance.groups.states import GroupRefused
+from appliance.topics import TopicUnknown
+from appliance.wire import ErrorCode
+
+
+class Which(TypedDict):
+    topic: str
+    partitions: NotRequired[list[int]]  # all of them
+
+
+class Reset(TypedDict):
+    to: Literal["earliest", "latest", "time", "offset", "shift", "group"]
+    time_ms: NotRequired[int]
+    offset: NotRequired[int]
+    shift: NotRequired[int]
+    group: NotRequired[str]  # whose offsets to take
+    topics: NotRequired[list[Which]]
+    dry_run: NotRequired[bool]  # true, unless told otherwise
+
+
+class ResetRow(TypedDict):
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    start: int
+    end: int
+    note: str
+
+
+class ResetAnswer(TypedDict):
+    group: str
+    dry_run: bool
+    partitions: list[ResetRow]
+
+
+# What each kind of reset must say beside its name.
+WANTED = {"time": "time_ms", "offset": "offset", "shift": "shift", "group": "group"}
+
+
+async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
+    group = broker.groups.find(group_id)
+    if not group_id:
+        raise RequestInvalid("the group's id is empty")
+    wanted = WANTED.get(asked["to"])
+    if wanted is not None and wanted not in asked:
+        raise RequestInvalid(f"body.{wanted}: it is missing, and to is {asked['to']!r}")
+    if group is not None and not group.is_empty:
+        count = len([*group.members])
+        raise GroupRefused(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group_id} is {group.state.value} with {count} members, which would commit "
+            "over it: stop them first",
+        )
+    places = chosen(broker, group_id, asked)
+    rows = await asyncio.to_thread(planned, broker, group_id, asked, places)
+    is_dry = asked.get("dry_run", True)
+    if not is_dry:
+        await commit(broker, group_id, rows)
+    return {"group": group_id, "dry_run": is_dry, "partitions": rows}
+
+
+def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition, Log]]:
+    offsets = broker.groups.offsets
+    if "topics" in asked:
+        places = [place for each in asked["topics"] for place in places_of(broker, each)]
+    elif asked["to"] == "group":
+        broker.groups.get(asked["group"])
+        places = sorted(offsets.of_group(asked["group"]))
+    else:
+        places = sorted(offsets.of_group(group_id))
+    found = [(place, broker.find_log(*place)) for place in places]
+    return [(place, log) for place, log in found if log is not None]
+
+
+def places_of(broker: Broker, which: Which) -> list[Partition]:
+    logs = broker.topic(which["topic"]).logs
+    wanted = which.get("partitions", [*range(len(logs))])
+    for each in wanted:
+        if not 0 <= each < len(logs):
+            raise TopicUnknown(
+                f"{which['topic']}: got partition {each}, wanted 0 to {len(logs) - 1}"
+            )
+    return [Partition(which["topic"], each) for each in wanted]
+
+
+def planned(
+    broker: Broker, group_id: str, asked: Reset, places: list[tuple[Partition, Log]]
+) -> list[ResetRow]:
+    """Touches the disk, where an offset is looked up by time."""
+    committed = dict(broker.groups.offsets.of_group(group_id))
+    rows: list[ResetRow] = []
+    for place, log in places:
+        own = committed.get(place)
+        before = None if own is None else own.value.offset
+        start, end = log.log_start_offset, log.high_watermark
+        target, note = aimed(broker, asked, place, log, before)
+        if not start <= target <= end:
+            note = f"{target} is outside of the log" + (f"; {note}" if note else "")
+        rows.append(
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "before": before,
+                "after": max(start, min(target, end)),
+                "start": start,
+                "end": end,
+                "note": note,
+            }
+        )
+    return rows
+
+
+def aimed(
+    broker: Broker, asked: Reset, place: Partition, log: Log, before: int | None
+) -> tuple[int, str]:
+    """The offset that is meant, and what is to be said of it."""
+    start, end = log.log_start_offset, log.high_watermark
+    if asked["to"] == "earliest":
+        return start, ""
+    if asked["to"] == "latest":
+        return end, ""
+    if asked["to"] == "offset":
+        return asked["offset"], ""
+    if asked["to"] == "time":
+        found = log.offset_for_timestamp(asked["time_ms"])
+        return (end, "no record is as new as that") if found is None else (found[0], "")
+    if asked["to"] == "shift":
+        if before is None:
+            return start, "nothing is committed: the shift is from the start"
+        return before + asked["shift"], ""
+    own = broker.groups.offsets.of_group(asked["group"]).get(place)
+    if own is None:
+        return start, f"group {asked['group']} has nothing committed here"
+    return own.value.offset, ""
+
+
+async def commit(broker: Broker, group_id: str, rows: list[ResetRow]) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    values = {
+        Partition(each["topic"], each["partition"]): OffsetCommitValue(
+            offset=each["after"], leader_epoch=-1, metadata="", commit_timestamp=now_ms
+        )
+        for each in rows
+    }
+    if not values:
+        return
+    done: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
+    now = time.monotonic_ns() // 1_000_000
+    broker.groups.commit(group_id, ("", None, -1), values, now, done.set_result)
+    error = await done
+    if error is not None:
+        raise error

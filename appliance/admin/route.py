@@ -1,0 +1,191 @@
+"""What a route of the REST API is, and how a request becomes a call of it.
+
+    ROUTES = [
+        get("/topics/{topic}", describe, Topic, "One topic with its partitions."),
+        post("/topics", create, Topic, "Make a topic.", body=NewTopic, status=201),
+    ]
+
+A handler takes a `Call` and returns what its type says, which is sent as JSON; one that sends
+something else returns a response. What it refuses it raises: an `ApplianceError` has a status by
+its Kafka code. `api.py` serves the routes, `openapi.py` describes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from appliance.admin import schema
+from appliance.admin.process import Process
+from appliance.admin.survey import Survey
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+
+PREFIX = "/api/v1"
+
+VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
+
+# A request is read into memory before it is looked at. One with messages to produce is the largest.
+BODY_BYTES_MAX = 4 << 20
+
+
+class ParameterInvalid(ApplianceError):
+    kafka_code = 42
+
+
+class NotServing(ApplianceError):
+    """The logs are still being recovered, or the broker stops."""
+
+    kafka_code = 15
+
+
+class BodyTooLarge(ApplianceError):
+    kafka_code = 10
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of the query. A default of None: it may be left out, and is None then."""
+
+    name: str
+    kind: type
+    text: str
+    default: Any = None
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+
+    def read(self, query: Mapping[str, str]) -> Any:
+        if self.name not in query:
+            return self.default
+        text = query[self.name]
+        if self.kind is bool:
+            return self._checked({"true": True, "false": False}.get(text), text, "true or false")
+        if self.kind is int:
+            return self._number(text)
+        is_right = not self.choices or text in self.choices
+        return self._checked(text if is_right else None, text, "one of " + ", ".join(self.choices))
+
+    def _number(self, text: str) -> int:
+        bare = text.removeprefix("-")
+        value = int(text) if bare.isascii() and bare.isdigit() and len(bare) < 20 else None
+        low = self.minimum if self.minimum is not None else -(2**63)
+        high = self.maximum if self.maximum is not None else 2**63 - 1
+        if value is not None and not low <= value <= high:
+            value = None
+        limits = "" if (low, high) == (-(2**63), 2**63 - 1) else f" from {low} to {high}"
+        found: int = self._checked(value, text, f"a whole number{limits}")
+        return found
+
+    def _checked(self, value: Any, text: str, wanted: str) -> Any:
+        if value is None:
+            raise ParameterInvalid(f"{self.name}: got {text[:80]!r}, wanted {wanted}")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        found = schema.schema(self.kind)
+        facts = {"minimum": self.minimum, "maximum": self.maximum, "default": self.default}
+        found |= {name: value for name, value in facts.items() if value is not None}
+        return {**found, "enum": list(self.choices)} if self.choices else found
+
+
+@dataclass
+class Place:
+    """What all calls share."""
+
+    process: Process
+    survey: Survey
+
+
+@dataclass
+class Call:
+    """One request, as its handler sees it."""
+
+    process: Process
+    survey: Survey
+    request: web.Request
+    params: dict[str, Any]
+    body: Any
+    who: str  # in the audit trail
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        return self.request.match_info
+
+    @property
+    def broker(self) -> Broker:
+        broker = self.process.broker
+        if broker is None or self.process.status != "ok":
+            raise NotServing(f"the broker is {self.process.status}")
+        return broker
+
+
+Handler = Callable[[Call], Any | Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    method: str
+    path: str  # below the prefix
+    handler: Handler
+    answer: Any  # its type; None: nothing
+    text: str
+    role: str
+    params: tuple[Param, ...] = ()
+    body: Any = None  # its type
+    status: int = 200
+    media: str = "application/json"  # of the answer
+
+    @property
+    def has_audit(self) -> bool:
+        return self.method != "GET" and self.role != VIEWER
+
+    async def call(self, place: Place, request: web.Request, who: str) -> Call:
+        known = {each.name for each in self.params}
+        for name in request.query:
+            if name not in known:
+                wanted = f"wanted {', '.join(sorted(known))}" if known else "it takes none"
+                raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
+        params = {each.name: each.read(request.query) for each in self.params}
+        body = await self._body(request) if self.body is not None else None
+        return Call(place.process, place.survey, request, params, body, who)
+
+    async def _body(self, request: web.Request) -> Any:
+        size = request.content_length or 0
+        if size > BODY_BYTES_MAX:
+            raise BodyTooLarge(f"body: got {size} bytes, wanted at most {BODY_BYTES_MAX}")
+        if request.content_type != "application/json":
+            raise schema.BodyInvalid(
+                f"body: got content type {request.content_type}, wanted application/json"
+            )
+        try:
+            value = json.loads(await request.read())
+        except web.HTTPRequestEntityTooLarge:
+            raise BodyTooLarge(f"body: wanted at most {BODY_BYTES_MAX} bytes") from None
+        except (ValueError, RecursionError) as error:
+            raise schema.BodyInvalid(f"body: no JSON: {error}") from error
+        schema.check(value, self.body)
+        return value
+
+
+@dataclass(frozen=True)
+class Method:
+    """`get(path, handler, answer, text, ...)` makes a route."""
+
+    name: str
+    role: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, path: str, handler: Handler, answer: Any, text: str, **facts: Any) -> Route:
+        chosen = {"role": self.role, **self.facts, **facts}
+        return Route(self.name, path, handler, answer, text, **chosen)
+
+
+get = Method("GET", VIEWER)
+post = Method("POST", OPERATOR)
+patch = Method("PATCH", OPERATOR)
+delete = Method("DELETE", OPERATOR, {"status": 204})

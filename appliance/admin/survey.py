@@ -1,0 +1,105 @@
+"""All partitions in numbers, not older than a second: taken once, however many pages are open.
+
+It is taken in slices of about a millisecond, between which the event loop serves others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from appliance._engine import LogFacts, log_facts
+from appliance.admin.process import Process
+from appliance.topics import Topic
+
+FRESH_SECONDS = 1.0
+SLICE_LOGS = 1000
+
+# Rates are over the time since the oldest of a few surveys; nobody looking means that the oldest is
+# long ago, and the mean since then would hide what happens now.
+RATE_SECONDS_MIN, RATE_SECONDS_MAX = 4.0, 30.0
+
+
+class Traffic(NamedTuple):
+    """Of one topic: counted since the process began, or a second, when it is a rate."""
+
+    bytes_in: float = 0
+    records_in: float = 0
+    bytes_out: float = 0
+
+
+class Taken(NamedTuple):
+    at: float  # of time.monotonic()
+    facts: Mapping[str, list[LogFacts]]  # by topic, in the order of partitions
+    traffic: Mapping[str, Traffic]
+    rates: Mapping[str, Traffic]
+
+    def all(self) -> list[LogFacts]:
+        return [each for own in self.facts.values() for each in own]
+
+
+class Survey:
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._past: deque[tuple[float, Mapping[str, Traffic]]] = deque(maxlen=8)
+        self._last: Taken | None = None
+        self._taking: asyncio.Task[Taken] | None = None
+
+    async def take(self) -> Taken:
+        if self._last is not None and time.monotonic() - self._last.at < FRESH_SECONDS:
+            return self._last
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.get_running_loop().create_task(self._take())
+        return await asyncio.shield(self._taking)
+
+    async def _take(self) -> Taken:
+        facts: dict[str, list[LogFacts]] = {}
+        traffic: dict[str, Traffic] = {}
+        broker, data_plane = self._process.broker, self._process.data_plane
+        for topics in slices(list(broker.topics.values()) if broker else []):
+            found = log_facts([log for each in topics for log in each.logs])
+            for each in topics:
+                own, found = found[: len(each.logs)], found[len(each.logs) :]
+                counts = data_plane.topic_counts(each.name) if data_plane else None
+                facts[each.name] = own
+                traffic[each.name] = Traffic(
+                    sum(one.bytes_of_clients for one in own),
+                    sum(one.records_of_clients for one in own),
+                    counts[0] if counts else 0,
+                )
+            await asyncio.sleep(0)
+        now = time.monotonic()
+        self._last = Taken(now, facts, traffic, self._rates(now, traffic))
+        return self._last
+
+    def _rates(self, now: float, traffic: Mapping[str, Traffic]) -> dict[str, Traffic]:
+        while self._past and now - self._past[0][0] > RATE_SECONDS_MAX:
+            self._past.popleft()
+        since, before = self._past[0] if self._past else (self._process.started, {})
+        if not self._past or now - self._past[-1][0] >= RATE_SECONDS_MIN:
+            self._past.append((now, traffic))
+        seconds = max(now - since, FRESH_SECONDS)
+        none = Traffic()
+        return {
+            name: Traffic(
+                *((a - b) / seconds for a, b in zip(own, before.get(name, none), strict=True))
+            )
+            for name, own in traffic.items()
+        }
+
+
+def slices(topics: list[Topic]) -> Iterator[list[Topic]]:
+    """With about as many logs in each as can be looked at in a millisecond."""
+    found: list[Topic] = []
+    logs = 0
+    for each in topics:
+        found.append(each)
+        logs += len(each.logs)
+        if logs >= SLICE_LOGS or len(found) == SLICE_LOGS // 4:
+            yield found
+            found, logs = [], 0
+    if found:
+        yield found

@@ -1,0 +1,460 @@
+"""Topics over REST: list, look at, make, change, empty, delete; the segments of a partition."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import NotRequired, TypedDict
+
+from appliance._engine import Log, LogFacts, SegmentInfo, log_facts
+from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
+from appliance.admin.survey import Traffic
+from appliance.broker import Broker
+from appliance.broker_configs import ConfigEntry
+from appliance.config_key import ConfigChange, ConfigOperation, ConfigType
+from appliance.errors import ApplianceError
+from appliance.topics import DEFAULT, Topic, check_own
+
+FLUSH_SECONDS_MAX = 30.0  # for emptying a topic, what is not durable yet must become so
+
+
+class PartitionUnknown(ApplianceError):
+    kafka_code = 3
+
+
+class NotDeleting(ApplianceError):
+    """Its cleanup.policy keeps what an emptying would delete."""
+
+    kafka_code = 44
+
+
+class TopicRow(TypedDict):
+    name: str
+    id: str
+    is_internal: bool
+    partitions: int
+    segments: int
+    size_bytes: int
+    records: int  # offsets from start to end: fewer records where compaction or transactions were
+    last_write_ms: int | None  # largest timestamp of a record
+    received_bytes_per_s: float
+    received_records_per_s: float
+    sent_bytes_per_s: float
+    unflushed_bytes: int
+    unflushed_age_ms: int
+    cleanup_policy: str
+    retention_ms: int
+    retention_bytes: int
+    created_ms: int
+    failed: int  # partitions that take no more writes
+
+
+class TopicList(TypedDict):
+    total: int  # before `limit`
+    topics: list[TopicRow]
+    unavailable: dict[str, str]  # topics that are not served, and why
+
+
+class PartitionRow(TypedDict):
+    partition: int
+    log_start_offset: int
+    durable_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    leader_epoch: int
+    segments: int
+    size_bytes: int
+    last_write_ms: int | None
+    unflushed_records: int
+    unflushed_bytes: int
+    unflushed_age_ms: int
+    last_flush_ms: float | None  # what it took
+    last_flush_ago_ms: int | None
+    failed: str | None
+
+
+class LogRow(TypedDict):
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    leader_epoch: int
+    segments: int
+    size_bytes: int
+    failed: str | None
+
+
+class LogList(TypedDict):
+    logs: list[LogRow]
+
+
+class Config(TypedDict):
+    name: str
+    value: str
+    source: str
+    default: str
+    is_sensitive: bool
+    is_read_only: bool
+    type: str
+    doc: str
+
+
+class TopicAnswer(TopicRow):
+    partition_rows: list[PartitionRow]
+    configs: list[Config]
+
+
+class Segment(TypedDict):
+    file: str
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    records: int  # offsets
+    first_timestamp_ms: int | None
+    largest_timestamp_ms: int | None  # None: not known, or no record has one
+    index_bytes: int
+    time_index_bytes: int
+    state: str  # active, sealed
+
+
+class SegmentList(TypedDict):
+    topic: str
+    partition: int
+    directory: str
+    size_bytes: int
+    segments: list[Segment]
+    damaged: list[dict[str, int]]  # ranges that were set aside
+
+
+class NewTopic(TypedDict):
+    name: str
+    partitions: NotRequired[int]
+    configs: NotRequired[dict[str, str]]
+
+
+class TopicChange(TypedDict):
+    partitions: NotRequired[int]
+    configs: NotRequired[dict[str, str | None]]  # None: back to the broker's
+
+
+class Emptied(TypedDict):
+    topic: str
+    partitions: list[dict[str, int]]
+
+
+async def list_topics(call: Call) -> TopicList:
+    broker = call.broker
+    rows = await rows_of(call)
+    text, order = call.params["q"].lower(), call.params["order"]
+    found = [
+        each
+        for each in rows
+        if text in each["name"].lower() and (call.params["internal"] or not each["is_internal"])
+    ]
+    is_downward = order.startswith("-")
+    key = order.removeprefix("-")
+    found.sort(key=lambda row: (row[key] is not None, row[key]), reverse=is_downward)  # type: ignore[literal-required]
+    first = call.params["offset"]
+    return {
+        "total": len(found),
+        "topics": found[first : first + call.params["limit"]],
+        "unavailable": broker.unavailable,
+    }
+
+
+async def rows_of(call: Call) -> list[TopicRow]:
+    broker, taken = call.broker, await call.survey.take()
+    found = []
+    for number, (name, facts) in enumerate(taken.facts.items()):
+        topic = broker.topics.get(name)
+        if topic is not None:  # it was not deleted meanwhile
+            found.append(topic_row(broker, topic, facts, taken.rates[name]))
+        if number % 100 == 99:
+            await asyncio.sleep(0)
+    return found
+
+
+def topic_row(broker: Broker, topic: Topic, facts: list[LogFacts], rate: Traffic) -> TopicRow:
+    last = max((each.largest_timestamp for each in facts), default=-1)
+    return {
+        "name": topic.name,
+        "id": str(topic.id),
+        "is_internal": topic.is_internal,
+        "partitions": len(facts),
+        "segments": sum(each.segments for each in facts),
+        "size_bytes": sum(each.size for each in facts),
+        "records": sum(each.log_end_offset - each.log_start_offset for each in facts),
+        "last_write_ms": last if last >= 0 else None,
+        "received_bytes_per_s": rate.bytes_in,
+        "received_records_per_s": rate.records_in,
+        "sent_bytes_per_s": rate.bytes_out,
+        "unflushed_bytes": sum(each.unflushed_bytes for each in facts),
+        "unflushed_age_ms": max((each.unflushed_age_ms for each in facts), default=0),
+        "cleanup_policy": broker.topic_config(topic.name, "cleanup.policy"),
+        "retention_ms": int(broker.topic_config(topic.name, "retention.ms")),
+        "retention_bytes": int(broker.topic_config(topic.name, "retention.bytes")),
+        "created_ms": topic.created_ms,
+        "failed": sum(not each.is_alive for each in facts),
+    }
+
+
+async def get_topic(call: Call) -> TopicAnswer:
+    return await answer_of(call, call.path["topic"])
+
+
+async def answer_of(call: Call, name: str) -> TopicAnswer:
+    rates = (await call.survey.take()).rates
+    broker, topic = call.broker, call.broker.topic(name)
+    facts = log_facts(topic.logs)
+    row = topic_row(broker, topic, facts, rates.get(topic.name, Traffic()))
+    pairs = enumerate(zip(topic.logs, facts, strict=True))
+    return {
+        **row,
+        "partition_rows": [partition_row(number, log, each) for number, (log, each) in pairs],
+        "configs": [config_row(each) for each in broker.topic_config_entries(topic)],
+    }
+
+
+def list_logs(call: Call) -> LogList:
+    """Of the directory, whatever the topics are."""
+    broker = call.process.broker
+    pairs = sorted(broker.log_dir.logs().items()) if broker else []
+    found = zip(pairs, log_facts([log for _, log in pairs]), strict=True)
+    return {
+        "logs": [
+            {
+                "topic": topic,
+                "partition": partition,
+                "log_start_offset": facts.log_start_offset,
+                "log_end_offset": facts.log_end_offset,
+                "durable_offset": facts.durable_offset,
+                "high_watermark": facts.high_watermark,
+                "last_stable_offset": facts.last_stable_offset,
+                "leader_epoch": facts.leader_epoch,
+                "segments": facts.segments,
+                "size_bytes": facts.size,
+                "failed": None if facts.is_alive else log.failed,
+            }
+            for ((topic, partition), log), facts in found
+        ]
+    }
+
+
+def partition_row(partition: int, log: Log, facts: LogFacts) -> PartitionRow:
+    has_flushed = facts.flushed_ago_ms >= 0
+    return {
+        "partition": partition,
+        "log_start_offset": facts.log_start_offset,
+        "durable_offset": facts.durable_offset,
+        "high_watermark": facts.high_watermark,
+        "last_stable_offset": facts.last_stable_offset,
+        "log_end_offset": facts.log_end_offset,
+        "leader_epoch": facts.leader_epoch,
+        "segments": facts.segments,
+        "size_bytes": facts.size,
+        "last_write_ms": facts.largest_timestamp if facts.largest_timestamp >= 0 else None,
+        "unflushed_records": facts.unflushed_records,
+        "unflushed_bytes": facts.unflushed_bytes,
+        "unflushed_age_ms": facts.unflushed_age_ms,
+        "last_flush_ms": facts.flush_took_us / 1000 if has_flushed else None,
+        "last_flush_ago_ms": facts.flushed_ago_ms if has_flushed else None,
+        "failed": None if facts.is_alive else log.failed,
+    }
+
+
+def config_row(entry: ConfigEntry) -> Config:
+    return {
+        "name": entry.name,
+        "value": "" if entry.sensitive else entry.value,
+        "source": entry.source.name.lower(),
+        "default": entry.default_value,
+        "is_sensitive": entry.sensitive,
+        "is_read_only": entry.read_only,
+        "type": ConfigType(entry.type).name.lower(),
+        "doc": entry.doc,
+    }
+
+
+def topic_of(call: Call) -> Topic:
+    return call.broker.topic(call.path["topic"])
+
+
+def log_of(call: Call) -> Log:
+    topic = topic_of(call)
+    return log_at(topic, call.path["partition"])
+
+
+def log_at(topic: Topic, partition: int | str) -> Log:
+    text, last = str(partition), len(topic.logs) - 1
+    if not text.isascii() or not text.isdigit() or int(text) > last:
+        raise PartitionUnknown(f"{topic.name}: got partition {text[:20]}, wanted 0 to {last}")
+    return topic.logs[int(text)]
+
+
+async def list_segments(call: Call) -> SegmentList:
+    log = log_of(call)
+    segments = log.segments()
+    return {
+        "topic": log.topic,
+        "partition": log.partition,
+        "directory": str(Path(segments[0].path).parent),
+        "size_bytes": sum(each.size for each in segments),
+        "segments": await asyncio.to_thread(segment_rows, log, segments),
+        "damaged": [{"first_offset": first, "end_offset": end} for first, end in log.holes()],
+    }
+
+
+def segment_rows(log: Log, segments: list[SegmentInfo]) -> list[Segment]:
+    """Touches the disk: the first batch of each is read for its time."""
+    return [
+        {
+            "file": Path(each.path).name,
+            "base_offset": each.base_offset,
+            "end_offset": each.end_offset,
+            "size_bytes": each.size,
+            "records": max(0, each.end_offset - each.base_offset),
+            "first_timestamp_ms": first_timestamp(log, each),
+            "largest_timestamp_ms": each.largest_timestamp
+            if each.largest_timestamp is not None and each.largest_timestamp >= 0
+            else None,
+            "index_bytes": size_of(Path(each.path).with_suffix(".index")),
+            "time_index_bytes": size_of(Path(each.path).with_suffix(".timeindex")),
+            "state": "active" if each is segments[-1] else "sealed",
+        }
+        for each in segments
+    ]
+
+
+def first_timestamp(log: Log, segment: SegmentInfo) -> int | None:
+    """None where retention was faster, or compaction left nothing."""
+    offset = max(segment.base_offset, log.log_start_offset)
+    if offset >= segment.end_offset:
+        return None
+    try:
+        found = log.read(offset, 1, "end")
+    except ApplianceError:
+        return None
+    return int.from_bytes(found[27:35], "big", signed=True) if len(found) >= 61 else None
+
+
+def size_of(path: Path) -> int:
+    """0: an active segment's index is in memory until it is sealed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+async def create_topic(call: Call) -> TopicAnswer:
+    body: NewTopic = call.body
+    partitions = body.get("partitions", DEFAULT)
+    await call.broker.create_topic(body["name"], partitions, body.get("configs", {}))
+    return await answer_of(call, body["name"])
+
+
+async def change_topic(call: Call) -> TopicAnswer:
+    broker, name = call.broker, topic_of(call).name
+    body: TopicChange = call.body
+    changes = [
+        ConfigChange(each, ConfigOperation.SET, value)
+        if value is not None
+        else ConfigChange(each, ConfigOperation.DELETE)
+        for each, value in body.get("configs", {}).items()
+    ]
+    if changes:
+        check_own(name)
+        await broker.alter_topic_configs(name, changes)
+    if "partitions" in body:
+        await broker.create_partitions(name, body["partitions"])
+    return await answer_of(call, name)
+
+
+async def delete_topic(call: Call) -> None:
+    await call.broker.delete_topic(call.path["topic"])
+
+
+async def empty_topic(call: Call) -> Emptied:
+    topic = topic_of(call)
+    check_own(topic.name)
+    policy = call.broker.topic_config(topic.name, "cleanup.policy")
+    if "delete" not in policy.split(","):
+        raise NotDeleting(
+            f"{topic.name} has cleanup.policy {policy}, wanted one with delete: what is compacted "
+            "is kept until its keys are deleted"
+        )
+    logs = topic.logs
+    before = [log.log_start_offset for log in logs]
+    await asyncio.to_thread(empty, logs)
+    return {
+        "topic": topic.name,
+        "partitions": [
+            {"partition": number, "from_offset": first, "to_offset": log.log_start_offset}
+            for number, (first, log) in enumerate(zip(before, logs, strict=True))
+        ],
+    }
+
+
+def empty(logs: list[Log]) -> None:
+    for log in logs:
+        log.ask_commit()
+    for log in logs:
+        if log.durable_offset < log.log_end_offset:
+            log.flush(FLUSH_SECONDS_MAX)
+        log.delete_before(log.high_watermark)
+
+
+ORDERS = (
+    "name",
+    "partitions",
+    "size_bytes",
+    "records",
+    "last_write_ms",
+    "received_bytes_per_s",
+    "sent_bytes_per_s",
+)
+
+ROUTES = [
+    get(
+        "/topics",
+        list_topics,
+        TopicList,
+        "Topics with sizes, rates and retention.",
+        params=(
+            Param("q", str, "Only names that hold this text.", ""),
+            Param("internal", bool, "The broker's own topics too.", False),
+            Param(
+                "order",
+                str,
+                "Column to sort by; with - before it, downward.",
+                "name",
+                choices=(*ORDERS, *(f"-{each}" for each in ORDERS)),
+            ),
+            Param("offset", int, "How many to leave out.", 0, minimum=0),
+            Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),
+        ),
+    ),
+    post("/topics", create_topic, TopicAnswer, "Make a topic.", body=NewTopic, status=201),
+    get("/logs", list_logs, LogList, "Every partition on disk, in numbers."),
+    get("/topics/{topic}", get_topic, TopicAnswer, "One topic, its partitions and its configs."),
+    patch(
+        "/topics/{topic}",
+        change_topic,
+        TopicAnswer,
+        "Change configs, add partitions.",
+        body=TopicChange,
+    ),
+    delete("/topics/{topic}", delete_topic, None, "Delete a topic with all its records.",
+           role=ADMIN),
+    post("/topics/{topic}/empty", empty_topic, Emptied, "Delete all records, keep the topic.",
+         role=ADMIN),
+    get(
+        "/topics/{topic}/partitions/{partition}/segments",
+        list_segments,
+        SegmentList,
+        "The segment files of one partition.",
+    ),
+]

@@ -1,0 +1,337 @@
+"""Topics and groups over REST, from a running broker. What it answers is compared with what Kafka's
+clients and the files say, and with the document that it serves of itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from appliance.admin import api, schema
+from appliance.testing import RunningBroker
+from tests.support.rest import PREFIX, Rest, name
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def rest(appliance_broker: RunningBroker) -> Rest:
+    return Rest(appliance_broker.admin)
+
+
+def produce(broker: RunningBroker, topic: str, values: list[bytes], **facts: Any) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    for each in values:
+        producer.produce(topic, each, **facts)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+@pytest.fixture
+def consumer(appliance_broker: RunningBroker) -> Iterator[Callable[..., Consumer]]:
+    made: list[Consumer] = []
+
+    def make(group: str, **settings: Any) -> Consumer:
+        made.append(
+            Consumer({"bootstrap.servers": appliance_broker.bootstrap, "group.id": group,
+                      "auto.offset.reset": "earliest", "enable.auto.commit": False, **settings})
+        )
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# The document
+
+def test_the_document_names_every_route_and_no_other(rest: Rest) -> None:
+    served = {(PREFIX + each.path, each.method.lower()) for each in api.ROUTES}
+    paths = rest.document["paths"]
+    assert {(path, method) for path, own in paths.items() for method in own} == served
+    ids = [operation["operationId"] for own in paths.values() for operation in own.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_schema_is_one(rest: Rest) -> None:
+    from jsonschema import Draft202012Validator
+
+    for own in rest.document["paths"].values():
+        for operation in own.values():
+            for answer in operation["responses"].values():
+                for content in answer.get("content", {}).values():
+                    Draft202012Validator.check_schema(content["schema"])
+            if "requestBody" in operation:
+                content = operation["requestBody"]["content"]["application/json"]
+                Draft202012Validator.check_schema(content["schema"])
+
+
+@pytest.mark.parametrize(
+    ("value", "of", "text"),
+    [
+        ("x", int, "body: got 'x', wanted integer"),
+        (True, int, "body: got True, wanted integer"),
+        ([1, "x"], list[int], "body[1]: got 'x', wanted integer"),
+        ({"a": {}}, dict[str, str], "body.a: got {}, wanted string"),
+        (1, str | None, "body: got 1, wanted string or null"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_told_by_its_place(value: Any, of: Any, text: str) -> None:
+    with pytest.raises(schema.BodyInvalid) as refused:
+        schema.check(value, of)
+    assert str(refused.value) == text
+
+
+# Errors
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "wanted"),
+    [
+        ("GET", "/topics/none", None, (404, "unknown_topic_or_partition")),
+        ("GET", "/topics/a%20b", None, (404, "unknown_topic_or_partition")),
+        ("GET", "/groups/none", None, (404, "group_id_not_found")),
+        ("GET", "/topics?limit=0", None, (400, "invalid_request")),
+        ("GET", "/topics?limit=1e3", None, (400, "invalid_request")),
+        ("GET", "/topics?size=1", None, (400, "invalid_request")),
+        ("GET", "/topics?internal=yes", None, (400, "invalid_request")),
+        ("POST", "/topics", {}, (400, "invalid_request")),
+        ("POST", "/topics", {"name": 3}, (400, "invalid_request")),
+        ("POST", "/topics", {"name": "a", "more": 1}, (400, "invalid_request")),
+        ("POST", "/topics", {"name": "a/b"}, (400, "invalid_topic_exception")),
+        ("POST", "/topics", {"name": "a", "partitions": 0}, (400, "invalid_partitions")),
+        ("POST", "/topics", {"name": "a", "configs": {"x": "1"}}, (400, "invalid_config")),
+        ("POST", "/topics", {"name": "__consumer_offsets"}, (400, "invalid_topic_exception")),
+        ("DELETE", "/topics/none", None, (404, "unknown_topic_or_partition")),
+        ("POST", "/groups/g/reset", {"to": "there"}, (400, "invalid_request")),
+        ("POST", "/groups/g/reset", {"to": "time"}, (400, "invalid_request")),
+    ],
+)
+def test_what_is_refused(
+    rest: Rest, method: str, path: str, body: Any, wanted: tuple[int, str]
+) -> None:
+    bare, _, query = path.partition("?")
+    parts = dict([query.split("=")]) if query else {}
+    assert rest.refused(method, bare, body, **parts) == wanted
+
+
+def test_a_body_must_be_json_and_not_too_large(rest: Rest) -> None:
+    path = f"{PREFIX}/topics"
+    for body, kind, status in (
+        (b"{", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"name": "a"}', "text/plain", 400),
+        (b'{"name": "' + b"a" * (5 << 20) + b'"}', "application/json", 413),
+    ):
+        answer = rest.raw("POST", path, body, Content_Type=kind)
+        assert answer.status == status
+        assert set(answer.body["error"]) == {"code", "message"}
+    assert rest.raw("PUT", path).status == 405
+    assert rest.raw("GET", f"{PREFIX}/none").body["error"]["code"] == "not_found"
+
+
+# Topics
+
+def test_a_topic_lives_and_dies(rest: Rest, appliance_broker: RunningBroker) -> None:
+    made = rest.post("/topics", {"name": "orders", "partitions": 2,
+                                 "configs": {"retention.ms": "5000"}})
+    assert (made["partitions"], made["retention_ms"]) == (2, 5000)
+    assert rest.refused("POST", "/topics", {"name": "orders"}) == (409, "topic_already_exists")
+    change = {"partitions": 3, "configs": {"retention.ms": None, "max.message.bytes": "9000"}}
+    changed = rest.ask("PATCH", "/topics/orders", change).body
+    configs = {each["name"]: each for each in changed["configs"]}
+    assert (changed["partitions"], configs["max.message.bytes"]["value"]) == (3, "9000")
+    assert configs["max.message.bytes"]["source"] == "topic"
+    assert configs["retention.ms"]["source"] == "default"
+    listed = AdminClient({"bootstrap.servers": appliance_broker.bootstrap}).list_topics(timeout=10)
+    assert len(listed.topics["orders"].partitions) == 3
+    assert rest.ask("DELETE", "/topics/orders").status == 204
+    assert rest.refused("GET", "/topics/orders") == (404, "unknown_topic_or_partition")
+
+
+def test_a_topic_is_told_as_its_files_are(rest: Rest, appliance_broker: RunningBroker) -> None:
+    rest.post("/topics", {"name": "orders", "configs": {"segment.bytes": "4000"}})
+    for _ in range(20):
+        produce(appliance_broker, "orders", [b"x" * 500])
+    files = sorted((appliance_broker.data_dir / "orders-0").glob("*.log"))
+    size = sum(each.stat().st_size for each in files)
+    topic = rest.get("/topics/orders")
+    (partition,) = topic["partition_rows"]
+    assert (topic["records"], topic["size_bytes"], topic["segments"]) == (20, size, len(files))
+    assert partition["log_end_offset"] == partition["durable_offset"] == 20
+    assert partition["last_flush_ms"] > 0
+    assert abs(topic["last_write_ms"] - time.time() * 1000) < 60_000
+    found = rest.get("/topics/orders/partitions/0/segments")
+    assert [each["file"] for each in found["segments"]] == [each.name for each in files]
+    assert [each["size_bytes"] for each in found["segments"]] == [
+        each.stat().st_size for each in files
+    ]
+    assert sum(each["records"] for each in found["segments"]) == 20
+    assert [each["state"] for each in found["segments"]] == ["sealed"] * (len(files) - 1) + [
+        "active"
+    ]
+    times = [each["first_timestamp_ms"] for each in found["segments"]]
+    assert times == sorted(times)
+    assert Path(found["directory"]).name == "orders-0"
+    assert rest.refused("GET", "/topics/orders/partitions/1/segments")[0] == 404
+    assert rest.refused("GET", "/topics/orders/partitions/x/segments")[0] == 404
+
+
+def test_topics_are_filtered_sorted_and_paged(rest: Rest, appliance_broker: RunningBroker) -> None:
+    for number in range(5):
+        rest.post("/topics", {"name": f"topic-{number}", "partitions": number + 1})
+    produce(appliance_broker, "topic-2", [b"x" * 10_000])
+    time.sleep(1.1)  # a survey is a second old at most
+
+    def names(**query: Any) -> list[str]:
+        return [each["name"] for each in rest.get("/topics", **query)["topics"]]
+
+    assert names() == [f"topic-{number}" for number in range(5)]
+    assert names(order="-size_bytes", limit=1) == ["topic-2"]
+    assert names(order="-partitions", limit=2) == ["topic-4", "topic-3"]
+    assert names(q="PIC-3") == ["topic-3"]
+    assert names(offset=3, limit=5) == ["topic-3", "topic-4"]
+    page = rest.get("/topics", limit=2)
+    assert (page["total"], len(page["topics"])) == (5, 2)
+    assert page["unavailable"] == {}
+
+
+def test_a_topic_is_emptied(rest: Rest, appliance_broker: RunningBroker) -> None:
+    rest.post("/topics", {"name": "orders"})
+    produce(appliance_broker, "orders", [b"x"] * 7)
+    assert rest.post("/topics/orders/empty") == {
+        "topic": "orders",
+        "partitions": [{"partition": 0, "from_offset": 0, "to_offset": 7}],
+    }
+    assert rest.get("/topics/orders")["records"] == 0
+    rest.post("/topics", {"name": "kept", "configs": {"cleanup.policy": "compact"}})
+    assert rest.refused("POST", "/topics/kept/empty", {}) == (403, "policy_violation")
+
+
+# Groups
+
+def commit(consumer: Consumer, topic: str, offset: int) -> None:
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+
+
+def test_a_group_is_told_with_its_members_and_lag(
+    rest: Rest, appliance_broker: RunningBroker, consumer: Callable[..., Consumer]
+) -> None:
+    produce(appliance_broker, "orders", [b"x"] * 10)
+    reader = consumer("readers", **{"client.id": "reader-1"})
+    reader.subscribe(["orders"])
+    until(lambda: reader.poll(0.2) is not None)
+    commit(reader, "orders", 4)
+    (row,) = rest.get("/groups")["groups"]
+    assert row == {"group": "readers", "protocol": "classic", "state": "Stable", "members": 1,
+                   "topics": ["orders"], "lag_records": 6}
+    group = rest.get("/groups/readers")
+    (member,) = group["member_rows"]
+    assert (member["client_id"], member["partitions"]) == ("reader-1", {"orders": [0]})
+    (offset,) = group["offsets"]
+    assert (offset["committed"], offset["end"], offset["lag_records"]) == (4, 10, 6)
+    assert offset["member_id"] == member["member_id"]
+    assert group["unread"] == []
+    assert rest.refused("DELETE", "/groups/readers") == (409, "non_empty_group")
+
+
+def test_a_group_of_the_newer_protocol_is_told(
+    rest: Rest, appliance_broker: RunningBroker, consumer: Callable[..., Consumer]
+) -> None:
+    produce(appliance_broker, "orders", [b"x"])
+    reader = consumer("newer", **{"group.protocol": "consumer"})
+    reader.subscribe(["orders"])
+    until(lambda: reader.poll(0.2) is not None)
+    commit(reader, "orders", 1)
+    group = rest.get("/groups/newer")
+    assert (group["protocol"], group["assignor"]) == ("consumer", "uniform")
+    assert [each["partitions"] for each in group["member_rows"]] == [{"orders": [0]}]
+    assert group["lag_records"] == 0
+
+
+def test_offsets_are_set_anew_after_a_dry_run(
+    rest: Rest, appliance_broker: RunningBroker, consumer: Callable[..., Consumer]
+) -> None:
+    produce(appliance_broker, "orders", [b"x"] * 5, timestamp=1_700_000_000_000)
+    produce(appliance_broker, "orders", [b"y"] * 5, timestamp=1_700_000_100_000)
+    reader = consumer("readers")
+    commit(reader, "orders", 7)
+    path = "/groups/readers/reset"
+
+    def after(**asked: Any) -> int:
+        (row,) = rest.post(path, asked)["partitions"]
+        assert row["before"] == 7
+        found: int = row["after"]
+        return found
+
+    assert after(to="earliest") == 0
+    assert after(to="latest") == 10
+    assert after(to="offset", offset=3) == 3
+    assert after(to="offset", offset=99) == 10
+    assert after(to="shift", shift=-2) == 5
+    assert after(to="time", time_ms=1_700_000_050_000) == 5
+    assert after(to="time", time_ms=1_800_000_000_000) == 10
+    assert rest.get("/groups/readers")["offsets"][0]["committed"] == 7
+    done = rest.post(path, {"to": "shift", "shift": -2, "dry_run": False})
+    assert not done["dry_run"]
+    (committed,) = reader.committed([TopicPartition("orders", 0)], timeout=10)
+    assert committed.offset == 5
+    copy = {"to": "group", "group": "readers", "dry_run": False}
+    assert rest.post("/groups/copy/reset", copy)["partitions"][0]["after"] == 5
+    assert rest.get("/groups/copy")["lag_records"] == 5
+
+
+def test_a_group_with_members_is_not_reset(
+    rest: Rest, appliance_broker: RunningBroker, consumer: Callable[..., Consumer]
+) -> None:
+    produce(appliance_broker, "orders", [b"x"])
+    reader = consumer("readers")
+    reader.subscribe(["orders"])
+    until(lambda: reader.poll(0.2) is not None)
+    answer = rest.ask("POST", "/groups/readers/reset", {"to": "earliest"})
+    assert (answer.status, answer.body["error"]["code"]) == (409, "non_empty_group")
+    assert "1 members" in answer.body["error"]["message"]
+    reader.unsubscribe()
+
+    def is_empty() -> bool:
+        reader.poll(0.1)  # it leaves while it is polled
+        return bool(rest.get("/groups/readers")["state"] == "Empty")
+
+    until(is_empty)
+    assert rest.post("/groups/readers/reset", {"to": "earliest"})["dry_run"]
+
+
+def test_an_id_may_be_any_text(rest: Rest, consumer: Callable[..., Consumer]) -> None:
+    rest.post("/topics", {"name": "t"})
+    odd = "a/b ?&#%<b>ä"
+    commit(consumer(odd), "t", 0)
+    assert rest.get(f"/groups/{name(odd)}")["group"] == odd
+    assert rest.ask("DELETE", f"/groups/{name(odd)}").status == 204
+    assert rest.get("/groups")["total"] == 0
+
+
+# Health
+
+def test_health_is_one_sentence(rest: Rest, appliance_broker: RunningBroker) -> None:
+    health = rest.get("/health")
+    assert health["sentence"] == "Healthy: accepting writes, nothing was written since the start."
+    produce(appliance_broker, "orders", [b"x"])
+    time.sleep(1.1)
+    health = rest.get("/health")
+    assert health["sentence"].startswith("Healthy: accepting writes, everything is on disk, last ")
+    assert (health["status"], health["level"], health["topics"]) == ("ok", "ok", 1)
+    assert health["listeners"]["kafka"] == appliance_broker.bootstrap
+    assert health["storage"]["total_bytes"] > health["storage"]["free_bytes"] > 0
+    assert health["unflushed"]["records"] == 0
+    assert json.dumps(health)

@@ -125,6 +125,11 @@ cdef cppclass Connection:
     bint is_starved                # its frame waits for memory
     bint is_listed                 # among the processor's connections with answers to send
     int64_t active_ns
+    int64_t since_ns
+    string client_id               # of its last request, cut
+    int64_t requests               # counted since it began, as the next two
+    int64_t bytes_in
+    int64_t bytes_out
     ClientQuotas quotas
     int64_t mute_until_ns          # a quota wants it not to be read; 0: it is
     bint is_muted                  # the processor has a timer for the end of that

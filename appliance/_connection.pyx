@@ -111,6 +111,7 @@ cdef int connection_send(Connection* connection) noexcept nogil:
         connection.stalled_ns = 0
         sent += got
         connection.plane.counters.bytes_out.fetch_add(got)
+        connection.bytes_out += got
 
 
 cdef void _end_first(Connection* connection) noexcept nogil:

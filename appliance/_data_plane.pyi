@@ -14,6 +14,19 @@ class Closure(NamedTuple):
     key: int
     version: int
 
+class ConnectionFacts(NamedTuple):
+    id: int
+    peer: str
+    client_id: str
+    age_ms: int
+    idle_ms: int
+    requests: int
+    in_flight: int
+    bytes_in: int
+    bytes_out: int
+    held_bytes: int
+    mute_ms: int
+
 CLOSURE_NAMES: dict[int, str]
 
 @disjoint_base
@@ -47,6 +60,7 @@ class DataPlane:
         self, kind: int, named: dict[str, int], others: int, of_user: int
     ) -> None: ...
     def counters(self) -> dict[str, int]: ...
+    def connections(self, timeout_ms: int) -> list[ConnectionFacts] | None: ...
     def request_times(self) -> list[tuple[int | None, list[int], int, bool]]: ...
     def turn_times(self) -> list[tuple[list[int], int]]: ...
     def topic_counts(self, name: str) -> tuple[int, int, int] | None: ...

@@ -30,7 +30,8 @@ from appliance._plane cimport (
     Punt as CPunt, closure_put, closures_take, punts_take,
 )
 from appliance._processor cimport (
-    Peers, Processor, processor_give, processor_start, processor_stop,
+    ConnectionFacts as CConnectionFacts, Peers, Processor, processor_give, processor_start,
+    processor_stop, processor_view,
 )
 from appliance._quota cimport (
     QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_count, quotas_init,
@@ -61,6 +62,11 @@ cdef extern from "unistd.h" nogil:
     int usleep(unsigned int microseconds)
 
 Closure = namedtuple("Closure", "peer kind got wanted key version")
+
+ConnectionFacts = namedtuple(
+    "ConnectionFacts",
+    "id peer client_id age_ms idle_ms requests in_flight bytes_in bytes_out held_bytes mute_ms",
+)
 
 CLOSURE_NAMES = {
     CLOSURE_FRAME_SIZE: "frame size",
@@ -438,6 +444,19 @@ cdef class DataPlane:
             "quota_names": quotas_count(&plane.quotas),
         }
 
+    def connections(self, int64_t timeout_ms):
+        """All connections, as their threads see them; None: one did not answer in time. Blocks."""
+        cdef vector[CConnectionFacts] found
+        cdef int64_t deadline_ns = monotonic_ns() + timeout_ms * 1000000
+        cdef bint is_shown = self.is_running
+        cdef size_t i
+        with nogil:
+            for i in range(self.processors.size()):
+                is_shown = is_shown and processor_view(self.processors[i], deadline_ns, &found)
+        if not is_shown:
+            return None
+        return [_connection_facts(&found[i]) for i in range(found.size())]
+
     # Metrics
 
     def request_times(self):
@@ -474,6 +493,14 @@ cdef class DataPlane:
         for i in range(TOPIC_COUNTS):
             counts[i] = topics_counted(&self.plane.topics, c_name, i)
         return None if counts[0] < 0 else tuple(counts)
+
+
+cdef _connection_facts(const CConnectionFacts* facts):
+    return ConnectionFacts(
+        facts.id, facts.peer.decode(), facts.client_id.decode("utf-8", "replace"),
+        facts.age_ns // 1000000, facts.idle_ns // 1000000, facts.requests, facts.in_flight,
+        facts.bytes_in, facts.bytes_out, facts.held_bytes, facts.mute_ns // 1000000,
+    )
 
 
 cdef _times_of(Times* times):

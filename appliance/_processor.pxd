@@ -6,7 +6,7 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._connection cimport Connection
-from appliance._native cimport RawBytes, atomic_bool, mutex
+from appliance._native cimport RawBytes, atomic_bool, condition, mutex
 from appliance._plane cimport Plane
 from appliance._traffic cimport Traffic
 from appliance._watch cimport InboxRef, Mail
@@ -30,12 +30,35 @@ cdef struct Woken:
     int64_t connection
     int64_t slot
 
+# A connection as it is shown to people.
+cdef cppclass ConnectionFacts:
+    int64_t id
+    string peer
+    string client_id
+    int64_t age_ns
+    int64_t idle_ns
+    int64_t requests
+    int64_t in_flight
+    int64_t bytes_in
+    int64_t bytes_out
+    int64_t held_bytes
+    int64_t mute_ns                # for which a quota keeps it from being read
+
+# What the thread shows when it is asked to.
+cdef cppclass View:
+    mutex guard
+    condition shown
+    int64_t asked                  # guard; counts who asked, as `answered` those who were answered
+    int64_t answered               # guard
+    vector[ConnectionFacts] rows   # guard
+
 cdef cppclass Processor:
     Plane* plane                   # constant, as are the next five
     Peers* peers
     int index
     int epoll_fd
     InboxRef inbox
+    View view
     Traffic* traffic               # owned
     pthread_t thread
     atomic_bool must_stop          # when all is answered, or at stop_at_ns
@@ -55,6 +78,9 @@ cdef cppclass Processor:
 
 cdef int processor_start(Processor* processor) noexcept nogil
 cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil
+# All connections of the thread; False: it did not answer in time.
+cdef bint processor_view(Processor* processor, int64_t deadline_ns,
+                         vector[ConnectionFacts]* into) noexcept nogil
 # Takes a connection over: for the acceptor.
 cdef void processor_give(Processor* processor, int fd, const string& peer,
                          int64_t mute_until_ns) noexcept nogil

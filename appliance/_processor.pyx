@@ -12,6 +12,7 @@ plane has not answered yet count there too: beyond it, who sends more of them is
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 from libcpp.algorithm cimport pop_heap, push_heap
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -24,7 +25,7 @@ from appliance._connection cimport (
 from appliance._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch, fetch_check, fetch_forget
 from appliance._fetch_session cimport session_end
 from appliance._frame cimport Piece, read_i16, read_i32, read_piece, skip_tags
-from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
+from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns, wait_until
 from appliance._plane cimport (
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
     CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, ClosureFacts, Plane, closure_put, gone_put, punt_put,
@@ -41,7 +42,8 @@ from appliance._socket cimport (
 )
 from appliance._traffic cimport times_note, traffic_row
 from appliance._watch cimport (
-    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_WAKE, Mail, inbox_may_sleep, inbox_put,
+    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Mail, inbox_may_sleep,
+    inbox_put,
     inbox_take, inbox_wake,
 )
 
@@ -61,6 +63,7 @@ cdef enum:
     FEED_NS = 5000000              # how long memory that another processor freed may lie idle
     HEADER_MIN = 8                 # key, version, correlation id
     INBOX_EVENT = 0                # no connection has the id 0
+    CLIENT_ID_MAX = 255            # of what a client calls itself, as much is shown
     UNMUTE = -1                    # in the place of a timer's slot: a quota's delay ends
 
 
@@ -133,6 +136,9 @@ cdef void _take_mail(Processor* processor) noexcept nogil:
         if processor.mails[i].kind == MAIL_CONNECTION:
             _adopt(processor, &processor.mails[i])
             continue
+        if processor.mails[i].kind == MAIL_VIEW:
+            _show(processor)
+            continue
         connection = _find(processor, processor.mails[i].connection)
         if connection != NULL:
             _on_mail(processor, connection, &processor.mails[i])
@@ -204,7 +210,8 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     connection.sent_of_span = connection.held_bytes = connection.stalled_ns = 0
     connection.interest = EPOLLIN
     connection.is_full = connection.is_starved = connection.is_listed = False
-    connection.active_ns = processor.now_ns
+    connection.active_ns = connection.since_ns = processor.now_ns
+    connection.requests = connection.bytes_in = connection.bytes_out = 0
     connection.quotas.generation = 0
     connection.mute_until_ns = mail.mute_until_ns
     connection.is_muted = False
@@ -275,6 +282,7 @@ cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
         return
     connection.active_ns = processor.now_ns
     processor.plane.counters.bytes_in.fetch_add(got)
+    connection.bytes_in += got
     if used > 0:
         connection.partial.resize(used + min(got, <int64_t>room))
         got -= min(got, <int64_t>room)
@@ -432,6 +440,7 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
     version = read_i16(&cursor)
     correlation_id = read_i32(&cursor)
     client_id = read_piece(&cursor, read_i16(&cursor))
+    _note_client(connection, client_id)
     slot_at(connection, number).row = traffic_row(key)
     slot_at(connection, number).begun_ns = processor.now_ns
     if processor.plane.quotas.generation.load() > 0:
@@ -459,6 +468,14 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
         _set_timer(processor, connection, number)
     _list(processor, connection)
     return True
+
+
+cdef void _note_client(Connection* connection, Piece client_id) noexcept nogil:
+    cdef size_t size = min(max(client_id.size, <int64_t>0), <int64_t>CLIENT_ID_MAX)
+    connection.requests += 1
+    if connection.client_id.size() != size or size > 0 and memcmp(
+            connection.client_id.data(), client_id.data, size) != 0:
+        connection.client_id.assign(<const char*>client_id.data, size)
 
 
 cdef void _pass_on(Processor* processor, Connection* connection, int64_t number,
@@ -697,6 +714,63 @@ cdef void _set_interest(Processor* processor, Connection* connection) noexcept n
     event.events = wanted
     event.data.u64 = <uint64_t>connection.id
     epoll_ctl(processor.epoll_fd, EPOLL_CTL_MOD, connection.fd, &event)
+
+
+# Showing
+
+cdef bint processor_view(Processor* processor, int64_t deadline_ns,
+                         vector[ConnectionFacts]* into) noexcept nogil:
+    cdef View* view = &processor.view
+    cdef Mail mail
+    cdef int64_t mine
+    cdef bint is_shown
+    mail.kind = MAIL_VIEW
+    mail.connection = 0
+    mail.slot = -1
+    view.guard.lock()
+    view.asked += 1
+    mine = view.asked
+    view.guard.unlock()
+    inbox_put(processor.inbox.get(), &mail)
+    view.guard.lock()
+    while view.answered < mine and wait_until(view.shown, view.guard, deadline_ns):
+        pass
+    is_shown = view.answered >= mine
+    if is_shown:
+        into.insert(into.end(), view.rows.begin(), view.rows.end())
+    view.guard.unlock()
+    return is_shown
+
+
+cdef void _show(Processor* processor) noexcept nogil:
+    cdef View* view = &processor.view
+    cdef vector[ConnectionFacts] rows
+    cdef size_t i = 0
+    rows.resize(processor.connections.size())
+    for entry in processor.connections:
+        _fill_facts(processor, entry.second, &rows[i])
+        i += 1
+    view.guard.lock()
+    view.rows.swap(rows)
+    view.answered = view.asked
+    view.shown.notify_all()
+    view.guard.unlock()
+
+
+cdef void _fill_facts(Processor* processor, Connection* connection,
+                      ConnectionFacts* facts) noexcept nogil:
+    cdef int64_t now = processor.now_ns
+    facts.id = connection.id
+    facts.peer = connection.peer
+    facts.client_id = connection.client_id
+    facts.age_ns = now - connection.since_ns
+    facts.idle_ns = now - connection.active_ns
+    facts.requests = connection.requests
+    facts.in_flight = connection.slots.size()
+    facts.bytes_in = connection.bytes_in
+    facts.bytes_out = connection.bytes_out
+    facts.held_bytes = connection.held_bytes
+    facts.mute_ns = max(<int64_t>0, connection.mute_until_ns - now)
 
 
 # Ending

@@ -23,6 +23,7 @@ cdef enum MailKind:
     MAIL_CONNECTION = 1            # a new connection: `fd`
     MAIL_REPLY = 2                 # the control plane's answer: `bytes` (empty: none is sent)
     MAIL_CLOSE = 3
+    MAIL_VIEW = 4                  # somebody wants to see the connections
 
 cdef cppclass Mail:
     int kind

@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance import event_log
-from appliance.admin import groups, health, openapi, topics
+from appliance.admin import groups, health, messages, openapi, topics
 from appliance.admin.process import Process
 from appliance.admin.route import PREFIX, Call, Place, Route, get
 from appliance.admin.survey import Survey
@@ -45,6 +45,7 @@ STATUS = {
 ROUTES: list[Route] = [
     *health.ROUTES,
     *topics.ROUTES,
+    *messages.ROUTES,
     *groups.ROUTES,
 ]
 

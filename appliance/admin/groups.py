@@ -16,12 +16,13 @@ from appliance.groups.consumer_member import ConsumerMember, Places
 from appliance.groups.coordinator import AnyGroup
 from appliance.groups.group import Group
 from appliance.groups.member import Member
+from appliance.groups.modern_group import ModernGroup
 from appliance.groups.records import Partition
 
 
 class GroupRow(TypedDict):
     group: str
-    protocol: str  # classic, consumer
+    protocol: str  # classic, consumer, share
     state: str
     members: int
     topics: list[str]  # with committed offsets
@@ -64,7 +65,15 @@ class GroupAnswer(GroupRow):
 
 
 def protocol_of(group: AnyGroup) -> str:
-    return "classic" if isinstance(group, Group) else "consumer"
+    if isinstance(group, Group):
+        return "classic"
+    return "consumer" if isinstance(group, ConsumerGroup) else "share"
+
+
+def assignor_of(group: AnyGroup) -> str:
+    if isinstance(group, Group):
+        return group.protocol_name or ""
+    return group.assignor if isinstance(group, ConsumerGroup) else ""
 
 
 async def list_groups(call: Call) -> GroupList:
@@ -121,7 +130,7 @@ def get_group(call: Call) -> GroupAnswer:
     is_classic = isinstance(group, Group)
     return {
         **group_row(broker, group),
-        "assignor": (group.protocol_name or "") if isinstance(group, Group) else group.assignor,
+        "assignor": assignor_of(group),
         "generation": group.generation if isinstance(group, Group) else group.epoch,
         "member_rows": members,
         "offsets": offset_rows(broker, group.id, owners),
@@ -132,7 +141,7 @@ def get_group(call: Call) -> GroupAnswer:
 def member_rows(broker: Broker, group: AnyGroup) -> list[MemberRow]:
     if isinstance(group, Group):
         return [classic_member(each) for each in group.members]
-    return [consumer_member(broker, group, each) for each in group.members.values()]
+    return [modern_member(broker, group, each) for each in group.members.values()]
 
 
 def classic_member(member: Member) -> MemberRow:
@@ -147,7 +156,7 @@ def classic_member(member: Member) -> MemberRow:
     }
 
 
-def consumer_member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> MemberRow:
+def modern_member(broker: Broker, group: ModernGroup, member: ConsumerMember) -> MemberRow:
     said = member.subscription
     return {
         "member_id": member.id,

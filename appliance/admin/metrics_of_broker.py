@@ -18,9 +18,9 @@ from prometheus_client.core import (
 from appliance import __version__
 from appliance._data_plane import DataPlane
 from appliance._traffic import TIME_BOUNDS_NS
+from appliance.admin.groups import protocol_of
 from appliance.admin.process import Process
 from appliance.broker import Broker
-from appliance.groups.group import Group
 from appliance.txn.states import State
 from appliance.wire import MODULES
 
@@ -135,8 +135,7 @@ def of_groups(broker: Broker) -> Iterator[Metric]:
     kinds: Counter[tuple[str, str]] = Counter()
     members = 0
     for group in broker.groups.groups.values():
-        kind = "classic" if isinstance(group, Group) else "consumer"
-        kinds[kind, group.state.value] += 1
+        kinds[protocol_of(group), group.state.value] += 1
         members += len([*group.members])
     family = gauge("groups", "Consumer groups.", ["protocol", "state"])
     for labels, count in sorted(kinds.items()):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, TypedDict
+
+from typing_extensions import NotRequired
 
 from appliance._engine import Log
 from appliance.broker import Broker

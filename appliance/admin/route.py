@@ -12,6 +12,7 @@ its Kafka code. `api.py` serves the routes, `openapi.py` describes them.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
 
 # A request is read into memory before it is looked at. One with messages to produce is the largest.
 BODY_BYTES_MAX = 4 << 20
+
+LOOKS_MAX = 2  # into logs at a time; others wait, so that looking cannot hurt the broker
 
 
 class ParameterInvalid(ApplianceError):
@@ -99,6 +102,7 @@ class Place:
 
     process: Process
     survey: Survey
+    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
 
 
 @dataclass
@@ -107,6 +111,7 @@ class Call:
 
     process: Process
     survey: Survey
+    looks: asyncio.Semaphore  # for reading messages
     request: web.Request
     params: dict[str, Any]
     body: Any
@@ -152,7 +157,7 @@ class Route:
                 raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
         params = {each.name: each.read(request.query) for each in self.params}
         body = await self._body(request) if self.body is not None else None
-        return Call(place.process, place.survey, request, params, body, who)
+        return Call(place.process, place.survey, place.looks, request, params, body, who)
 
     async def _body(self, request: web.Request) -> Any:
         size = request.content_length or 0

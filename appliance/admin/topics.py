@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, TypedDict, cast
+
+from typing_extensions import NotRequired
 
 from appliance._engine import Log, LogFacts, SegmentInfo, log_facts
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
@@ -157,7 +159,11 @@ async def list_topics(call: Call) -> TopicList:
     ]
     is_downward = order.startswith("-")
     key = order.removeprefix("-")
-    found.sort(key=lambda row: (row[key] is not None, row[key]), reverse=is_downward)  # type: ignore[literal-required]
+    # a TypedDict's key must be a literal, for mypy
+    values = {id(row): cast(dict[str, Any], row)[key] for row in found}
+    found.sort(
+        key=lambda row: (values[id(row)] is not None, values[id(row)]), reverse=is_downward
+    )
     first = call.params["offset"]
     return {
         "total": len(found),

@@ -1,0 +1,217 @@
+"""Which messages are wanted: conditions of a small, fixed grammar, and never any code.
+
+    value contains "gold" and header.type = order and value.user.id >= 42 and key ~ "^a[0-9]+$"
+
+    FIELD   key, value, header.NAME, partition, offset, timestamp, size; a path into JSON behind
+            key or value: value.items[0].price
+    OP      =  !=  <  <=  >  >=  contains  ~ (a pattern in RE2's syntax)  exists
+    VALUE   a word, or text in double quotes with \\ before a quote
+
+A number is compared as one where both sides are; other values as text. What is not there, or is no
+JSON, fits no condition, not even !=.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import re2
+
+from appliance._batch import Record
+from appliance.errors import ApplianceError
+
+TEXT_MAX = 2000  # of a filter; a person writes less
+CONDITIONS_MAX = 20
+
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"]+')
+STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]")
+PLAIN = ("partition", "offset", "timestamp", "size")
+NOTHING = object()  # no such field
+
+
+class FilterInvalid(ApplianceError):
+    kafka_code = 42
+
+
+@dataclass(frozen=True)
+class Condition:
+    read: Callable[[int, Record], Any]  # the field's value, or NOTHING
+    fits: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Filter:
+    conditions: tuple[Condition, ...] = ()
+
+    def fits(self, partition: int, record: Record) -> bool:
+        for each in self.conditions:
+            value = each.read(partition, record)
+            if value is NOTHING or not each.fits(value):
+                return False
+        return True
+
+
+def parse(text: str) -> Filter:
+    if len(text) > TEXT_MAX:
+        raise FilterInvalid(f"filter: got {len(text)} characters, wanted at most {TEXT_MAX}")
+    if re.sub(r'"(?:[^"\\]|\\.)*"', "", text).count('"'):
+        raise FilterInvalid("filter: a quote is not closed")
+    tokens = TOKEN.findall(text)
+    found: list[Condition] = []
+    while tokens:
+        if found and tokens.pop(0).lower() != "and":
+            raise FilterInvalid("filter: wanted `and` between two conditions")
+        found.append(_condition(tokens))
+    if len(found) > CONDITIONS_MAX:
+        raise FilterInvalid(f"filter: got {len(found)} conditions, wanted at most {CONDITIONS_MAX}")
+    return Filter(tuple(found))
+
+
+def _condition(tokens: list[str]) -> Condition:
+    if len(tokens) < 2:
+        raise FilterInvalid("filter: wanted FIELD OP VALUE, or FIELD exists")
+    field, op = tokens.pop(0), tokens.pop(0).lower()
+    read = _field(field)
+    if op == "exists":
+        return Condition(read, lambda value: value is not None)
+    if op not in OPS:
+        raise FilterInvalid(f"filter: got {op[:40]!r}, wanted one of {' '.join([*OPS, 'exists'])}")
+    if not tokens:
+        raise FilterInvalid(f"filter: {field} {op}: wanted a value behind it")
+    return Condition(read, OPS[op](_unquoted(tokens.pop(0))))
+
+
+def _unquoted(token: str) -> str:
+    return re.sub(r"\\(.)", r"\1", token[1:-1]) if token.startswith('"') else token
+
+
+# Fields
+
+
+def _field(name: str) -> Callable[[int, Record], Any]:
+    if name in PLAIN:
+        return _plain(name)
+    if name.startswith("header.") and len(name) > len("header."):
+        return _header(name.removeprefix("header."))
+    head = re.match(r"key|value", name)
+    steps = _steps(name[head.end() :]) if head else None
+    if head is None or steps is None:
+        raise FilterInvalid(
+            f"filter: got field {name[:80]!r}, wanted key, value, key.PATH, value.PATH, "
+            f"header.NAME, {', '.join(PLAIN)}"
+        )
+    which = head[0]
+    if not steps:
+        return lambda _, record: _text(getattr(record, which))
+    return lambda _, record: _at(getattr(record, which), steps)
+
+
+def _plain(name: str) -> Callable[[int, Record], Any]:
+    readers: dict[str, Callable[[int, Record], Any]] = {
+        "partition": lambda partition, _: partition,
+        "offset": lambda _, record: record.offset,
+        "timestamp": lambda _, record: record.timestamp,
+        "size": lambda _, record: len(record.key or b"") + len(record.value or b""),
+    }
+    return readers[name]
+
+
+def _header(name: str) -> Callable[[int, Record], Any]:
+    def read(_: int, record: Record) -> Any:
+        found = [value for key, value in record.headers if key == name]
+        return _text(found[-1]) if found else NOTHING
+
+    return read
+
+
+def _steps(path: str) -> list[str | int] | None:
+    """None: no path."""
+    steps: list[str | int] = []
+    end = 0
+    for match in STEP.finditer(path):
+        if match.start() != end:
+            return None
+        steps.append(match[1] if match[1] is not None else int(match[2]))
+        end = match.end()
+    return steps if end == len(path) else None
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _at(data: bytes | None, steps: list[str | int]) -> Any:
+    try:
+        value = json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return NOTHING
+    for step in steps:
+        if isinstance(step, int):
+            is_there = isinstance(value, list) and step < len(value)
+        else:
+            is_there = isinstance(value, dict) and step in value
+        if not is_there:
+            return NOTHING
+        value = value[step]
+    return value
+
+
+# Operations
+
+
+def _number(value: Any) -> float | int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return int(value) if re.fullmatch(r"-?\d{1,30}", str(value)) else float(str(value))
+    except ValueError:
+        return None
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _compared(test: Callable[[Any, Any], bool]) -> Callable[[str], Callable[[Any], bool]]:
+    def make(wanted: str) -> Callable[[Any], bool]:
+        number = _number(wanted)
+
+        def fits(value: Any) -> bool:
+            own = _number(value) if number is not None and value is not None else None
+            return test(own, number) if own is not None else test(_word(value), wanted)
+
+        return fits
+
+    return make
+
+
+def _contains(wanted: str) -> Callable[[Any], bool]:
+    return lambda value: wanted in _word(value)
+
+
+def _matches(wanted: str) -> Callable[[Any], bool]:
+    try:
+        options = re2.Options()
+        options.log_errors = False
+        pattern = re2.compile(wanted, options)
+    except re2.error as error:
+        raise FilterInvalid(f"filter: ~ {wanted[:80]!r}: {error}") from error
+    return lambda value: pattern.search(_word(value)) is not None
+
+
+OPS: dict[str, Callable[[str], Callable[[Any], bool]]] = {
+    "=": _compared(lambda a, b: a == b),
+    "!=": _compared(lambda a, b: a != b),
+    "<=": _compared(lambda a, b: a <= b),
+    ">=": _compared(lambda a, b: a >= b),
+    "<": _compared(lambda a, b: a < b),
+    ">": _compared(lambda a, b: a > b),
+    "contains": _contains,
+    "~": _matches,
+}

@@ -1,0 +1,427 @@
+"""Messages over REST: look, search, follow live, produce, replay into another topic."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import time
+import zlib
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+from aiohttp import web
+from typing_extensions import NotRequired
+
+from appliance._batch import Record, build
+from appliance._engine import Log
+from appliance.admin import message_filter
+from appliance.admin.message_filter import Filter
+from appliance.admin.route import Call, Param, get, post
+from appliance.admin.scan import Bounds, Found, Look, Range, cursor_of, look, ranges_of
+from appliance.admin.topics import log_at, topic_of
+from appliance.errors import RequestInvalid
+from appliance.topics import Topic, check_own
+
+LOOK_BYTES_MAX = 32 << 20  # read from logs in one look
+LOOK_SECONDS_MAX = 2.0  # then whoever searches sees how far it came
+TEXT_MAX = 64 << 10  # characters of a key or value that are shown, unless all is asked for
+PRODUCE_SECONDS_MAX = 30.0
+PRODUCE_MESSAGES_MAX = 10_000
+REPLAY_MESSAGES_MAX = 10_000  # in one call; its answer says where to go on
+LIVE_PAUSE_SECONDS = 0.2  # between two looks at the ends of the logs
+LIVE_MESSAGES_MAX = 200  # in one of them; the rest is left out, and counted
+LIVE_BEAT_SECONDS = 15.0  # a line that keeps the connection open, through proxies too
+
+
+class Data(TypedDict):
+    """A key or a value."""
+
+    size: int
+    form: str  # json, text, hex
+    text: str
+    is_cut: bool
+
+
+class Header(TypedDict):
+    name: str
+    value: Data | None
+
+
+class Message(TypedDict):
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Data | None
+    value: Data | None
+    headers: list[Header]
+
+
+class Problem(TypedDict):
+    partition: int
+    offset: int
+    what: str
+
+
+class Messages(TypedDict):
+    messages: list[Message]
+    scanned_offsets: int
+    scanned_bytes: int
+    left_offsets: int  # in the range that was asked for
+    next: str | None  # the cursor to go on with; None: the range is read to its end
+    is_complete: bool
+    problems: list[Problem]  # batches that cannot be read
+
+
+class NewData(TypedDict):
+    """One of these."""
+
+    text: NotRequired[str]
+    json: NotRequired[Any]
+    base64: NotRequired[str]
+
+
+class NewHeader(TypedDict):
+    name: str
+    value: NewData | None
+
+
+class NewMessage(TypedDict):
+    key: NotRequired[NewData | None]
+    value: NotRequired[NewData | None]
+    headers: NotRequired[list[NewHeader]]
+    timestamp_ms: NotRequired[int]
+    partition: NotRequired[int]
+
+
+class NewMessages(TypedDict):
+    messages: list[NewMessage]
+
+
+class Place(TypedDict):
+    partition: int
+    offset: int
+
+
+class Produced(TypedDict):
+    produced: list[Place]  # in the order of the messages
+
+
+class Replay(TypedDict):
+    to_topic: str
+    cursor: NotRequired[str]  # what to replay; as `next` of a look
+    filter: NotRequired[str]
+    keeps_partition: NotRequired[bool]
+    dry_run: NotRequired[bool]  # true, unless told otherwise
+
+
+class Replayed(TypedDict):
+    dry_run: bool
+    count: int
+    bytes: int
+    scanned_offsets: int
+    next: str | None
+    first: list[Message]  # a few, to see what it is
+
+
+# Looking
+
+
+async def list_messages(call: Call) -> Messages:
+    topic = topic_of(call)
+    wanted = message_filter.parse(call.params["filter"])
+    is_backward = call.params["from"] == "newest"
+    if call.params["cursor"] is not None:
+        ranges = ranges_of(call.params["cursor"], topic.logs)
+    else:
+        partition = call.params["partition"]
+        logs = enumerate(topic.logs)
+        if partition is not None:
+            logs = enumerate([log_at(topic, partition)], partition)
+        ranges = await asyncio.to_thread(first_ranges, list(logs), call.params["from"])
+    seen = await looked(call, topic, ranges, wanted, call.params["limit"], is_backward)
+    found = seen.found
+    if is_backward:
+        found.sort(key=lambda each: (-each.record.timestamp, each.partition, -each.record.offset))
+        found, kept_back = found[: call.params["limit"]], found[call.params["limit"] :]
+        seen.left = with_back(seen.left, kept_back, ranges)
+    return {
+        "messages": [shown(each, call.params["full"]) for each in found],
+        "scanned_offsets": seen.offsets,
+        "scanned_bytes": seen.bytes,
+        "left_offsets": sum(each.end - each.first for each in seen.left),
+        "next": cursor_of(seen.left) or None,
+        "is_complete": not seen.left,
+        "problems": [{"partition": a, "offset": b, "what": c} for a, b, c in seen.problems],
+    }
+
+
+def with_back(left: list[Range], kept_back: Iterable[Found], asked: list[Range]) -> list[Range]:
+    """What was found beyond the limit is read again by the next look."""
+    ends = {each.partition: each.end for each in left}
+    for each in kept_back:
+        ends[each.partition] = max(ends.get(each.partition, 0), each.record.offset + 1)
+    firsts = {each.partition: each.first for each in asked}
+    return [Range(number, firsts[number], end) for number, end in sorted(ends.items())]
+
+
+def first_ranges(logs: list[tuple[int, Log]], where: str) -> list[Range]:
+    """Touches the disk, where it is a time."""
+    found = []
+    for number, log in logs:
+        start, end = log.log_start_offset, log.last_stable_offset
+        first = start if where in ("oldest", "newest") else first_offset(log, where, start, end)
+        if first < end:
+            found.append(Range(number, max(first, start), end))
+    return found
+
+
+def first_offset(log: Log, where: str, start: int, end: int) -> int:
+    kind, _, text = where.partition(":")
+    number = int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
+    if number is None or kind not in ("offset", "time"):
+        raise RequestInvalid(
+            f"from: got {where[:60]!r}, wanted oldest, newest, offset:N, offset:-N (from the end) "
+            "or time:MS"
+        )
+    if kind == "time":
+        at = log.offset_for_timestamp(number)
+        return end if at is None else at[0]
+    return max(start, end + number) if number < 0 else number
+
+
+async def looked(
+    call: Call, topic: Topic, ranges: list[Range], wanted: Filter, limit: int, is_backward: bool
+) -> Look:
+    bounds = Bounds(limit, LOOK_BYTES_MAX, LOOK_SECONDS_MAX)
+    async with call.looks:
+        return await asyncio.to_thread(
+            look, topic.logs, ranges, wanted, bounds, is_backward=is_backward
+        )
+
+
+def shown(found: Found, is_full: bool) -> Message:
+    record, most = found.record, 1 << 30 if is_full else TEXT_MAX
+    return {
+        "partition": found.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": data_of(record.key, most),
+        "value": data_of(record.value, most),
+        "headers": [{"name": key, "value": data_of(each, most)} for key, each in record.headers],
+    }
+
+
+def data_of(data: bytes | None, most: int) -> Data | None:
+    """JSON stays the text that it is: its large numbers would not survive being read."""
+    if data is None:
+        return None
+    text, form = data.hex(), "hex"
+    try:
+        text, form = data.decode(), "text"
+        if text[:1] in ("{", "["):
+            json.loads(text)
+            form = "json"
+    except (ValueError, RecursionError):
+        pass  # then it is text, or bytes
+    return {"size": len(data), "form": form, "text": text[:most], "is_cut": len(text) > most}
+
+
+# Following
+
+
+async def follow(call: Call) -> web.StreamResponse:
+    """Server-sent events: `message` with a message, `skipped` with how many were left out."""
+    topic = topic_of(call)
+    wanted = message_filter.parse(call.params["filter"])
+    response = web.StreamResponse(headers={"Cache-Control": "no-cache"})
+    response.content_type = "text/event-stream"
+    await response.prepare(call.request)
+    ends = {number: log.last_stable_offset for number, log in enumerate(topic.logs)}
+    await response.write(b": following\n\n")
+    quiet_since = time.monotonic()
+    while call.process.status == "ok":
+        await asyncio.sleep(LIVE_PAUSE_SECONDS)
+        ranges = news(topic, ends)
+        if not ranges:
+            if time.monotonic() - quiet_since >= LIVE_BEAT_SECONDS:
+                await response.write(b": still here\n\n")
+                quiet_since = time.monotonic()
+            continue
+        seen = await looked(call, topic, ranges, wanted, LIVE_MESSAGES_MAX, False)
+        left = sum(each.end - each.first for each in seen.left)
+        events = [event("message", shown(each, False)) for each in seen.found]
+        if left:
+            events.append(event("skipped", {"offsets": left}))
+        await response.write(b"".join(events))
+        quiet_since = time.monotonic()
+    return response
+
+
+def news(topic: Topic, ends: dict[int, int]) -> list[Range]:
+    """What came since; `ends` is moved."""
+    found = []
+    for number, log in enumerate(topic.logs):
+        before, end = ends.get(number, 0), log.last_stable_offset
+        if end > before:
+            found.append(Range(number, before, end))
+        ends[number] = end
+    return found
+
+
+def event(name: str, body: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(body)}\n\n".encode()
+
+
+# Producing
+
+
+async def produce(call: Call) -> Produced:
+    topic, body = topic_of(call), call.body
+    check_own(topic.name)
+    if len(body["messages"]) > PRODUCE_MESSAGES_MAX:
+        got = len(body["messages"])
+        raise RequestInvalid(f"messages: got {got}, wanted at most {PRODUCE_MESSAGES_MAX}")
+    now_ms = time.time_ns() // 1_000_000
+    placed = []
+    for number, each in enumerate(body["messages"]):
+        record = record_of(each, now_ms, f"body.messages[{number}]")
+        placed.append((partition_for(topic, record, each.get("partition")), record))
+    return {"produced": await asyncio.to_thread(append, topic, placed)}
+
+
+def record_of(message: NewMessage, now_ms: int, place: str) -> Record:
+    return Record(
+        message.get("timestamp_ms", now_ms),
+        bytes_of(message.get("key"), f"{place}.key"),
+        bytes_of(message.get("value"), f"{place}.value"),
+        [
+            (each["name"], bytes_of(each["value"], f"{place}.headers"))
+            for each in message.get("headers", [])
+        ],
+    )
+
+
+def bytes_of(data: NewData | None, place: str) -> bytes | None:
+    if data is None:
+        return None
+    if len(data) != 1:
+        raise RequestInvalid(f"{place}: wanted one of text, json and base64")
+    if "text" in data:
+        return data["text"].encode("utf-8", "surrogatepass")
+    if "json" in data:
+        return json.dumps(data["json"], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(data["base64"], validate=True)
+    except ValueError as error:
+        raise RequestInvalid(f"{place}.base64: {error}") from error
+
+
+def partition_for(topic: Topic, record: Record, asked: int | None) -> int:
+    """By the key's CRC-32, as librdkafka chooses; without a key, the first."""
+    if asked is not None:
+        log_at(topic, asked)
+        return asked
+    return zlib.crc32(record.key) % len(topic.logs) if record.key is not None else 0
+
+
+def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[Place]:
+    """Returns when it is on disk. A batch per partition."""
+    places: list[Place] = [{"partition": each, "offset": -1} for each, _ in placed]
+    last: dict[int, int] = {}
+    for partition in dict.fromkeys(each for each, _ in placed):
+        numbers = [i for i, (each, _) in enumerate(placed) if each == partition]
+        batch = build([placed[i][1] for i in numbers])
+        appended = topic.logs[partition].append(batch)
+        for offset, i in enumerate(numbers, appended.base_offset):
+            places[i]["offset"] = offset
+        last[partition] = appended.last_offset
+    for partition, offset in last.items():
+        topic.logs[partition].await_durable(offset, PRODUCE_SECONDS_MAX)
+    return places
+
+
+# Replaying
+
+
+async def replay(call: Call) -> Replayed:
+    source, body = topic_of(call), call.body
+    target = call.broker.topic(body["to_topic"])
+    check_own(target.name)
+    wanted = message_filter.parse(body.get("filter", ""))
+    if "cursor" in body:
+        ranges = ranges_of(body["cursor"], source.logs)
+    else:
+        ranges = first_ranges(list(enumerate(source.logs)), "oldest")
+    if body.get("keeps_partition") and len(target.logs) < len(source.logs):
+        raise RequestInvalid(
+            f"keeps_partition: {target.name} has {len(target.logs)} partitions, wanted at least "
+            f"the {len(source.logs)} of {source.name}"
+        )
+    seen = await looked(call, source, ranges, wanted, REPLAY_MESSAGES_MAX, False)
+    is_dry = body.get("dry_run", True)
+    if not is_dry and seen.found:
+        keeps = body.get("keeps_partition", False)
+        placed = [
+            (partition_for(target, each.record, each.partition if keeps else None), each.record)
+            for each in seen.found
+        ]
+        await asyncio.to_thread(append, target, placed)
+    sizes = [len(each.record.key or b"") + len(each.record.value or b"") for each in seen.found]
+    return {
+        "dry_run": is_dry,
+        "count": len(seen.found),
+        "bytes": sum(sizes),
+        "scanned_offsets": seen.offsets,
+        "next": cursor_of(seen.left) or None,
+        "first": [shown(each, False) for each in seen.found[:5]],
+    }
+
+
+FILTER = Param("filter", str, "Conditions, as `value.id = 7 and header.type contains order`.", "")
+
+ROUTES = [
+    get(
+        "/topics/{topic}/messages",
+        list_messages,
+        Messages,
+        "Messages of a topic. One look is bounded: go on with `next` until `is_complete`.",
+        params=(
+            Param(
+                "from",
+                str,
+                "oldest, newest, offset:N, offset:-N (from the end), time:MS.",
+                "newest",
+            ),
+            Param("partition", int, "Of this partition only.", minimum=0),
+            Param("limit", int, "How many to give.", 50, minimum=1, maximum=1000),
+            FILTER,
+            Param("cursor", str, "Where to go on: `next` of the look before."),
+            Param("full", bool, "Keys and values whole, however long.", False),
+        ),
+    ),
+    get(
+        "/topics/{topic}/messages/live",
+        follow,
+        None,
+        "New messages as they come, as server-sent events.",
+        params=(FILTER,),
+        media="text/event-stream",
+    ),
+    post(
+        "/topics/{topic}/messages",
+        produce,
+        Produced,
+        "Produce messages; answered when they are on disk.",
+        body=NewMessages,
+        status=201,
+    ),
+    post(
+        "/topics/{topic}/replay",
+        replay,
+        Replayed,
+        "Write messages of one topic into another; a dry run unless dry_run is false.",
+        body=Replay,
+    ),
+]

@@ -1,0 +1,205 @@
+"""Reading messages for people: a bounded look into logs, on a thread, that tells how far it came.
+
+A look ends when it has found enough, read enough, or taken long enough, and says where to go on. So
+a search through a large topic is many looks, each with its progress, and stops when nobody asks for
+the next. `Ranges` is what is still to be read: by partition, from an offset up to one.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from appliance._batch import Record, records
+from appliance._engine import Log
+from appliance.admin.message_filter import Filter
+from appliance.errors import ApplianceError, RequestInvalid
+
+READ_BYTES = 256 << 10  # of a log at once
+BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over
+# The head of a batch, as in docs/log-format.md: base offset, length, attributes, last offset delta,
+# producer id.
+HEAD = struct.Struct(">qi9xhi16xq")
+LENGTH_END = 12  # where the bytes begin that the length counts
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+BACK_OFFSETS = 500  # a look from the end backward takes so many offsets of each partition at a time
+
+# Between two reads the thread sleeps for a moment: unpacking and reading records takes the GIL, and
+# whoever waits for the event loop must not notice that somebody looks.
+PAUSE_SECONDS = 0.0005
+
+
+class Bounds(NamedTuple):
+    messages: int
+    bytes: int
+    seconds: float
+
+
+class Range(NamedTuple):
+    """[first, end) of one partition."""
+
+    partition: int
+    first: int
+    end: int
+
+
+class Found(NamedTuple):
+    partition: int
+    record: Record
+
+
+class Problem(NamedTuple):
+    """A batch that cannot be read."""
+
+    partition: int
+    offset: int
+    what: str
+
+
+@dataclass
+class Look:
+    """What one look found."""
+
+    found: list[Found] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    left: list[Range] = field(default_factory=list)  # not read yet
+    offsets: int = 0  # read
+    bytes: int = 0
+    deadline: float = 0.0
+
+    def is_over(self, bounds: Bounds) -> bool:
+        return (
+            len(self.found) >= bounds.messages
+            or self.bytes >= bounds.bytes
+            or time.monotonic() >= self.deadline
+        )
+
+
+def look(
+    logs: list[Log],
+    ranges: list[Range],
+    wanted: Filter,
+    bounds: Bounds,
+    *,
+    is_backward: bool = False,
+    is_committed: bool = True,
+) -> Look:
+    """Reads partition by partition; backward, a piece of each in turn, the newest first."""
+    seen = Look(deadline=time.monotonic() + bounds.seconds)
+    todo = list(ranges)
+    while todo and not seen.is_over(bounds):
+        now = todo.pop(0)
+        if is_backward:
+            piece = now._replace(first=max(now.first, now.end - BACK_OFFSETS))
+            rest = _read(logs[now.partition], piece, wanted, None, seen, is_committed)
+            assert rest is None
+            if piece.first > now.first:
+                todo.append(now._replace(end=piece.first))
+        else:
+            rest = _read(logs[now.partition], now, wanted, bounds, seen, is_committed)
+            if rest is not None:
+                todo.insert(0, rest)
+    seen.left = todo
+    return seen
+
+
+def _read(
+    log: Log, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look, is_committed: bool
+) -> Range | None:
+    """What is left of the piece when the bounds are reached; without bounds it is read whole."""
+    first = piece.first
+    aborted = _aborted(log, piece) if is_committed else []
+    while first < piece.end:
+        if bounds is not None and seen.is_over(bounds):
+            return piece._replace(first=first)
+        first = max(first, log.log_start_offset)  # retention goes on meanwhile
+        if first >= piece.end:
+            return None
+        data = log.read(first, READ_BYTES, "stable" if is_committed else "visible")
+        if not data:
+            return None
+        begin = first
+        for info, batch in _batches(data):
+            if info.base_offset >= piece.end:
+                first = piece.end
+                break
+            room = piece._replace(first=first)
+            if not any(p == info.producer_id and a <= info.base_offset < b for p, a, b in aborted):
+                first = _take(batch, room, wanted, bounds, seen)
+            if first <= info.last_offset and bounds is not None and seen.is_over(bounds):
+                seen.offsets += first - begin
+                return piece._replace(first=first)
+            first = max(first, info.last_offset + 1)
+        seen.offsets += min(first, piece.end) - begin
+        seen.bytes += len(data)
+        time.sleep(PAUSE_SECONDS)
+    return None
+
+
+def _aborted(log: Log, piece: Range) -> list[tuple[int, int, int]]:
+    return log.aborted_transactions(piece.first, piece.end)
+
+
+def _batches(data: bytes) -> Iterator[tuple[_Info, memoryview]]:
+    """Of the heads alone, so that one batch that is damaged keeps nobody from the others."""
+    position, whole = 0, memoryview(data)
+    while position < len(data):
+        base, size, attributes, delta, producer = HEAD.unpack_from(data, position)
+        end = position + LENGTH_END + size
+        is_control = attributes & CONTROL
+        yield (
+            _Info(base, base + delta, producer if attributes & TRANSACTIONAL else -1),
+            whole[position:position] if is_control else whole[position:end],
+        )
+        position = end
+
+
+class _Info(NamedTuple):
+    base_offset: int
+    last_offset: int
+    producer_id: int  # -1: in no transaction
+
+
+def _take(
+    batch: memoryview, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
+) -> int:
+    """Takes what fits; the first offset that was not looked at."""
+    if not batch:
+        return piece.first
+    try:
+        found = records(batch, size_max=BATCH_BYTES_MAX)
+    except ApplianceError as error:
+        seen.problems.append(Problem(piece.partition, piece.first, str(error)))
+        return piece.first
+    for record in found:
+        if not piece.first <= record.offset < piece.end:
+            continue
+        if bounds is not None and len(seen.found) >= bounds.messages:
+            return record.offset
+        if wanted.fits(piece.partition, record):
+            seen.found.append(Found(piece.partition, record))
+    return found[-1].offset + 1 if found else piece.first
+
+
+# Where to go on, as text
+
+
+def cursor_of(ranges: list[Range]) -> str:
+    return ",".join(f"{each.partition}:{each.first}:{each.end}" for each in ranges)
+
+
+def ranges_of(cursor: str, logs: list[Log]) -> list[Range]:
+    found = []
+    for part in cursor.split(","):
+        numbers = part.split(":")
+        if len(numbers) != 3 or not all(one.isascii() and one.isdigit() for one in numbers):
+            raise RequestInvalid(f"cursor: got {part[:60]!r}, wanted PARTITION:FIRST:END")
+        partition, first, end = map(int, numbers)
+        if partition >= len(logs):
+            raise RequestInvalid(f"cursor: got partition {partition}, wanted 0 to {len(logs) - 1}")
+        found.append(Range(partition, first, end))
+    return found

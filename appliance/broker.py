@@ -111,6 +111,7 @@ class Broker:
         self.advertised = config.advertised(config.listen_address)
         self.topics: dict[str, Topic] = {}
         self.unavailable: dict[str, str] = {}  # topics that are not served, and why
+        self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.tables: list[TopicTable] = []
         self._configs = configs
         self._names: dict[uuid.UUID, str] = {}

@@ -17,6 +17,7 @@ the control thread reads once at the start, and sends changes to a thread beside
     acls            who may do what (`acls.py`)
     scram           what a password is proven with, never the password (`scram.py`)
     client_quotas   entity (as JSON), name and value of each quota (`client_quotas.py`)
+    audit           who changed what over the admin pages; the oldest rows go
     client_metrics  configs of subscriptions to clients' metrics (`client_metrics.py`)
 """
 
@@ -39,6 +40,7 @@ from appliance.errors import ApplianceError, StorageFull
 NAME = "catalog.db"
 APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
 
+AUDIT_MAX = 100_000  # rows of the audit trail: some 20 MB
 PRODUCER_IDS = 1000  # reserved at a time: a sync for each thousand, and a crash wastes no more
 
 # Each entry takes the schema from its index to the next: `user_version` counts those applied. An
@@ -122,6 +124,17 @@ SCHEMA = [
         PRIMARY KEY (group_id, name)
     );
     """,
+    """
+    CREATE TABLE audit (
+        id INTEGER PRIMARY KEY,
+        at_ms INTEGER NOT NULL,
+        who TEXT NOT NULL,
+        peer TEXT NOT NULL,
+        action TEXT NOT NULL,
+        details TEXT NOT NULL,
+        status INTEGER NOT NULL
+    );
+    """,
 ]
 
 
@@ -150,6 +163,17 @@ class TopicRow:
     partitions: int
     configs: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    id: int  # 0: a new one
+    at_ms: int
+    who: str
+    peer: str
+    action: str
+    details: str
+    status: int
 
 
 class Catalog:
@@ -281,6 +305,22 @@ class Catalog:
         """Begun, and not known to have ended."""
         rows = self._rows("SELECT name, id, partitions FROM deletions ORDER BY name")
         return [TopicRow(name, uuid.UUID(bytes=raw), count) for name, raw, count in rows]
+
+    # The audit trail
+
+    def add_audit(self, row: AuditRow) -> None:
+        values = (row.at_ms, row.who, row.peer, row.action, row.details, row.status)
+        with self._change() as run:
+            run("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?)", values)
+            run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (AUDIT_MAX,))
+
+    def audit(self, before: int | None, limit: int) -> list[AuditRow]:
+        """The newest first."""
+        most = before if before is not None else 2**63 - 1
+        rows = self._rows(
+            "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?", (most, limit)
+        )
+        return [AuditRow(*each) for each in rows]
 
     # The broker
 

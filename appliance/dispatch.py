@@ -143,6 +143,7 @@ class Dispatcher:
         for connection in gone:
             self._waiting.drop(connection)
             self._broker.share_partitions.connection_gone(connection)
+            self._broker.software.pop(connection, None)
         closures, left_out = self._data_plane.closures()
         for each in closures:
             self._closures.note(each)

@@ -10,8 +10,13 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Literal, NamedTuple, cast
+
+RECENT_MAX = 5000  # lines that are kept in memory, for whoever looks at them in a browser
 
 
 class Named:
@@ -63,3 +68,42 @@ def to_stderr() -> None:
     handler.setFormatter(Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+class Recent(NamedTuple):
+    id: int
+    at_ms: int
+    level: Literal["debug", "info", "warning", "error", "critical"]
+    name: str
+    text: str
+
+
+_recent: deque[Recent] = deque(maxlen=RECENT_MAX)
+_ids = count(1)
+
+
+class Keep(logging.Handler):
+    """Keeps the last lines. A thread that logs is in nobody's way: a deque needs no lock."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts = getattr(record, "facts", {})
+        text = " ".join(filter(None, [record.getMessage(), as_words(facts)]))
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f" ({record.exc_info[1]!r})"
+        level = cast(Any, record.levelname.lower())
+        _recent.append(Recent(next(_ids), int(record.created * 1000), level, record.name, text))
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Lines are kept inside."""
+    handler = Keep()
+    logging.getLogger("appliance").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("appliance").removeHandler(handler)
+
+
+def recent() -> list[Recent]:
+    return list(_recent)

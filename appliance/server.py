@@ -118,6 +118,10 @@ class Server:
 
     async def serve(self, progress: Progress) -> None:
         """From start to stop; `stop` ends it."""
+        with event_log.kept():
+            await self._serve(progress)
+
+    async def _serve(self, progress: Progress) -> None:
         runner, self.admin_address = await admin_http.start(self, self.config.admin_address)
         try:
             self.broker = broker = await asyncio.to_thread(self._open, progress)

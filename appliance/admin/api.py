@@ -14,7 +14,18 @@ from typing import Any
 from aiohttp import web
 
 from appliance import event_log
-from appliance.admin import groups, health, messages, openapi, topics
+from appliance.admin import (
+    audit,
+    bundle,
+    clients,
+    groups,
+    health,
+    log_lines,
+    messages,
+    openapi,
+    settings,
+    topics,
+)
 from appliance.admin.process import Process
 from appliance.admin.route import PREFIX, Call, Place, Route, get
 from appliance.admin.survey import Survey
@@ -47,6 +58,11 @@ ROUTES: list[Route] = [
     *topics.ROUTES,
     *messages.ROUTES,
     *groups.ROUTES,
+    *clients.ROUTES,
+    *settings.ROUTES,
+    *audit.ROUTES,
+    *log_lines.ROUTES,
+    *bundle.ROUTES,
 ]
 
 
@@ -74,18 +90,39 @@ def served(route: Route, place: Place) -> WebHandler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
             call = await route.call(place, request, "")
-            answer = route.handler(call)
-            if inspect.isawaitable(answer):
-                answer = await answer
         except ApplianceError as raised:
             return refusal(raised)
-        if isinstance(answer, web.StreamResponse):
-            return answer
-        if route.answer is None:
-            return web.Response(status=route.status)
-        return web.json_response(answer, status=route.status)
+        answer = await answered(route, call)
+        if route.has_audit:
+            await in_the_trail(call, route, answer.status)
+        return answer
 
     return handle
+
+
+async def answered(route: Route, call: Call) -> web.StreamResponse:
+    try:
+        answer = route.handler(call)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except ApplianceError as raised:
+        return refusal(raised)
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    if route.answer is None:
+        return web.Response(status=route.status)
+    return web.json_response(answer, status=route.status)
+
+
+async def in_the_trail(call: Call, route: Route, status: int) -> None:
+    """What was done is done: that it cannot be noted is told in the log."""
+    if call.process.broker is None:
+        return
+    action = f"{route.method} {call.request.path}"
+    try:
+        await audit.note(call.process.broker, call, action, status)
+    except ApplianceError as raised:
+        log.error("not in the audit trail", action=action, error=raised)
 
 
 def web_routes(process: Process) -> list[web.RouteDef]:

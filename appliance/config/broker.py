@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,6 +92,7 @@ class BrokerConfig:
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # by setting's name
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
 

@@ -102,7 +102,7 @@ def load(
         for part, config in PARTS.items()
     }
     parts = {part: PARTS[part](**made[part]) for part in PARTS if part}
-    return BrokerConfig(**made[""], **parts)
+    return BrokerConfig(**made[""], **parts, origins={each.name: each.origin for each in given})
 
 
 def values_of(config: BrokerConfig) -> dict[str, Any]:

@@ -51,6 +51,9 @@ FEATURES: tuple[Feature, ...] = (
 def handle(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
     if call.version >= 3 and not _names_software(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if call.version >= 3:
+        named = (request.client_software_name, request.client_software_version)
+        broker.software[call.connection] = named
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=lowest, max_version=highest)

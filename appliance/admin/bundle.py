@@ -1,0 +1,75 @@
+"""The support bundle: everything about the broker and nothing of what is in its records."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import json
+import platform
+import sys
+import zipfile
+from typing import Any
+
+from aiohttp import web
+
+from appliance import __version__
+from appliance.admin import clients, groups, health, log_lines, settings, topics
+from appliance.admin.metrics import Metrics
+from appliance.admin.route import ADMIN, Call, Route, get
+
+# Answers of routes as files: of each its parameters, where they are not the defaults.
+PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
+    "health.json": (health.ROUTES, "/health", {}),
+    "topics.json": (topics.ROUTES, "/topics", {"internal": True, "limit": 10_000}),
+    "logs.json": (topics.ROUTES, "/logs", {}),
+    "groups.json": (groups.ROUTES, "/groups", {"limit": 10_000}),
+    "connections.json": (clients.ROUTES, "/connections", {}),
+    "settings.json": (settings.ROUTES, "/settings", {}),
+    "log.json": (log_lines.ROUTES, "/log", {"level": "debug", "limit": 5000}),
+}
+
+
+async def get_bundle(call: Call) -> web.Response:
+    files = {name: await answer_of(call, *part) for name, part in PARTS.items()}
+    files["metrics.txt"] = (await Metrics(call.process).page()).decode()
+    files["recovery.txt"] = call.broker.log_dir.report.text() + "\n"
+    files["system.txt"] = (
+        f"appliance {__version__}\npython {sys.version}\n{platform.platform()}\n"
+    )
+    data = await asyncio.to_thread(zipped, files)
+    return web.Response(
+        body=data,
+        content_type="application/zip",
+        headers={"Content-Disposition": 'attachment; filename="appliance-bundle.zip"'},
+    )
+
+
+async def answer_of(call: Call, routes: list[Route], path: str, params: dict[str, Any]) -> str:
+    (route,) = [each for each in routes if (each.method, each.path) == ("GET", path)]
+    own = {each.name: each.default for each in route.params} | params
+    asked = Call(call.process, call.survey, call.looks, call.request, own, None, call.who)
+    answer = route.handler(asked)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    return json.dumps(answer, indent=2, ensure_ascii=False) + "\n"
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+
+ROUTES = [
+    get(
+        "/bundle",
+        get_bundle,
+        None,
+        "A support bundle: all of this as a zip, without any record.",
+        role=ADMIN,
+        media="application/zip",
+    ),
+]

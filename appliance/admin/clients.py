@@ -1,0 +1,76 @@
+"""Connections of Kafka clients, as the network threads see them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypedDict
+
+from appliance.admin.route import Call, NotServing, Param, get
+
+VIEW_TIMEOUT_MS = 1000  # a network thread answers within a turn, which is far shorter
+
+
+class Connection(TypedDict):
+    id: int
+    peer: str
+    client_id: str
+    software: str | None  # None: a client that does not say, as those before 2019
+    software_version: str | None
+    connected_ms: int  # for how long
+    idle_ms: int
+    requests: int
+    in_flight: int
+    received_bytes: int
+    sent_bytes: int
+    held_bytes: int  # answers that it has not taken
+    throttled_ms: int  # for how long a quota holds it back
+
+
+class Connections(TypedDict):
+    total: int  # before `limit`
+    connections: list[Connection]
+
+
+async def list_connections(call: Call) -> Connections:
+    broker, data_plane = call.broker, call.process.data_plane
+    found = None
+    if data_plane is not None:
+        found = await asyncio.to_thread(data_plane.connections, VIEW_TIMEOUT_MS)
+    if found is None:
+        raise NotServing(f"a network thread did not answer within {VIEW_TIMEOUT_MS} ms")
+    text = call.params["q"].lower()
+    rows: list[Connection] = []
+    for each in sorted(found):
+        software = broker.software.get(each.id)
+        row: Connection = {
+            "id": each.id,
+            "peer": each.peer,
+            "client_id": each.client_id,
+            "software": software[0] if software else None,
+            "software_version": software[1] if software else None,
+            "connected_ms": each.age_ms,
+            "idle_ms": each.idle_ms,
+            "requests": each.requests,
+            "in_flight": each.in_flight,
+            "received_bytes": each.bytes_in,
+            "sent_bytes": each.bytes_out,
+            "held_bytes": each.held_bytes,
+            "throttled_ms": each.mute_ms,
+        }
+        if text in f"{row['peer']} {row['client_id']} {row['software']}".lower():
+            rows.append(row)
+    return {"total": len(rows), "connections": rows[: call.params["limit"]]}
+
+
+ROUTES = [
+    get(
+        "/connections",
+        list_connections,
+        Connections,
+        "Connections of clients, with what they call themselves.",
+        params=(
+            Param("q", str, "Only those whose address, id or software holds this text.", ""),
+            Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),
+        ),
+    ),
+]

@@ -1,0 +1,85 @@
+"""Settings: what is in force, where it was set, and whether a change needs a restart."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from appliance import config as configuration
+from appliance.admin.route import ADMIN, Call, get, patch
+from appliance.broker_configs import ConfigSource
+from appliance.config import Setting
+from appliance.config_key import ConfigChange, ConfigOperation
+
+DYNAMIC = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+class SettingRow(TypedDict):
+    name: str
+    value: str
+    default: str
+    source: str  # default, file PATH, environment NAME, --set, flag, changed at run time
+    needs_restart: bool
+    unit: str
+    accepts: str
+    reason: str
+    environment: str
+
+
+class Settings(TypedDict):
+    settings: list[SettingRow]
+
+
+class SettingsChange(TypedDict):
+    configs: dict[str, str | None]  # None: back to what was set before
+
+
+def list_settings(call: Call) -> Settings:
+    broker, config = call.broker, call.process.config
+    entries = {each.name: each for each in broker.broker_config_entries()}
+    changed = {name: each for name, each in entries.items() if each.source in DYNAMIC}
+    rows = []
+    for name, value in configuration.values_of(config).items():
+        row = setting_row(configuration.settings()[name], value, config.origins.get(name))
+        if name in changed:
+            row["value"], row["source"] = changed[name].value, "changed at run time"
+        row["needs_restart"] = name not in entries or entries[name].read_only
+        rows.append(row)
+    return {"settings": sorted(rows, key=lambda row: row["name"])}
+
+
+def setting_row(row: Setting, value: Any, origin: str | None) -> SettingRow:
+    return {
+        "name": row.name,
+        "value": row.text(value),
+        "default": row.default_text,
+        "source": origin or "default",
+        "needs_restart": True,
+        "unit": row.unit,
+        "accepts": row.wanted,
+        "reason": row.reason,
+        "environment": row.environment,
+    }
+
+
+async def change_settings(call: Call) -> Settings:
+    changes = [
+        ConfigChange(name, ConfigOperation.SET, value)
+        if value is not None
+        else ConfigChange(name, ConfigOperation.DELETE)
+        for name, value in call.body["configs"].items()
+    ]
+    await call.broker.alter_broker_configs(changes)
+    return list_settings(call)
+
+
+ROUTES = [
+    get("/settings", list_settings, Settings, "Settings in force, and where they were set."),
+    patch(
+        "/settings",
+        change_settings,
+        Settings,
+        "Change settings that need no restart.",
+        body=SettingsChange,
+        role=ADMIN,
+    ),
+]

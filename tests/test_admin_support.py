@@ -1,0 +1,121 @@
+"""Connections, settings, the audit trail, the log and the support bundle over REST."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from appliance import config
+from appliance.catalog import AUDIT_MAX, AuditRow, Catalog
+from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import PREFIX, Rest
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def rest(appliance_broker: RunningBroker) -> Rest:
+    return Rest(appliance_broker.admin)
+
+
+def test_a_connection_is_told_with_what_it_calls_itself(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    settings = {"bootstrap.servers": appliance_broker.bootstrap, "client.id": "shop-1"}
+    producer = Producer(settings)
+    producer.produce("orders", b"x" * 5000)
+    assert producer.flush(DEADLINE_S) == 0
+    found = rest.get("/connections", q="SHOP")["connections"]
+    assert found
+    assert {each["client_id"] for each in found} == {"shop-1"}
+    assert {each["peer"] for each in found} == {"127.0.0.1"}
+    assert {each["software"] for each in found} == {"confluent-kafka-python"}
+    assert sum(each["received_bytes"] for each in found) > 5000
+    assert all(each["requests"] >= 1 and each["idle_ms"] <= each["connected_ms"] for each in found)
+    assert rest.get("/connections", q="nobody") == {"total": 0, "connections": []}
+
+
+def test_settings_tell_where_they_were_set(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"num.partitions": "3"}) as broker:
+        rest = Rest(broker.admin)
+        rows = {each["name"]: each for each in rest.get("/settings")["settings"]}
+        assert set(rows) == set(config.settings())
+        assert (rows["num.partitions"]["value"], rows["num.partitions"]["source"]) == ("3", "--set")
+        assert rows["log.segment.bytes"]["source"] == "default"
+        assert rows["data.dir"]["source"] == "flag"
+        assert rows["data.dir"]["needs_restart"]
+        assert not rows["log.retention.ms"]["needs_restart"]
+        body = {"configs": {"log.retention.ms": "60000"}}
+        answer = rest.ask("PATCH", "/settings", body)
+        rows = {each["name"]: each for each in answer.body["settings"]}
+        assert rows["log.retention.ms"]["value"] == "60000"
+        assert rows["log.retention.ms"]["source"] == "changed at run time"
+        rest.post("/topics", {"name": "t"})
+        assert rest.get("/topics/t")["retention_ms"] == 60_000
+        assert rest.refused("PATCH", "/settings", {"configs": {"data.dir": "x"}})[0] == 400
+
+
+def test_what_is_changed_is_in_the_trail_for_good(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        rest.post("/topics", {"name": "orders"})
+        rest.post("/topics/orders/messages", {"messages": [{"value": {"text": "secret"}}]})
+        rest.refused("POST", "/topics", {"name": "orders"})
+        rest.get("/topics")
+    with running_broker(tmp_path) as broker:
+        entries = Rest(broker.admin).get("/audit")["entries"]
+        found = [(each["action"], each["status"], each["details"]) for each in entries]
+        assert found == [
+            (f"POST {PREFIX}/topics", 409, '{"name": "orders"}'),
+            (f"POST {PREFIX}/topics/orders/messages", 201, '{"messages": 1}'),
+            (f"POST {PREFIX}/topics", 201, '{"name": "orders"}'),
+        ]
+        last = entries[-1]
+        assert last["peer"] == "127.0.0.1"
+        older = Rest(broker.admin).get("/audit", before=entries[0]["id"], limit=1)["entries"]
+        assert older == [entries[1]]
+
+
+def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.catalog.AUDIT_MAX", 3)
+    assert AUDIT_MAX > 3
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    for number in range(5):
+        catalog.add_audit(AuditRow(0, number, "", "", "", "", 200))
+    assert [each.at_ms for each in catalog.audit(None, 10)] == [4, 3, 2]
+    catalog.close()
+
+
+def test_the_log_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "appliance")
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        before = max((each["id"] for each in rest.get("/log", limit=5000)["lines"]), default=0)
+        rest.post("/topics", {"name": "shown-in-the-log"})
+        lines = rest.get("/log", after=before, q="SHOWN-in")["lines"]
+        assert [(each["level"], each["name"]) for each in lines] == [("info", "appliance.broker")]
+        assert lines[0]["text"] == "topic created topic=shown-in-the-log partitions=1"
+        assert rest.get("/log", after=before, level="error")["lines"] == []
+    caplog.clear()
+
+
+def test_a_bundle_holds_everything_but_records(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    rest.post("/topics", {"name": "orders"})
+    body = {"messages": [{"key": {"text": "privy"}, "value": {"text": "privy"}}]}
+    rest.post("/topics/orders/messages", body)
+    answer = rest.raw("GET", f"{PREFIX}/bundle")
+    assert answer.headers["Content-Type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        files = {each: archive.read(each).decode() for each in archive.namelist()}
+    assert json.loads(files["topics.json"])["topics"][0]["name"] == "orders"
+    assert "appliance_topic_size_bytes" in files["metrics.txt"]
+    assert "recovery.txt" in files
+    assert json.loads(files["settings.json"])["settings"]
+    assert not [name for name, text in files.items() if "privy" in text]

@@ -187,6 +187,16 @@ def test_a_fetch_waits_for_enough_bytes(control: Control, member: ShareClient) -
     assert member.fetch(wait_ms=50, bytes_min=1 << 20)[0].values == ["z"]
 
 
+def test_one_fetch_of_a_member_waits_at_a_time(control: Control, member: ShareClient) -> None:
+    first = member.send(0, wait_ms=20_000)
+    assert not control.is_answered(first)
+    second = member.send(wait_ms=20_000)
+    assert member.got(first) == {}
+    assert not control.is_answered(second)
+    write(control, "x")
+    assert member.got(second)[0].values == ["x"]
+
+
 def test_what_is_released_wakes_who_waits(control: Control, member: ShareClient) -> None:
     write_many(control, 10)
     member.acquire()

@@ -150,6 +150,14 @@ class ShareGroupsConfig:
         minimum=1,
         maximum=100_000,
     )
+    max_session_partitions: int = setting(
+        "group.share.max.session.partitions",
+        2000,
+        "Partitions that one member may fetch: each of its requests looks at all of them, on the "
+        "event loop, at some microseconds each.",
+        minimum=1,
+        maximum=100_000,
+    )
     # Of one group only; there is no setting for all, as in Kafka.
     auto_offset_reset: str = "latest"
     isolation_level: str = "read_uncommitted"

@@ -15,7 +15,7 @@ from appliance import event_log
 from appliance._engine import Log
 from appliance.config import ShareGroupsConfig
 from appliance.share.partition import NEVER_MS, Change, Limits
-from appliance.share.session import TopicPartition
+from appliance.share.session import TopicPartition, Waiter
 from appliance.share.state_log import Place, Stored
 from appliance.share.states import ShareRefused
 from appliance.wire import ErrorCode
@@ -35,14 +35,8 @@ def limits_of(config: ShareGroupsConfig) -> Limits:
     )
 
 
-@dataclass(eq=False)
-class Waiter:
-    """A fetch. What it saw of a share partition when it found nothing is kept there."""
-
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-Seen = tuple[int, int]  # how far the log could be read, and the state's version
+# What a fetch saw that found nothing: how far the log could be read, and the state's version
+Seen = tuple[int, int]
 
 
 @dataclass(eq=False)

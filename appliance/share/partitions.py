@@ -65,7 +65,9 @@ class SharePartitions:
         self.config = config.share_state
         self.fault = ""  # why share groups are not served, for people
         self.sessions = ShareSessions(
-            config.share_groups.max_share_sessions, config.network.fetch_max_partitions
+            config.share_groups.max_share_sessions,
+            config.share_groups.max_session_partitions,
+            config.network.fetch_max_partitions_all,
         )
         self._places = places
         self._clock_ms, self._wall_ms = clock_ms, wall_ms
@@ -321,6 +323,10 @@ class SharePartitions:
         if not entries or not wanted.wants_records:
             return answer
         config = self._places.share_group_config(session.member.group)
+        if session.waiter is not None:
+            session.waiter.woken.set()  # one fetch of a member waits at a time
+        session.fetches += 1
+        number = session.fetches
         fetching = Fetching(
             wanted,
             entries,
@@ -330,8 +336,9 @@ class SharePartitions:
             self._decide,
             lambda entry: self._watch(entry, config),
             lambda entry: self._changed(entry, config),
-            lambda: self._stopped.is_set() or not session.is_open,
+            lambda: self._stopped.is_set() or not session.is_open or session.fetches != number,
         )
+        session.waiter = fetching.waiter
         return answer | await fetching.run()
 
     def _find(self, group: str, each: TopicPartition, answer: Answer) -> Entry | None:

@@ -8,6 +8,7 @@ its connection closes. What its member had acquired is then anybody's.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -30,12 +31,21 @@ class Member(NamedTuple):
     id: str
 
 
+@dataclass(eq=False)
+class Waiter:
+    """A fetch that waits, or is about to."""
+
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 @dataclass(slots=True)
 class Session:
     member: Member
     connection: int
     epoch: int = 1  # of the next request
     is_open: bool = True
+    fetches: int = 0  # so many have begun; none but the last waits
+    waiter: Waiter | None = None
     partitions: dict[TopicPartition, None] = field(default_factory=dict)  # in order
 
     def step(self) -> None:
@@ -49,9 +59,11 @@ class Session:
 
 
 class ShareSessions:
-    def __init__(self, sessions_max: int, partitions_max: int) -> None:
+    def __init__(self, sessions_max: int, partitions_max: int, partitions_all_max: int) -> None:
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
+        self._partitions_all_max = partitions_all_max
+        self._partitions = 0  # of all sessions
         self._sessions: dict[Member, Session] = {}
         self._of_connection: dict[int, set[Member]] = {}
 
@@ -104,8 +116,10 @@ class ShareSessions:
         forgotten: Iterable[TopicPartition],
     ) -> None:
         self._add(session, added)
+        before = len(session.partitions)
         for each in forgotten:
             session.partitions.pop(each, None)
+        self._partitions += len(session.partitions) - before
 
     def _add(self, session: Session, partitions: Iterable[TopicPartition]) -> None:
         added = dict.fromkeys(partitions)
@@ -114,14 +128,23 @@ class ShareSessions:
             raise ShareRefused(
                 ErrorCode.INVALID_REQUEST,
                 f"got {count} partitions in one share session, wanted at most "
-                f"{self._partitions_max} (fetch.max.partitions)",
+                f"{self._partitions_max} (group.share.max.session.partitions)",
             )
+        total = self._partitions + count - len(session.partitions)
+        if total > self._partitions_all_max:
+            raise ShareRefused(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"there would be {total} partitions in share sessions, wanted at most "
+                f"{self._partitions_all_max} (fetch.max.total.partitions)",
+            )
+        self._partitions = total
         session.partitions |= added
 
     def close(self, member: Member) -> Session | None:
         session = self._sessions.pop(member, None)
         if session is not None:
             session.is_open = False
+            self._partitions -= len(session.partitions)
             own = self._of_connection[session.connection]
             own.discard(member)
             if not own:

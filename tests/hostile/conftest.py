@@ -23,6 +23,9 @@ SETTINGS = {
     "max.connections.per.ip": 300,
     "queued.max.response.bytes": 48 * MIB,
     "fetch.max.total.partitions": 100_000,
+    "group.share.max.share.sessions": 200,
+    "group.share.partition.max.record.locks": 200,
+    "group.share.record.lock.duration.ms": 2000,
 }
 
 # What a broker may take under attack beyond what it took before it. 70 MiB: the largest request

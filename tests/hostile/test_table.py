@@ -10,6 +10,7 @@ from appliance.config import (
     ControlConfig,
     LogConfig,
     NetworkConfig,
+    ShareGroupsConfig,
     StorageConfig,
     TopicsConfig,
     settings_of,
@@ -18,7 +19,10 @@ from tests.hostile.conftest import SETTINGS
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parents[1] / "docs/hostile-inputs.md"
-CONFIGS = (BrokerConfig, ControlConfig, LogConfig, NetworkConfig, StorageConfig, TopicsConfig)
+CONFIGS = (
+    BrokerConfig, ControlConfig, LogConfig, NetworkConfig, ShareGroupsConfig, StorageConfig,
+    TopicsConfig,
+)  # fmt: skip
 
 
 def rows() -> list[list[str]]:

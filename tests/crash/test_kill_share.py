@@ -1,0 +1,175 @@
+"""kill -9 under the members of a share group: what was acknowledged before the kill never comes
+again after it, what was acquired comes again, and nothing is passed over."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from appliance import _batch
+from tests.support.serving import Serving
+from tests.support.share_member import ACCEPT, REJECT, RELEASE, Ack, Place, ShareMember
+from tests.support.wire_client import WireClient
+
+from .harness import NIGHTLY
+from .test_power_cut_states import SEED
+
+ROUNDS = 60 if NIGHTLY else 5
+MEMBERS = 3
+TOPIC = "work"
+DELIVERIES = 10
+LOCK_MS = 1000
+SETTINGS = {
+    "group.share.record.lock.duration.ms": LOCK_MS,
+    "group.share.delivery.count.limit": DELIVERIES,
+    "share.coordinator.snapshot.update.records.per.snapshot": 20,
+    "share.coordinator.state.topic.prune.interval.ms": 200,
+}
+WEIGHTS = {ACCEPT: 70, RELEASE: 15, REJECT: 5, None: 10}
+
+Offset = tuple[Place, int]
+
+
+class Books:
+    """Of all members and lives: `finished` has the moment at which it was known."""
+
+    def __init__(self) -> None:
+        self.guard = threading.Lock()
+        self.moment = 0
+        self.finished: dict[Offset, int] = {}
+        self.unsure: set[Offset] = set()  # acknowledged, and killed before the answer
+        self.deliveries: Counter[Offset] = Counter()
+        self.faults: list[str] = []
+
+    def now(self) -> int:
+        with self.guard:
+            return self.moment
+
+    def delivered(self, place: Place, first: int, last: int, asked: int) -> None:
+        with self.guard:
+            for offset in range(first, last + 1):
+                self.deliveries[place, offset] += 1
+                known = self.finished.get((place, offset))
+                if known is not None and known <= asked:
+                    self.faults.append(f"{offset} of {place} came again")
+
+    def begun(self, place: Place, offsets: list[int]) -> None:
+        with self.guard:
+            self.unsure |= {(place, each) for each in offsets}
+
+    def done(self, place: Place, offsets: list[int], is_good: bool) -> None:
+        with self.guard:
+            self.moment += 1
+            for each in offsets:
+                self.unsure.discard((place, each))
+                if is_good:
+                    self.finished[place, each] = self.moment
+
+
+class Working(threading.Thread):
+    """A member that accepts most of its records, and dies with the broker."""
+
+    def __init__(self, address: tuple[str, int], books: Books, seed: int) -> None:
+        super().__init__()
+        self._address = address
+        self._books = books
+        self._random = random.Random(seed)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with ShareMember(self._address, "g", TOPIC) as member:
+                member.join()
+                while True:
+                    asked, most = self._books.now(), self._random.choice([1, 7, 50])
+                    for place, first, last, _ in member.acquire(most, 100):
+                        self._books.delivered(place, first, last, asked)
+                        self._say(member, place, first, last)
+        except (OSError, EOFError):
+            return  # the broker was killed
+        except AssertionError as error:
+            self._books.faults.append(f"a member failed: {error}")
+
+    def _say(self, member: ShareMember, place: Place, first: int, last: int) -> None:
+        kinds = self._random.choices([*WEIGHTS], [*WEIGHTS.values()], k=last - first + 1)
+        acks: list[Ack] = [
+            (first + i, first + i, [kind]) for i, kind in enumerate(kinds) if kind is not None
+        ]
+        if not acks:
+            return
+        final = [ack[0] for ack in acks if ack[2] != [RELEASE]]
+        self._books.begun(place, final)
+        error = member.acknowledge(place, *acks)
+        # a lock may have timed out on a busy machine: then nothing of it counts
+        self._books.done(place, final, error == 0)
+
+
+def first_look(broker: Serving) -> dict[int, Place]:
+    """Decides where the group begins: before the first record."""
+    with WireClient(broker.kafka) as client:
+        client.create_topic(TOPIC, 2)
+    with alone(broker) as member:
+        assert member.acquire() == []
+        return {place[1]: place for place in member.assigned}
+
+
+def alone(broker: Serving) -> ShareMember:
+    """A member that reads every partition."""
+    member = ShareMember(broker.kafka, "g", TOPIC)
+    member.join()
+    while len(member.assigned) < 2:
+        member.heartbeat()
+    return member
+
+
+def produce(broker: Serving, ends: dict[int, int], dice: random.Random) -> None:
+    with WireClient(broker.kafka) as client:
+        for i in range(60):
+            rows = [(1, None, b"x")] * dice.randint(1, 10)
+            (row,) = client.produce(_batch.build(rows), acks=-1, topic=TOPIC, partition=i % 2)
+            assert row.error_code == 0, row
+            ends[i % 2] = row.base_offset + len(rows)
+
+
+def drain(broker: Serving, books: Books) -> None:
+    """Accepts whatever is left, until nothing came for twice as long as a lock lasts."""
+    with alone(broker) as member:
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < 2 * LOCK_MS / 1000:
+            asked = books.now()
+            for place, first, last, _ in member.acquire(500, 100):
+                quiet_since = time.monotonic()
+                books.delivered(place, first, last, asked)
+                is_good = member.acknowledge(place, (first, last, [ACCEPT])) == 0
+                books.done(place, [*range(first, last + 1)], is_good)
+
+
+def test_acknowledged_records_stay_so_when_the_broker_is_killed(tmp_path: Path) -> None:
+    dice, books = random.Random(SEED), Books()
+    ends: dict[int, int] = {}
+    places: dict[int, Place] = {}
+    for _ in range(ROUNDS):
+        broker = Serving(tmp_path, **SETTINGS)
+        places = places or first_look(broker)
+        workers = [Working(broker.kafka, books, dice.randrange(10**9)) for _ in range(MEMBERS)]
+        produce(broker, ends, dice)
+        time.sleep(dice.uniform(0.1, 1.0))
+        broker.stop(signal.SIGKILL)
+        for each in workers:
+            each.join()
+    assert not books.faults, books.faults[:10]
+    assert len(books.finished) > 100
+    broker = Serving(tmp_path, **SETTINGS)
+    try:
+        drain(broker, books)
+    finally:
+        broker.stop()
+    assert not books.faults, books.faults[:10]
+    everything = {(places[i], offset) for i, end in ends.items() for offset in range(end)}
+    spent = {each for each, count in books.deliveries.items() if count >= DELIVERIES}
+    lost = everything - books.finished.keys() - books.unsure - spent
+    assert not lost, sorted(each[1] for each in lost)[:10]

@@ -1,6 +1,8 @@
 # make serve and make test are all that a fresh clone needs; everything else is for working on it.
 PYTHON ?= python3
 ARGS ?=
+# Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts.
+JOBS ?= $(shell expr $$(nproc) + 1)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 CORE := setup.py $(wildcard appliance/*.pyx appliance/*.pxd appliance/*.h)
@@ -20,8 +22,15 @@ help:
 serve: build
 	@exec $(BIN)/appliance serve $(ARGS)
 
+# A file's tests stay in one process, and the longest files come first by name. Those that measure times
+# have the machine for themselves.
 test: machine .venv/dev build
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/python -m pytest -m alone
+endif
 
 lint: .venv/dev build
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 APPLIANCE_DEBUG=1                    bounds checks, assertions, line tracing
 APPLIANCE_SANITIZE=address|thread    for the sanitizer runs
-APPLIANCE_MUTANTS=1                  the planted durability bugs, for tests/crash only
+APPLIANCE_MUTANTS=1                  the modules with planted durability bugs, for tests/crash only
 APPLIANCE_BUILD_TAG=name             keeps such a build's generated C++ apart from the release's
 """
 
@@ -27,7 +27,7 @@ if SANITIZE:
 elif DEBUG:
     compile_args += ["-O0", "-g"]
 else:
-    compile_args += ["-O3", "-g0", "-D_FORTIFY_SOURCE=2"]
+    compile_args += ["-O1" if MUTANTS else "-O3", "-g0", "-D_FORTIFY_SOURCE=2"]
     macros += [("NDEBUG", None)]
 if DEBUG:
     macros += [("APPLIANCE_DEBUG", "1"), ("CYTHON_TRACE_NOGIL", "0")]
@@ -50,6 +50,10 @@ class ParallelBuild(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
 
+sources = sorted(Path("appliance").glob("_*.pyx"))
+if MUTANTS:
+    sources = [source for source in sources if "mutant(" in source.read_text()]
+
 shared_headers = [str(path) for end in ("h", "pxd") for path in Path("appliance").glob(f"*.{end}")]
 
 extensions = [
@@ -63,7 +67,7 @@ extensions = [
         extra_link_args=link_args,
         depends=shared_headers,
     )
-    for source in sorted(Path("appliance").glob("_*.pyx"))
+    for source in sources
 ]
 
 setup(

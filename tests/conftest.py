@@ -1,3 +1,18 @@
-"""The plugin as others have it by installing the package, here also without."""
+"""The plugin as others have it by installing the package, here also without; and what the processes
+of one test run share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["appliance.testing"]
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of this run: each of its processes has its own below."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own

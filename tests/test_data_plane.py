@@ -170,12 +170,14 @@ def test_every_fetch_version(client: WireClient, version: int) -> None:
     assert client.fetch_one(2, version=version).error_code == 1
 
 
+@pytest.mark.alone
 def test_a_fetch_waits_for_data_and_for_no_longer_than_it_said(client: WireClient) -> None:
     begin = time.monotonic()
     assert client.fetch_one(0, wait_ms=200).records == b""
     assert 0.19 < time.monotonic() - begin < 1.5
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("visibility", ["durable", "appended"])
 def test_an_append_wakes_a_fetch(make: Any, visibility: str) -> None:
     plane = make(visibility)
@@ -592,6 +594,7 @@ def test_a_length_field_in_two_reads(client: WireClient, first: int) -> None:
 
 # Life
 
+@pytest.mark.alone
 def test_a_stop_answers_what_waits(make: Any) -> None:
     plane = make()
     with plane.client() as client:

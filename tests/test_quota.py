@@ -19,6 +19,8 @@ from appliance.wire.produce import ProduceResponse
 from tests.support.wire_client import WireClient, produce_frame
 from tests.test_data_plane import NETWORK, Plane, batch
 
+pytestmark = pytest.mark.alone
+
 RATE = 1_000_000
 WINDOW = 1.0  # seconds of its rate that a client may use at once
 LARGE = 10_000_000

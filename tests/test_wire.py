@@ -203,6 +203,7 @@ BOMBS = [
 ]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("message", "version", "body", "text"),
     [row[1:] for row in BOMBS],

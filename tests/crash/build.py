@@ -47,25 +47,30 @@ def recorder_library() -> Path:
 
 
 def mutant_engine() -> Path:
-    """A directory to put first in PYTHONPATH: the package compiled with its planted bugs."""
+    """A directory to put first in PYTHONPATH: the package with its planted bugs. Only modules that
+    have some are compiled, the others are as released."""
     package = REPOSITORY / "appliance"
     sources = [REPOSITORY / "setup.py"]
-    for pattern in ("*.pyx", "*.pxd", "*.h", "*.py"):
+    for pattern in ("*.pyx", "*.pxd", "*.h", "*.py", "*.so"):
         sources += package.rglob(pattern)
     target, stamp = CACHE / "mutants", CACHE / "mutants.stamp"
     wanted = digest_of(sources)
     if stamp.exists() and stamp.read_text() == wanted:
         return target
+    if target.exists():
+        shutil.rmtree(target)
     environment = dict(os.environ, APPLIANCE_MUTANTS="1", APPLIANCE_BUILD_TAG="mutants")
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(target)]
     command += ["--build-temp", str(REPOSITORY / "build" / "temp-mutants")]
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the engine with its mutants does not build:\n{done.stderr[-3000:]}")
-    for source in package.rglob("*.py"):
+    built = {each.name for each in target.rglob("*.so")}
+    for source in (*package.rglob("*.py"), *package.rglob("*.so")):
         place = target / "appliance" / source.relative_to(package)
-        place.parent.mkdir(exist_ok=True)
-        shutil.copy2(source, place)
+        if source.name not in built:
+            place.parent.mkdir(exist_ok=True)
+            shutil.copy2(source, place)
     stamp.write_text(wanted)
     return target
 

@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from appliance._batch import records
@@ -117,6 +118,7 @@ def everything(address: tuple[str, int]) -> Found:
     return watching.seen
 
 
+@pytest.mark.alone
 def test_kill_9_of_the_broker_loses_nothing_acknowledged_or_seen(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     serving = Serving(tmp_path)

@@ -250,6 +250,7 @@ def test_a_flood_of_fetch_sessions(broker: Serving) -> None:
         each.socket.close()
 
 
+@pytest.mark.alone
 def test_a_session_that_is_changed_as_much_as_may_be(broker: Serving, client: WireClient) -> None:
     """Every change names all of ten thousand partitions: what is known must be found quickly."""
     client.send(fetch_of(10_000, 0, session=0))

@@ -68,6 +68,7 @@ def test_a_frame_byte_by_byte(client: WireClient) -> None:
     assert client.receive()[:4] == struct.pack(">i", 7)
 
 
+@pytest.mark.alone
 def test_a_trickle_does_not_hold_a_frame_open(broker: Serving, client: WireClient) -> None:
     """A byte now and then is progress to a timeout that begins anew with each."""
     begin = time.monotonic()

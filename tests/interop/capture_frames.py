@@ -24,8 +24,7 @@ from appliance import wire
 from appliance.wire import codec, headers
 from tests.interop import kafka_jars, test_client_admins, test_clients
 from tests.interop.clients import CLIENTS, Client, Record
-from tests.interop.kafka_tools import TOOLS, compile_java
-from tests.interop.test_java_client import PROGRAM
+from tests.interop.kafka_tools import TOOLS, java_classes
 from tests.support.frame_relay import FrameRelay
 from tests.support.wire_frames import FOLDER
 from tests.test_server import Broker
@@ -139,10 +138,8 @@ def kcat(address: str) -> None:
 
 
 def java(address: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        classes = compile_java(Path(folder), *PROGRAM)
-        said = subprocess.run(kafka_jars.command("ClientChecks", [address], classes=classes),
-                              capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(kafka_jars.command("ClientChecks", [address], classes=java_classes()),
+                          capture_output=True, text=True, check=True).stdout
     assert "failed" not in said, said
     broker = ("--bootstrap-server", address)
     kafka_jars.must_run(TOOLS["kafka-console-consumer"], *broker, "--topic", "grouped", "--group",

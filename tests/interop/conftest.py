@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.interop import kafka_logs
 from tests.interop.kafka_logs import KafkaLogs
+from tests.support.made_once import made_once
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> KafkaLogs:
-    return kafka_logs.write(tmp_path_factory.mktemp("kafka"))
+def kafka(run_folder: Path) -> KafkaLogs:
+    with made_once(run_folder / "kafka") as folder:
+        if folder is not None:
+            kafka_logs.write(folder)
+    return kafka_logs.found(run_folder / "kafka")

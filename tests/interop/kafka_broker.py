@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.interop import kafka_jars
+from tests.interop.kafka_tools import KafkaTools
 
 READY = b"Kafka Server started"
 FLAGS = (*kafka_jars.TOOL_FLAGS[:-1], "-Xms256m", "-Xmx512m")
@@ -68,6 +69,7 @@ class KafkaBroker:
         self._settings = SETTINGS if settings is None else settings
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
+        self._tools: KafkaTools | None = None
 
     def __enter__(self) -> KafkaBroker:
         self.start()
@@ -109,15 +111,22 @@ class KafkaBroker:
 
     def kill(self) -> None:
         """The unclean stop; nothing when it has ended already."""
+        if self._tools is not None:
+            tools, self._tools = self._tools, None
+            tools.close()
         if self._process is not None:
             process, self._process = self._process, None
             process.kill()
             process.wait()
 
-    def tool(self, main: str, *arguments: str, stdin: str | None = None) -> str:
+    def tool(self, main: str, *arguments: str, stdin: str = "") -> str:
         """Run one of Kafka's own clients against this broker; what it printed."""
-        return kafka_jars.must_run(main, "--bootstrap-server", self.address, *arguments,
-                                   stdin=stdin)
+        if self._tools is None:
+            self._tools = KafkaTools(self.address, self.directory / "tools")
+        words = (main, "--bootstrap-server", self.address, *arguments)
+        ended = self._tools.run_main(words, stdin)
+        assert ended.code == 0, f"{words}: {ended}"
+        return ended.said
 
     def create_topic(self, name: str, **settings: object) -> None:
         """One partition; settings have underscores for Kafka's dots."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
+
+from tests.support.made_once import made_once
 
 HERE = Path(__file__).resolve().parent
 POM = HERE / "kafka" / "pom.xml"
@@ -55,8 +55,9 @@ def of_spark() -> Path:
 def _brought(pom: Path, name: str) -> Path:
     named = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]  # another file, other jars
     wanted = CACHE / f"{name}-{named}"
-    if not wanted.is_dir():
-        _bring(pom, wanted)
+    with made_once(wanted) as folder:
+        if folder is not None:
+            _bring(pom, folder)
     return wanted
 
 
@@ -82,22 +83,16 @@ def javac() -> str:
     return str(found)
 
 
-def _bring(pom: Path, wanted: Path) -> None:
+def _bring(pom: Path, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailable("Maven is needed once, to download jars: there is no 'mvn' on PATH")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    # Into a directory of its own, then renamed: half a download never looks like a whole one.
-    with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=CACHE) as scratch:
-        lib = Path(scratch) / "lib"
-        goal = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies",
-                f"-DoutputDirectory={lib}"]
-        done = subprocess.run(goal, capture_output=True, text=True, timeout=900)
-        if done.returncode != 0:
-            raise KafkaUnavailable(
-                f"Maven could not bring what {pom} names:\n{done.stdout}{done.stderr}")
-        if not wanted.is_dir():
-            os.rename(lib, wanted)
+    goal = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies",
+            f"-DoutputDirectory={folder}"]
+    done = subprocess.run(goal, capture_output=True, text=True, timeout=900)
+    if done.returncode != 0:
+        raise KafkaUnavailable(
+            f"Maven could not bring what {pom} names:\n{done.stdout}{done.stderr}")
 
 
 def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,9 @@ TOPICS = (*(f"codec-{codec}" for codec in CODECS), "transactions", "shapes", "co
 OURS = ("ours-codecs", "ours-idempotent", "ours-transactional", "ours-truncated", "ours-compacted")
 
 
+RUNNING = "running"
+
+
 @dataclass
 class KafkaLogs:
     stopped: Path   # after a clean stop
@@ -26,22 +28,28 @@ class KafkaLogs:
     dump: tool.Dump  # of `stopped`
 
 
-def write(directory: Path) -> KafkaLogs:
-    """Run a broker, have Kafka's own tools write all topics, stop it, dump what it left."""
+def write(directory: Path) -> None:
+    """Run a broker, have Kafka's own tools write all topics, stop it."""
     kafka = KafkaBroker(directory)
-    running = directory / "running"
     with kafka:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda name: _create(kafka, name), (*TOPICS, *OURS)))
-            list(pool.map(lambda codec: _produce_codec(kafka, codec), CODECS))
+        for topic in (*TOPICS, *OURS):
+            _create(kafka, topic)
+        for codec in CODECS:
+            _produce_codec(kafka, codec)
         _produce_shapes(kafka)
         _produce_compacted(kafka)
         _commit_some(kafka)
         _leave_open(kafka)
-        shutil.copytree(kafka.log_dir, running)
+        shutil.copytree(kafka.log_dir, directory / RUNNING)
         _abort_it(kafka)
+
+
+def found(directory: Path) -> KafkaLogs:
+    """What `write` left there."""
+    kafka = KafkaBroker(directory)
     directories = [kafka.partition(topic) for topic in TOPICS]
-    return KafkaLogs(kafka.log_dir, running, tool.dump(tool.log_files(*directories)))
+    dump = tool.dump(tool.log_files(*directories))
+    return KafkaLogs(kafka.log_dir, directory / RUNNING, dump)
 
 
 def _create(kafka: KafkaBroker, topic: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import struct
 import subprocess
 import threading
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.interop import kafka_jars
+from tests.support.made_once import made_once
 
 HERE = Path(__file__).resolve().parent / "kafka"
 
@@ -49,14 +52,20 @@ DEADLINE_S = 60.0
 SUBCOMMAND_FIRST = {"kafka-cluster"}
 
 
-def compile_java(folder: Path, *names: str) -> Path:
-    """Compiles programs of ours beside the jars; the folder to put on the class path."""
-    sources = [str(HERE / f"{name}.java") for name in names]
-    command = [kafka_jars.javac(), "-Xlint:all,-serial", "-Werror", "-cp", f"{kafka_jars.jars()}/*",
-               "-d", str(folder), *sources]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return folder
+@functools.cache
+def java_classes() -> Path:
+    """The folder to put on the class path: our programs, all compiled at once when one changed."""
+    jars, sources = kafka_jars.jars(), sorted(HERE.glob("*.java"))
+    texts = b"".join(each.read_bytes() for each in sources)
+    named = hashlib.sha256(jars.name.encode() + texts).hexdigest()[:16]
+    wanted = kafka_jars.CACHE / f"classes-{named}"
+    with made_once(wanted) as folder:
+        if folder is not None:
+            command = [kafka_jars.javac(), "-Xlint:all,-serial", "-Werror", "-cp", f"{jars}/*",
+                       "-d", str(folder), *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+    return wanted
 
 
 class Ended(NamedTuple):
@@ -73,7 +82,8 @@ class KafkaTools:
     def __init__(self, address: str, folder: Path) -> None:
         self.address = address
         self._errors = folder / "errors"
-        command = kafka_jars.command("Tools", [], classes=compile_java(folder, "Tools"))
+        folder.mkdir(parents=True, exist_ok=True)
+        command = kafka_jars.command("Tools", [], classes=java_classes())
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
@@ -93,9 +103,10 @@ class KafkaTools:
         """Runs a tool to its end, however it ends."""
         broker = ("--bootstrap-server", self.address)
         given = (*words, *broker) if tool in SUBCOMMAND_FIRST else (*broker, *words)
-        return self._run((TOOLS[tool], *given), stdin)
+        return self.run_main((TOOLS[tool], *given), stdin)
 
-    def _run(self, words: Sequence[str], stdin: str) -> Ended:
+    def run_main(self, words: Sequence[str], stdin: str) -> Ended:
+        """Runs a main class, the first of the words, with the others."""
         assert self._process.stdin is not None
         watch = threading.Timer(DEADLINE_S, self._process.kill)
         watch.start()

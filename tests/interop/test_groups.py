@@ -27,7 +27,7 @@ from appliance.wire.offset_commit import OffsetCommitRequest, OffsetCommitRespon
 from tests.support.wire_client import WireClient, frame_of
 from tests.test_server import Broker
 
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 PARTITIONS = 6
 COUNT = 600
 SESSION_MS = 6000
@@ -301,8 +301,8 @@ def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path, strategy: 
         until(lambda: shared(*members), "each has its part")
         until(lambda: len({*members[0].values, *members[1].values}) == COUNT, "everything is read")
         assignments = [each.assignments for each in members]
-        before = committed(address, topic)
-        assert before == dict.fromkeys(range(PARTITIONS), COUNT // PARTITIONS)
+        before = dict.fromkeys(range(PARTITIONS), COUNT // PARTITIONS)
+        until(lambda: committed(address, topic) == before, "everything is committed")
         broker.end(signal.SIGKILL)
     with Broker(tmp_path, *options):
         assert committed(address, topic) == before
@@ -366,6 +366,7 @@ def test_who_commits_and_closes_has_committed(bootstrap: str) -> None:
         until(lambda wanted=offset: committed(bootstrap, "t")[0] == wanted, "committed")
 
 
+@pytest.mark.alone
 def test_a_stop_is_not_held_up_by_members_that_wait(tmp_path: Path) -> None:
     with Broker(tmp_path, *QUICK) as broker:
         topic = filled(broker.kafka, "t", 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import kafka_jars
-from tests.interop.kafka_tools import HERE, compile_java
+from tests.interop.kafka_tools import HERE, java_classes
 from tests.test_server import Broker
 
 PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "GroupChecks", "ShareChecks",
@@ -34,11 +34,10 @@ def names() -> list[str]:
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What became of each check: nothing to say, or why it failed."""
     folder: Path = tmp_path_factory.mktemp("java")
-    classes = compile_java(folder / "classes", *PROGRAM)
     with Broker(folder / "data", "--set", "group.consumer.heartbeat.interval.ms=1000", "--set",
                 "group.share.heartbeat.interval.ms=1000") as broker:
         done = subprocess.run(
-            kafka_jars.command("ClientChecks", [broker.kafka], classes=classes),
+            kafka_jars.command("ClientChecks", [broker.kafka], classes=java_classes()),
             capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return parsed(done.stdout)

@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tools(folder: Path) -> Iterator[KafkaTools]:
     with Broker(folder / "data") as broker:
-        started = KafkaTools(broker.kafka, folder / "classes")
+        started = KafkaTools(broker.kafka, folder)
         try:
             yield started
         finally:

@@ -26,7 +26,7 @@ PROTOCOLS = {"classic": "Classic", "consumer": "Consumer"}
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     folder: Path = tmp_path_factory.mktemp("group-command")
     with Broker(folder / "data", "--set", "group.initial.rebalance.delay.ms=0") as broker:
-        started = KafkaTools(broker.kafka, folder / "classes")
+        started = KafkaTools(broker.kafka, folder)
         try:
             started.must("kafka-topics", "--create", "--topic", TOPIC, "--partitions",
                          str(PARTITIONS))

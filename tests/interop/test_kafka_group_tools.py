@@ -22,7 +22,7 @@ FORMATTERS = "org.apache.kafka.tools.consumer."
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     folder: Path = tmp_path_factory.mktemp("group-tools")
     with Broker(folder / "data", "--set", "group.initial.rebalance.delay.ms=0") as broker:
-        started = KafkaTools(broker.kafka, folder / "classes")
+        started = KafkaTools(broker.kafka, folder)
         try:
             yield started
         finally:

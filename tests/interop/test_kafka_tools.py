@@ -66,7 +66,7 @@ FAR_FUTURE_MS = 4_102_444_800_000
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     folder: Path = tmp_path_factory.mktemp("tools")
     with Broker(folder / "data") as broker:
-        started = KafkaTools(broker.kafka, folder / "classes")
+        started = KafkaTools(broker.kafka, folder)
         try:
             yield started
         finally:

@@ -17,6 +17,8 @@ import pytest
 from tests.interop.kafka_tools import KafkaTools
 from tests.test_server import Broker
 
+pytestmark = pytest.mark.alone
+
 RATE = 1_000_000
 TOLERANCE = 0.2
 SECONDS = 6.0
@@ -28,7 +30,7 @@ DEADLINE_S = 60.0
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
     folder: Path = tmp_path_factory.mktemp("quotas")
     with Broker(folder / "data") as broker:
-        started = KafkaTools(broker.kafka, folder / "classes")
+        started = KafkaTools(broker.kafka, folder)
         try:
             yield started
         finally:

@@ -15,7 +15,7 @@ import confluent_kafka as ck
 import pytest
 
 from tests.interop import kafka_jars
-from tests.interop.kafka_tools import compile_java
+from tests.interop.kafka_tools import java_classes
 from tests.interop.test_restart import Restarted, until
 from tests.interop.test_transactions import DEADLINE_S, created
 
@@ -37,7 +37,7 @@ def broker(tmp_path: Path) -> Iterator[Restarted]:
 @contextmanager
 def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Streams runs; at the end of the block it stops as it should, if it was not killed."""
-    command = kafka_jars.command("WordCount", [address, str(folder)], classes=folder)
+    command = kafka_jars.command("WordCount", [address, str(folder)], classes=java_classes())
     with (folder / "said").open("ab") as said:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT)
@@ -94,7 +94,8 @@ def test_each_word_is_counted_once_through_kills(broker: Restarted, tmp_path: Pa
     dice = random.Random(1)
     lines = [" ".join(dice.choices(WORDS, k=PER_LINE)) for _ in range(LINES)]
     wanted, total = Counter(" ".join(lines).split()), LINES * PER_LINE
-    folder = compile_java(tmp_path / "classes", "WordCount")
+    folder = tmp_path / "state"
+    folder.mkdir()
     stop = threading.Event()
     source = threading.Thread(target=write_lines, args=(broker.address, lines, stop))
     source.start()

@@ -292,7 +292,7 @@ def test_a_silent_producer_holds_up_readers_for_its_timeout_only(
 
 @pytest.fixture(scope="module")
 def tools(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    started = KafkaTools(address, tmp_path_factory.mktemp("tools") / "classes")
+    started = KafkaTools(address, tmp_path_factory.mktemp("tools"))
     try:
         yield started
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter
@@ -249,6 +250,30 @@ def test_the_others_go_on_while_one_is_away(serve: Any) -> None:
     assert "refused" in str(fates[1].error)
     assert fates[2].error is None
     assert sum(len(each.records) for each in failed.value.outcomes) == 1000
+
+
+def test_the_others_do_not_wait_for_one_that_does_not_answer(serve: Any) -> None:
+    """It accepts connections and says nothing, like a machine that hangs."""
+    one, two = serve(1), serve(2)
+    told: dict[int, float] = {}
+
+    class Times(CallbackHandler):
+        def after_send(self, outcome: Outcome) -> None:
+            assert outcome.partition
+            told[outcome.partition.broker] = time.monotonic()
+
+    settings = config(address(one), address(two), delivery_timeout_ms=4000, connect_timeout_ms=3000)
+    pairs = [(b"k%d" % i, b"%d" % i) for i in range(100)]
+    with Producer(settings, callback_handler=Times()) as producer:
+        producer.send("t", pairs)
+        one.stop(signal.SIGKILL)
+        with socket.create_server(one.kafka):
+            begin = time.monotonic()
+            with pytest.raises(SendFailed) as failed:
+                producer.send("t", pairs)
+    assert told[2] - begin < 2
+    assert told[1] - begin > 3
+    assert {each.partition.broker for each in failed.value.outcomes if each.partition} == {1, 2}
 
 
 def test_records_move_to_another_broker_when_they_may(serve: Any) -> None:

@@ -64,7 +64,10 @@ class ClientConfig:
         "appliance-client", "By this name the broker knows us, in its quotas and its log."
     )
     connect_timeout_ms: int = setting(
-        5000, "A broker that is there accepts within a round trip.", unit="ms", minimum=1
+        5000,
+        "A broker that is there accepts, and tells what it speaks, within a round trip each.",
+        unit="ms",
+        minimum=1,
     )
     socket_timeout_ms: int = setting(
         30_000,

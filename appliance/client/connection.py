@@ -98,10 +98,11 @@ class Connection:
         the oldest form, with an error."""
         self._versions = {API_VERSIONS.key: API_VERSIONS.versions}
         request = ApiVersionsRequest("appliance", __version__)
-        self.send(API_VERSIONS, request)
+        timeout_ms = self.config.connect_timeout_ms
+        self.send(API_VERSIONS, request, timeout_ms)
         _, _, version, body = self.receive_bytes()
         if SIZE.size <= len(body) and body[:2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
-            self.send(API_VERSIONS, request, version=0)
+            self.send(API_VERSIONS, request, timeout_ms, version=0)
             _, _, version, body = self.receive_bytes()
         answer = codec.decode(API_VERSIONS.response, body, version)
         if answer.error_code:

@@ -24,6 +24,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from appliance import compression, event_log
@@ -62,6 +63,10 @@ NOT_IN_SEQUENCE = {
 ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable)
 
+# A broker that is well answers sooner, and who waits for one that is not loses no more of its time.
+CONNECT_LOOK_S = 0.05
+CONNECTING_MAX = 16  # at a time; those behind them wait for a thread
+
 Answer = ProduceResponse.PartitionProduceResponse
 
 
@@ -69,6 +74,7 @@ Answer = ProduceResponse.PartitionProduceResponse
 class Lane:
     broker: int
     connection: Connection | None = None
+    connecting: Future[Connection] | None = None
     requests: deque[list[Batch]] = field(default_factory=deque)  # in flight
     failures: int = 0  # one after the other
     retry_at: float = 0.0
@@ -106,6 +112,7 @@ class Sender:
         self._busy: dict[Track, None] = {}  # those with batches waiting, oldest first
         self._ids: dict[int, tuple[int, int]] = {}  # producer id and epoch, by home
         self.codec = compression.codec_id(config.compression)
+        self._threads = ThreadPoolExecutor(CONNECTING_MAX, "producer-connect")
 
     @property
     def is_idle(self) -> bool:
@@ -115,6 +122,9 @@ class Sender:
         for lane in self._lanes.values():
             if lane.connection:
                 lane.connection.close()
+            if lane.connecting:
+                lane.connecting.add_done_callback(close_late)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def brokers_down(self) -> set[int]:
         """Those that are not tried just now."""
@@ -203,6 +213,8 @@ class Sender:
                 self._send_over(lane, tracks)
             except (BrokerUnavailable, BrokerRefused, MalformedMessage, VersionUnsupported) as why:
                 again_at = min(again_at, self._failed(lane, why))
+            if lane.connecting:
+                again_at = min(again_at, now + CONNECT_LOOK_S)
         return again_at
 
     def _way_of(self, track: Track, now: float) -> tuple[float, Lane | None]:
@@ -231,15 +243,28 @@ class Sender:
         return track.retry_at
 
     def _send_over(self, lane: Lane, tracks: list[Track]) -> None:
-        while len(lane.requests) < self.config.requests_in_flight:
+        if lane.connection is None:
+            lane.connection = self._connected(lane)
+        while lane.connection and len(lane.requests) < self.config.requests_in_flight:
             request = list(self._next_of(lane, tracks))
             if not request:
                 return
             lane.requests.append(request)
-            if lane.connection is None:
-                lane.connection = self.cluster.connect(lane.broker)
             self._identify(lane, request)
             self._write(lane.connection, request)
+
+    def _connected(self, lane: Lane) -> Connection | None:
+        """None: not yet. Those for other brokers must not wait for one that does not answer."""
+        if lane.connecting is None:
+            try:
+                lane.connecting = self._threads.submit(self.cluster.connect, lane.broker)
+            except RuntimeError:  # the program ends: no more threads, and nobody else to wait
+                return self.cluster.connect(lane.broker)
+        wait([lane.connecting], CONNECT_LOOK_S)
+        if not lane.connecting.done():
+            return None
+        done, lane.connecting = lane.connecting, None
+        return done.result()
 
     def _next_of(self, lane: Lane, tracks: list[Track]) -> Iterator[Batch]:
         """The next batch of each track, as far as they fit into a request."""
@@ -424,3 +449,9 @@ class Sender:
         self.size -= len(batch.payload)
         is_uncertain = error is not None and batch.may_be_written
         self._report(Outcome(batch.records, batch.partition, base_offset, error, is_uncertain))
+
+
+def close_late(connecting: Future[Connection]) -> None:
+    """A connection that came when nobody wanted it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()

@@ -2,18 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from appliance.share.partition import (
-    NEVER_MS,
-    Acknowledgement,
-    Acquired,
-    Asked,
-    Change,
-    Extent,
-    Limits,
-    SharePartition,
-    StateBatch,
-)
+from appliance.share.partition import Acknowledgement, SharePartition
+from appliance.share.runs import NEVER_MS, Change, StateBatch
 from appliance.share.states import AcknowledgeType, RecordState, ShareRefused
+from appliance.share.turn import Acquired, Asked, Extent, Limits
 from appliance.wire import ErrorCode
 
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE

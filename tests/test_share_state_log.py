@@ -11,7 +11,8 @@ import pytest
 from appliance import _batch
 from appliance._engine import Log
 from appliance.internal_topic import Record, store
-from appliance.share.partition import SharePartition, StateBatch
+from appliance.share.partition import SharePartition
+from appliance.share.runs import StateBatch
 from appliance.share.state_log import (
     Place,
     ShareSnapshotValue,

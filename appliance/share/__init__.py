@@ -5,11 +5,14 @@ assignor        who reads what: each partition has as many members as every othe
 coordinator     the owner of all share groups: time, disk, and what handlers ask
 
 partition       what became of the records of one partition; no clock, no I/O
+runs            offsets of one state side by side, which is how that is kept
+turn            one member's turn to acquire
 states          what a record can be, and what its reader may say of it
 session         which partitions a member fetches
 state_log       the bytes of it in `__share_group_state`, and their way back
 state_store     when they are written, and deleted
 entry           a share partition in service: who reads its log, who waits
+entry_waits     those whose fetches wait for their logs
 fetching        one fetch: looking, waiting, acquiring
 reading         what it reads of a log
 partitions      the owner of all share partitions

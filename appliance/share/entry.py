@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from appliance import event_log
 from appliance._engine import Log
 from appliance.config import ShareGroupsConfig
-from appliance.share.partition import NEVER_MS, Change, Limits
+from appliance.share.runs import NEVER_MS, Change
 from appliance.share.session import TopicPartition, Waiter
 from appliance.share.state_log import Place, Stored
 from appliance.share.states import ShareRefused
+from appliance.share.turn import Limits
 from appliance.wire import ErrorCode
 
 logger = event_log.named("share_partitions")
@@ -41,7 +42,6 @@ Seen = tuple[int, int]
 
 @dataclass(eq=False)
 class Entry:
-    number: int  # of its wait at the log
     place: Place
     stored: Stored
     log: Log
@@ -51,6 +51,8 @@ class Entry:
     is_gone: bool = False
     waiters: dict[Waiter, Seen | None] = field(default_factory=dict)  # the longest first
     changes: list[tuple[Change, asyncio.Future[None]]] = field(default_factory=list)
+    wait: int | None = None  # the number of its wait at the log
+    waits_for_committed: bool = False
     storing: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     due_ms: int = NEVER_MS  # when it rings

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError, OffsetOutOfRange
 from appliance.share.entry import READ_COMMITTED, Entry, limits_of
-from appliance.share.partition import Acquired, Asked
 from appliance.share.reading import Found, Job, read_all
 from appliance.share.session import TopicPartition, Waiter
+from appliance.share.turn import Acquired, Asked
 
 
 @dataclass(frozen=True)

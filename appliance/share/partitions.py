@@ -12,7 +12,6 @@ it available again. What is acknowledged is on disk before it is answered, and c
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +22,15 @@ from weakref import WeakValueDictionary
 
 from appliance import event_log
 from appliance._engine import Log
-from appliance._log_waits import LogWaits
 from appliance.config import BrokerConfig, ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.group_configs import reset_duration_ms
-from appliance.share.entry import READ_COMMITTED, UNDECIDED, Entry, limits_of
+from appliance.share.entry import UNDECIDED, Entry, limits_of
+from appliance.share.entry_waits import EntryWaits
 from appliance.share.fetching import Answer, Fetching, Given, Wanted
-from appliance.share.partition import NEVER_MS, Acknowledgement, SharePartition
+from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.reading import reset_offset
+from appliance.share.runs import NEVER_MS
 from appliance.share.session import Member, Session, ShareSessions, TopicPartition
 from appliance.share.state_log import Place, Stored
 from appliance.share.state_store import StatePlaces, StateStore
@@ -74,12 +74,9 @@ class SharePartitions:
         self._store = StateStore(config.share_state, places, wall_ms)
         self._stored: dict[str, dict[TopicPartition, Stored]] = {}
         self._entries: dict[str, dict[TopicPartition, Entry]] = {}
-        self._by_number: dict[int, Entry] = {}
-        self._numbers = itertools.count()
         self._turns: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
         self._changing: set[Place] = set()
-        self._waits = LogWaits()
-        self._is_committed: dict[int, bool] = {}  # of waits at logs
+        self._waits = EntryWaits(places.share_group_config)
         self._threads = ThreadPoolExecutor(READ_THREADS, "share-fetch")
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetches: dict[int, set[asyncio.Task[None]]] = {}  # by connection
@@ -98,7 +95,7 @@ class SharePartitions:
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the state of share groups is being read"
         )
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._waits.fd, self._logs_moved)
+        loop.add_reader(self._waits.fd, self._waits.moved)
         self._loading = loop.create_task(self._load())
 
     async def loaded(self) -> None:
@@ -149,7 +146,7 @@ class SharePartitions:
         if self._loading is not None:
             asyncio.get_running_loop().remove_reader(self._waits.fd)
         for each in self._all_entries():
-            self._unwatch(each)
+            self._waits.unwatch(each)
         await self._store.close()
         await asyncio.to_thread(self._threads.shutdown)
 
@@ -283,8 +280,7 @@ class SharePartitions:
         entry.wake_all()
         if entry.timer is not None:
             entry.timer.cancel()
-        self._unwatch(entry)
-        del self._by_number[entry.number]
+        self._waits.unwatch(entry)
 
     # Sessions
 
@@ -334,7 +330,7 @@ class SharePartitions:
             self._threads,
             self._clock_ms,
             self._decide,
-            lambda entry: self._watch(entry, config),
+            lambda entry: self._waits.watch(entry, config),
             lambda entry: self._changed(entry, config),
             lambda: self._stopped.is_set() or not session.is_open or session.fetches != number,
         )
@@ -362,9 +358,8 @@ class SharePartitions:
                 f"group {place.group} has no share partition {place.partition} of topic "
                 f"{place.topic_id}",
             )
-        entry = Entry(next(self._numbers), place, own, log, self._turn(place))
+        entry = Entry(place, own, log, self._turn(place))
         self._entries.setdefault(place.group, {})[place.topic_partition] = entry
-        self._by_number[entry.number] = entry
         self._changed(entry, self._places.share_group_config(place.group))
         return entry
 
@@ -382,7 +377,7 @@ class SharePartitions:
         return topic.logs[place.partition]
 
     def _all_entries(self) -> Iterator[Entry]:
-        return iter([*self._by_number.values()])
+        return iter([each for own in self._entries.values() for each in own.values()])
 
     async def _decide(self, entry: Entry) -> None:
         """Where a group begins that never read this partition: on disk before anybody reads, or a
@@ -403,38 +398,6 @@ class SharePartitions:
             except ApplianceError:
                 own.partition = SharePartition(UNDECIDED)
                 raise
-
-    # Waiting for logs
-
-    def _watch(self, entry: Entry, config: ShareGroupsConfig) -> None:
-        """Wakes who waits when there is more to read."""
-        if entry.is_gone or entry.is_undecided:
-            return
-        log, is_committed = entry.log, config.isolation_level == READ_COMMITTED
-        if self._is_committed.get(entry.number, is_committed) != is_committed:
-            self._unwatch(entry)
-        self._is_committed[entry.number] = is_committed
-        offset = entry.limit_offset(config)
-        if self._waits.arm(entry.number, log, offset, is_committed):
-            entry.wake(config)
-        if log.high_watermark < log.log_end_offset:
-            log.ask_commit()  # somebody waits for just this
-
-    def _unwatch(self, entry: Entry) -> None:
-        self._waits.remove(entry.number)
-        self._is_committed.pop(entry.number, None)
-
-    def _logs_moved(self) -> None:
-        for number in self._waits.take():
-            entry = self._by_number.get(number)
-            if entry is None:
-                continue
-            if not entry.waiters:
-                self._unwatch(entry)
-                continue
-            config = self._places.share_group_config(entry.place.group)
-            entry.wake(config)
-            self._watch(entry, config)
 
     # Acknowledging
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from appliance import _batch
 from appliance._engine import Log
 from appliance.errors import ApplianceError, OffsetInHole
-from appliance.share.partition import Acquired, Extent
+from appliance.share.turn import Acquired, Extent
 
 STEP_BYTES = 64 << 10
 

@@ -20,7 +20,8 @@ from appliance import _batch, kafka_uuid
 from appliance._engine import Log
 from appliance._records import Record as FoundRecord
 from appliance.internal_topic import VERSION, Record, load, read_all, store
-from appliance.share.partition import SharePartition, StateBatch
+from appliance.share.partition import SharePartition
+from appliance.share.runs import StateBatch
 from appliance.share.session import TopicPartition
 from appliance.share.states import RecordState
 from appliance.wire import MalformedMessage, VersionUnsupported

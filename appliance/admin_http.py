@@ -13,9 +13,11 @@ from aiohttp import web
 
 from appliance import event_log
 from appliance.admin import api
+from appliance.admin.guard import Guard
 from appliance.admin.process import Process
-from appliance.admin.route import BODY_BYTES_MAX
+from appliance.admin.route import BODY_BYTES_MAX, get
 from appliance.config import Address
+from appliance.errors import ApplianceError
 
 log = event_log.named("admin")
 
@@ -23,6 +25,7 @@ STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 
 PROCESS: web.AppKey[Process] = web.AppKey("process")
+GUARD: web.AppKey[Guard] = web.AppKey("guard")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
 
 
@@ -36,10 +39,14 @@ async def get_healthz(request: web.Request) -> web.Response:
     return web.json_response(body, status=200 if health.status == "ok" else 503)
 
 
+METRICS_ROUTE = get("/metrics", lambda _: None, None, "Metrics for Prometheus.")
+
+
 async def get_metrics(request: web.Request) -> web.Response:
     # only now: few brokers are asked at once, and the library takes a start 40 ms
     from appliance.admin import metrics
 
+    request.app[GUARD].check(request, METRICS_ROUTE)
     writers = request.app[METRICS]
     if not writers:
         writers.append(metrics.Metrics(request.app[PROCESS]))
@@ -63,6 +70,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     except web.HTTPException as error:
         allow = {name: text for name, text in error.headers.items() if name == "Allow"}
         return error_response(request, error.status, error.reason, allow)
+    except ApplianceError as refused:
+        return api.refusal(refused)
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
         return error_response(request, 500, "Internal Server Error", {})
@@ -80,9 +89,10 @@ def error_response(
 def make_app(process: Process) -> web.Application:
     app = web.Application(middlewares=[errors_as_json], client_max_size=BODY_BYTES_MAX)
     app[PROCESS] = process
+    app[GUARD] = Guard(process)
     app[METRICS] = []
     app.add_routes(ROUTES)
-    app.add_routes(api.web_routes(process))
+    app.add_routes(api.web_routes(process, app[GUARD]))
     return app
 
 

@@ -17,6 +17,8 @@ the control thread reads once at the start, and sends changes to a thread beside
     acls            who may do what (`acls.py`)
     scram           what a password is proven with, never the password (`scram.py`)
     client_quotas   entity (as JSON), name and value of each quota (`client_quotas.py`)
+    admin_users     who may use the admin pages, with the hash of the password
+    admin_tokens    the same for programs, with the digest of the token
     audit           who changed what over the admin pages; the oldest rows go
     client_metrics  configs of subscriptions to clients' metrics (`client_metrics.py`)
 """
@@ -41,6 +43,7 @@ NAME = "catalog.db"
 APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
 
 AUDIT_MAX = 100_000  # rows of the audit trail: some 20 MB
+ADMIN_USERS_SINCE = 5  # the schema that has them
 PRODUCER_IDS = 1000  # reserved at a time: a sync for each thousand, and a crash wastes no more
 
 # Each entry takes the schema from its index to the next: `user_version` counts those applied. An
@@ -135,6 +138,20 @@ SCHEMA = [
         status INTEGER NOT NULL
     );
     """,
+    """
+    CREATE TABLE admin_users (
+        name TEXT PRIMARY KEY NOT NULL,
+        role TEXT NOT NULL,
+        password_hash TEXT NOT NULL,
+        created_ms INTEGER NOT NULL
+    );
+    CREATE TABLE admin_tokens (
+        name TEXT PRIMARY KEY NOT NULL,
+        role TEXT NOT NULL,
+        digest BLOB NOT NULL UNIQUE,
+        created_ms INTEGER NOT NULL
+    );
+    """,
 ]
 
 
@@ -174,6 +191,40 @@ class AuditRow:
     action: str
     details: str
     status: int
+
+
+@dataclass(frozen=True)
+class AdminUser:
+    name: str
+    role: str
+    password_hash: str = field(repr=False)
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class AdminToken:
+    name: str
+    role: str
+    digest: bytes = field(repr=False)
+    created_ms: int
+
+
+def has_admin_users(path: Path) -> bool:
+    """Whether anybody has a password for the admin pages, of a catalog that is not open yet. What
+    cannot be read may hold some."""
+    if not path.exists():
+        return False
+    try:
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+            if version < ADMIN_USERS_SINCE:
+                return False
+            return database.execute("SELECT 1 FROM admin_users LIMIT 1").fetchone() is not None
+        finally:
+            database.close()
+    except sqlite3.Error:
+        return True
 
 
 class Catalog:
@@ -305,6 +356,32 @@ class Catalog:
         """Begun, and not known to have ended."""
         rows = self._rows("SELECT name, id, partitions FROM deletions ORDER BY name")
         return [TopicRow(name, uuid.UUID(bytes=raw), count) for name, raw, count in rows]
+
+    # The admin pages
+
+    def admin_users(self) -> list[AdminUser]:
+        return [AdminUser(*each) for each in self._rows("SELECT * FROM admin_users")]
+
+    def put_admin_user(self, user: AdminUser) -> None:
+        values = (user.name, user.role, user.password_hash, user.created_ms)
+        with self._change() as run:
+            run("INSERT OR REPLACE INTO admin_users VALUES (?, ?, ?, ?)", values)
+
+    def delete_admin_user(self, name: str) -> None:
+        with self._change() as run:
+            run("DELETE FROM admin_users WHERE name = ?", (name,))
+
+    def admin_tokens(self) -> list[AdminToken]:
+        return [AdminToken(*each) for each in self._rows("SELECT * FROM admin_tokens")]
+
+    def put_admin_token(self, token: AdminToken) -> None:
+        values = (token.name, token.role, token.digest, token.created_ms)
+        with self._change() as run:
+            run("INSERT INTO admin_tokens VALUES (?, ?, ?, ?)", values)
+
+    def delete_admin_token(self, name: str) -> None:
+        with self._change() as run:
+            run("DELETE FROM admin_tokens WHERE name = ?", (name,))
 
     # The audit trail
 

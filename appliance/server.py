@@ -16,6 +16,7 @@ import asyncio
 import ipaddress
 import os
 import resource
+import secrets
 import signal
 import socket
 import sys
@@ -29,6 +30,8 @@ from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
 from appliance.admin.process import Health
 from appliance.broker import Broker
+from appliance.catalog import NAME as CATALOG
+from appliance.catalog import has_admin_users
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from appliance.zookeeper import Registration
 
 log = event_log.named("server")
+
+LOOPBACK = "127.0.0.1"
 
 
 def notify(state: str) -> None:
@@ -68,6 +73,8 @@ class Server:
         self.registration: Registration | None = None
         self.kafka_address: Address | None = None  # where clients come in, while they may
         self.admin_address: Address | None = None
+        self.has_users = has_admin_users(config.data_dir / CATALOG)
+        self.setup_secret = ""
         self.started = time.monotonic()
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -122,7 +129,7 @@ class Server:
             await self._serve(progress)
 
     async def _serve(self, progress: Progress) -> None:
-        runner, self.admin_address = await admin_http.start(self, self.config.admin_address)
+        runner, self.admin_address = await admin_http.start(self, self._admin_address())
         try:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
@@ -195,15 +202,33 @@ class Server:
 
     def _announce(self) -> None:
         self.status = "ok"
-        assert self.admin_address is not None
-        if not ipaddress.ip_address(self.admin_address.host).is_loopback:
-            log.warning("admin pages have no login and are not on loopback",
-                        address=self.admin_address)
         if not self.is_embedded:
             print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
                   f"data={self.config.data_dir}", flush=True)
+        self._offer_setup()
         self._notify("READY=1\nSTATUS=serving")
         self.ready.set()
+
+    def _admin_address(self) -> Address:
+        """Without a password whoever reaches the pages may do everything: then only who is on this
+        machine does."""
+        wanted = self.config.admin_address
+        if self.has_users or is_loopback(wanted.host):
+            return wanted
+        log.warning("nobody has a password for the admin pages: they are on loopback until the "
+                    "start after one was set", wanted=wanted)
+        return Address(LOOPBACK, wanted.port)
+
+    def _offer_setup(self) -> None:
+        """The first user is made by who can read what we print."""
+        assert self.broker is not None
+        if self.broker.catalog.admin_users():
+            return
+        self.setup_secret = secrets.token_urlsafe(24)
+        if not self.is_embedded:
+            link = f"http://{self.admin_address}/#/setup/{self.setup_secret}"
+            print(f"No password is set for the admin pages. Set one, once: {link}",
+                  file=sys.stderr, flush=True)
 
     def _on_signal(self, number: int) -> None:
         log.info("stopping", signal=signal.Signals(number).name)
@@ -250,6 +275,13 @@ class Server:
         except asyncio.TimeoutError:
             return False
         return True
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def within_descriptors(network: NetworkConfig) -> NetworkConfig:

@@ -21,13 +21,15 @@ from appliance.admin import (
     groups,
     health,
     log_lines,
+    login,
     messages,
     openapi,
     settings,
     topics,
 )
+from appliance.admin.guard import Denied, Guard
 from appliance.admin.process import Process
-from appliance.admin.route import PREFIX, Call, Place, Route, get
+from appliance.admin.route import ANYONE, PREFIX, Call, Place, Route, get
 from appliance.admin.survey import Survey
 from appliance.errors import ApplianceError
 from appliance.wire import ErrorCode
@@ -54,6 +56,7 @@ STATUS = {
 }
 
 ROUTES: list[Route] = [
+    *login.ROUTES,
     *health.ROUTES,
     *topics.ROUTES,
     *messages.ROUTES,
@@ -71,7 +74,13 @@ def get_openapi(call: Call) -> Any:
 
 
 ROUTES.append(
-    get("/openapi.json", get_openapi, dict[str, Any], "This API as an OpenAPI document.")
+    get(
+        "/openapi.json",
+        get_openapi,
+        dict[str, Any],
+        "This API as an OpenAPI document.",
+        role=ANYONE,
+    )
 )
 
 WebHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -82,6 +91,8 @@ def error(status: int, code: str, message: str) -> web.Response:
 
 
 def refusal(raised: ApplianceError) -> web.Response:
+    if isinstance(raised, Denied):
+        return error(raised.status, raised.code, str(raised))
     code = ErrorCode(raised.kafka_code)
     return error(STATUS.get(code, HTTPStatus.BAD_REQUEST), code.name.lower(), str(raised))
 
@@ -89,7 +100,9 @@ def refusal(raised: ApplianceError) -> web.Response:
 def served(route: Route, place: Place) -> WebHandler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            call = await route.call(place, request, "")
+            identity = place.guard.check(request, route)
+            who = f"token {identity.name}" if identity.is_token else identity.name
+            call = await route.call(place, request, who)
         except ApplianceError as raised:
             return refusal(raised)
         answer = await answered(route, call)
@@ -125,8 +138,8 @@ async def in_the_trail(call: Call, route: Route, status: int) -> None:
         log.error("not in the audit trail", action=action, error=raised)
 
 
-def web_routes(process: Process) -> list[web.RouteDef]:
-    place = Place(process, Survey(process))
+def web_routes(process: Process, guard: Guard) -> list[web.RouteDef]:
+    place = Place(process, Survey(process), guard)
     return [web.route(each.method, PREFIX + each.path, served(each, place)) for each in ROUTES]
 
 

@@ -9,6 +9,7 @@ import json
 import platform
 import sys
 import zipfile
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -48,7 +49,7 @@ async def get_bundle(call: Call) -> web.Response:
 async def answer_of(call: Call, routes: list[Route], path: str, params: dict[str, Any]) -> str:
     (route,) = [each for each in routes if (each.method, each.path) == ("GET", path)]
     own = {each.name: each.default for each in route.params} | params
-    asked = Call(call.process, call.survey, call.looks, call.request, own, None, call.who)
+    asked = replace(call, params=own, body=None)
     answer = route.handler(asked)
     if inspect.isawaitable(answer):
         answer = await answer

@@ -16,7 +16,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -26,9 +26,13 @@ from appliance.admin.survey import Survey
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 
+if TYPE_CHECKING:
+    from appliance.admin.guard import Guard  # which knows of routes
+
 PREFIX = "/api/v1"
 
-VIEWER, OPERATOR, ADMIN = "viewer", "operator", "admin"
+# From the least to the most. Anyone: also who is not logged in.
+ROLES = ANYONE, VIEWER, OPERATOR, ADMIN = "anyone", "viewer", "operator", "admin"
 
 # A request is read into memory before it is looked at. One with messages to produce is the largest.
 BODY_BYTES_MAX = 4 << 20
@@ -102,6 +106,7 @@ class Place:
 
     process: Process
     survey: Survey
+    guard: Guard
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
 
 
@@ -111,6 +116,7 @@ class Call:
 
     process: Process
     survey: Survey
+    guard: Guard
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
     params: dict[str, Any]
@@ -158,7 +164,9 @@ class Route:
                 raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
         params = {each.name: each.read(request.query) for each in self.params}
         body = await self._body(request) if self.body is not None else None
-        return Call(place.process, place.survey, place.looks, request, params, body, who)
+        return Call(
+            place.process, place.survey, place.guard, place.looks, request, params, body, who
+        )
 
     async def _body(self, request: web.Request) -> Any:
         size = request.content_length or 0

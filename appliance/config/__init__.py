@@ -10,6 +10,7 @@ share_groups  share groups: the pace of their members, and how records are given
 share_state   share groups: where it is kept what became of records
 transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
+admin         the admin pages: who may reach them, and what may be done
 broker        directory, addresses and timers; it holds the parts above
 
 Below them `setting`, what a setting is, and `addresses`; above them `sources`, where values come
@@ -17,7 +18,15 @@ from. Names are Kafka's where Kafka has the setting. The table in `docs/operatio
 `python -m appliance.config`.
 """
 
-from appliance.config.addresses import NO_ADDRESS, NO_ENSEMBLE, Address, Ensemble
+from appliance.config.addresses import (
+    NO_ADDRESS,
+    NO_ENSEMBLE,
+    NO_HOSTS,
+    Address,
+    Ensemble,
+    Hosts,
+)
+from appliance.config.admin import AdminConfig
 from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.control import ControlConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
@@ -37,14 +46,17 @@ __all__ = [
     "NO_ADDRESS",
     "NO_ENSEMBLE",
     "NO_FILE",
+    "NO_HOSTS",
     "PARTS",
     "SECOND_MS",
     "Address",
+    "AdminConfig",
     "BrokerConfig",
     "ConsumerGroupsConfig",
     "ControlConfig",
     "Ensemble",
     "GroupsConfig",
+    "Hosts",
     "LogConfig",
     "NetworkConfig",
     "Setting",

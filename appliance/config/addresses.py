@@ -50,6 +50,28 @@ class Ensemble:
         return ",".join(map(str, self.servers)) + self.root
 
 
-PARSED: dict[type, Callable[[str], Any]] = {Address: Address.parse, Ensemble: Ensemble.parse}
+@dataclass(frozen=True)
+class Hosts:
+    """Names of hosts, without ports."""
+
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Hosts:
+        names = tuple(each.strip().lower() for each in text.split(","))
+        if any(not each or set(each) & set(" /:@") for each in names):
+            raise ValueError(text)
+        return cls(names)
+
+    def __str__(self) -> str:
+        return ",".join(self.names)
+
+
+PARSED: dict[type, Callable[[str], Any]] = {
+    Address: Address.parse,
+    Ensemble: Ensemble.parse,
+    Hosts: Hosts.parse,
+}
+NO_HOSTS = Hosts()
 NO_ENSEMBLE = Ensemble()
 EVERY_INTERFACE = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
+from appliance.config.admin import AdminConfig
 from appliance.config.control import ControlConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.log import LogConfig
@@ -59,7 +60,8 @@ class BrokerConfig:
     admin_address: Address = setting(
         "admin.address",
         Address("127.0.0.1", 8780),
-        "Where health and the admin pages are served. There is no login yet, so it is loopback.",
+        "Where health and the admin pages are served. As long as nobody has a password it is "
+        "loopback, whatever is set.",
     )
     metrics_partitions_max: int = setting(
         "metrics.partitions.max",
@@ -92,6 +94,7 @@ class BrokerConfig:
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
+    admin: AdminConfig = field(default_factory=AdminConfig)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # by setting's name
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
@@ -129,6 +132,7 @@ PARTS: dict[str, type] = {
     "transactions": TransactionsConfig,
     "zookeeper": ZooKeeperConfig,
     "consumer_groups": ConsumerGroupsConfig,
+    "admin": AdminConfig,
     "share_groups": ShareGroupsConfig,
     "share_state": ShareStateConfig,
 }

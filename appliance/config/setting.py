@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from appliance.config.addresses import NO_ADDRESS, NO_ENSEMBLE, PARSED, Address, Ensemble
+from appliance.config.addresses import (
+    NO_ADDRESS,
+    NO_ENSEMBLE,
+    NO_HOSTS,
+    PARSED,
+    Address,
+    Ensemble,
+    Hosts,
+)
 from appliance.errors import ApplianceError
 
 LONG_MAX = 2**63 - 1
@@ -74,6 +82,7 @@ class Setting:
                 Path: "a path",
                 Address: "HOST:PORT",
                 Ensemble: "HOST:PORT[,HOST:PORT...][/PATH]",
+                Hosts: "HOST[,HOST...]",
                 bool: "true or false",
             }[self.kind]
         words = "a whole number" if self.kind is int else "a number"
@@ -88,7 +97,7 @@ class Setting:
         bare = text.strip()
         if self.kind is bool:
             return {"true": True, "false": False}.get(bare.lower(), text)
-        if not bare and self.default in (NO_ADDRESS, NO_ENSEMBLE):
+        if not bare and self.default in (NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS):
             return self.default
         try:
             return PARSED.get(self.kind, self.kind)(bare)

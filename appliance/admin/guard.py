@@ -1,0 +1,133 @@
+"""Who is let in: whom the request is for, where it comes from, who asks, what they may.
+
+    Host       a name that is ours: a page elsewhere whose name points here must not reach us
+    Origin     what changes something comes from our own pages, or from no browser at all
+    identity   a session's cookie, or a token in `Authorization: Bearer`
+    role       of the route; with `admin.read.only` nothing is changed by anybody
+
+As long as nobody has a password whoever reaches the pages is an admin; the pages are on loopback
+then, whatever admin.address says (`server.py`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from appliance.admin.process import Process
+from appliance.admin.route import ADMIN, ANYONE, Route
+from appliance.admin.sessions import Failures, Sessions
+from appliance.admin.users import Identity, Users
+from appliance.broker import Broker
+from appliance.errors import ApplianceError
+
+COOKIE = "appliance_session"
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+SAFE = ("GET", "HEAD", "OPTIONS")
+SAME_SITE = ("same-origin", "none")  # none: typed into the address line, or a bookmark
+NOBODY = Identity("", ADMIN)
+
+
+class Denied(ApplianceError):
+    kafka_code = 31
+
+    def __init__(self, status: HTTPStatus, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status, self.code = status, code
+
+
+class Guard:
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._users: tuple[Broker, Users] | None = None
+        self.sessions = Sessions()
+        self.failures = Failures()
+
+    def users(self) -> Users | None:
+        """None: the catalog is not open yet."""
+        broker = self._process.broker
+        if broker is None:
+            return None
+        if self._users is None or self._users[0] is not broker:
+            self._users = (broker, Users(broker.catalog))
+        return self._users[1]
+
+    def check(self, request: web.Request, route: Route) -> Identity:
+        self._check_host(request)
+        if request.method not in SAFE:
+            self._check_origin(request)
+            if self._process.config.admin.is_read_only and route.role != ANYONE:
+                raise Denied(HTTPStatus.FORBIDDEN, "read_only", "admin.read.only is true")
+        if route.role == ANYONE:
+            return NOBODY
+        identity = self.identity(request)
+        if identity is None:
+            raise Denied(HTTPStatus.UNAUTHORIZED, "login_required", "log in first, or send a token")
+        if not identity.may(route.role):
+            raise Denied(
+                HTTPStatus.FORBIDDEN,
+                "role_required",
+                f"{identity.name} is {identity.role}, wanted {route.role}",
+            )
+        return identity
+
+    def identity(self, request: web.Request) -> Identity | None:
+        users = self.users()
+        if users is None:
+            # whether there are users is known only when the catalog is open
+            is_open = not self._process.has_users
+            return NOBODY if is_open else None
+        if users.is_open:
+            return NOBODY
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return users.of_token(secret.strip())
+        name = self.sessions.name_of(request.cookies.get(COOKIE, ""))
+        return None if name is None else users.find(name)
+
+    # Browsers
+
+    def _check_host(self, request: web.Request) -> None:
+        name = host_of(request.headers.get("Host", ""))
+        if name in LOOPBACK_NAMES or name in self._process.config.admin.hosts.names:
+            return
+        if name == self._process.config.admin_address.host or is_own_address(request, name):
+            return
+        raise Denied(
+            HTTPStatus.MISDIRECTED_REQUEST,
+            "host_unknown",
+            f"Host: got {name[:80]!r}, which is no name of this broker; put it into admin.hosts",
+        )
+
+    def _check_origin(self, request: web.Request) -> None:
+        site = request.headers.get("Sec-Fetch-Site")
+        if site is not None and site not in SAME_SITE:
+            raise Denied(HTTPStatus.FORBIDDEN, "cross_site", f"Sec-Fetch-Site: got {site[:40]!r}")
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
+            raise Denied(
+                HTTPStatus.FORBIDDEN,
+                "cross_origin",
+                f"Origin: got {origin[:80]!r}, wanted that of these pages",
+            )
+
+
+def host_of(text: str) -> str:
+    """Without the port."""
+    try:
+        return urlsplit(f"//{text}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_own_address(request: web.Request, name: str) -> bool:
+    """The address at which the connection arrived: no name can be made to look like one."""
+    try:
+        asked = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    local = request.transport.get_extra_info("sockname") if request.transport else None
+    return local is not None and asked == ipaddress.ip_address(local[0])

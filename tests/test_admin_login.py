@@ -1,0 +1,370 @@
+"""Who is let in to the admin pages: every route, asked by everybody; the ways around a login."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import argon2
+import pytest
+
+from appliance import config
+from appliance.admin import api, sessions, users
+from appliance.admin.route import ADMIN, ANYONE, OPERATOR, ROLES, VIEWER, Route
+from appliance.catalog import NAME, Catalog, has_admin_users
+from appliance.server import Server
+from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import PREFIX, Rest
+
+REAL_HASHER = argon2.PasswordHasher
+PASSWORD = "correct horse battery"
+PEOPLE = {"vera": VIEWER, "otto": OPERATOR, "ada": ADMIN}
+
+
+@pytest.fixture(scope="module")
+def argon2_is_quick() -> Iterator[None]:
+    """A hash of the real cost takes 64 MiB and a core's tenth of a second, and this file makes a
+    hundred. One test below looks at the real one."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(users.argon2, "PasswordHasher", lambda: REAL_HASHER(1, 8, 1))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, argon2_is_quick: None) -> Path:
+    """A directory in which three people have passwords."""
+    path = tmp_path_factory.mktemp("people")
+    with running_broker(path):
+        pass
+    catalog = Catalog.open(path / NAME)
+    hasher = users.argon2.PasswordHasher()
+    for name, role in PEOPLE.items():
+        catalog.put_admin_user(
+            users.AdminUser(name, role, hasher.hash(PASSWORD), 1_700_000_000_000)
+        )
+    catalog.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def broker(data: Path) -> Iterator[RunningBroker]:
+    with running_broker(data) as broker:
+        yield broker
+
+
+def logged_in(broker: RunningBroker, name: str, password: str = PASSWORD) -> Rest:
+    rest = Rest(broker.admin)
+    answer = rest.ask("POST", "/login", {"name": name, "password": password})
+    assert answer.status == 204, answer.body
+    return Rest(broker.admin, {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]})
+
+
+def denied(answer: Any) -> tuple[int, str]:
+    return answer.status, answer.body["error"]["code"]
+
+
+# Every route, asked by everybody
+
+# What stands in a path: nothing of this name exists, so that who is let in finds nothing.
+NOTHING = {"{topic}": "none", "{partition}": "0", "{group}": "none", "{user}": "none",
+           "{token}": "none"}
+
+
+def asked(rest: Rest, route: Route, **headers: str) -> Any:
+    path = PREFIX + route.path
+    for word, text in NOTHING.items():
+        path = path.replace(word, text)
+    if route.method != "GET":
+        headers["Content_Type"] = "application/json"
+    # nothing that any of them takes: who is let in is refused for that, and changes nothing
+    body = b"[]" if route.body is not None else None
+    return rest.raw(route.method, path, body, **headers)
+
+
+def is_let_in(answer: Any) -> bool:
+    """Whatever comes of it."""
+    return answer.status not in (401, 403, 421)
+
+
+TABLE = [each for each in api.ROUTES if each.path != "/logout"]  # it would end the sessions
+
+
+@pytest.fixture(scope="module")
+def people(broker: RunningBroker) -> dict[str, Rest]:
+    return {"": Rest(broker.admin), **{name: logged_in(broker, name) for name in PEOPLE}}
+
+
+@pytest.mark.parametrize("route", TABLE, ids=lambda each: f"{each.method} {each.path}")
+def test_each_route_lets_in_who_has_its_role(route: Route, people: dict[str, Rest]) -> None:
+    for name, rest in people.items():
+        role = PEOPLE.get(name, ANYONE)
+        answer = asked(rest, route)
+        assert is_let_in(answer) == (ROLES.index(role) >= ROLES.index(route.role)), name
+        if not is_let_in(answer):
+            wanted = (403, "role_required") if name else (401, "login_required")
+            assert denied(answer) == wanted
+
+
+@pytest.mark.parametrize("route", api.ROUTES, ids=lambda each: f"{each.method} {each.path}")
+def test_no_route_is_for_another_host(route: Route, people: dict[str, Rest]) -> None:
+    for host in ("evil.example", "evil.example:8780", "127.0.0.1.evil.example", "", "10.9.8.7"):
+        assert denied(asked(people["ada"], route, Host=host)) == (421, "host_unknown")
+
+
+CHANGING = [each for each in api.ROUTES if each.method != "GET"]
+
+
+@pytest.mark.parametrize("route", CHANGING, ids=lambda each: f"{each.method} {each.path}")
+def test_no_change_comes_from_another_site(route: Route, people: dict[str, Rest]) -> None:
+    ada = people["ada"]
+    for headers, code in (
+        ({"Origin": "http://evil.example"}, "cross_origin"),
+        ({"Origin": "null"}, "cross_origin"),
+        ({"Origin": f"http://{ada.admin.partition(':')[0]}:1"}, "cross_origin"),
+        ({"Sec_Fetch_Site": "cross-site"}, "cross_site"),
+        ({"Sec_Fetch_Site": "same-site"}, "cross_site"),
+    ):
+        assert denied(asked(ada, route, **headers)) == (403, code)
+
+
+def test_our_own_pages_may_change(people: dict[str, Rest]) -> None:
+    ada = people["ada"]
+    headers = {"Origin": f"http://{ada.admin}", "Sec_Fetch_Site": "same-origin"}
+    body = json.dumps({"name": "made"}).encode()
+    answer = ada.raw("POST", f"{PREFIX}/topics", body, Content_Type="application/json", **headers)
+    assert answer.status == 201
+    assert ada.get("/audit", limit=1)["entries"][0]["who"] == "ada"
+
+
+def test_what_needs_no_login(broker: RunningBroker, people: dict[str, Rest]) -> None:
+    nobody = people[""]
+    assert nobody.raw("GET", "/livez").status == nobody.raw("GET", "/healthz").status == 200
+    assert denied(nobody.raw("GET", "/metrics")) == (401, "login_required")
+    assert people["vera"].raw("GET", "/metrics").status == 200
+    assert nobody.get("/session") == {
+        "name": None, "role": None, "needs_setup": False, "is_read_only": False, "warning": None}
+    assert people["otto"].get("/session")["role"] == OPERATOR
+
+
+# Sessions
+
+def test_a_cookie_is_for_our_pages_alone(broker: RunningBroker) -> None:
+    answer = Rest(broker.admin).ask("POST", "/login", {"name": "vera", "password": PASSWORD})
+    words = {each.strip() for each in answer.headers["Set-Cookie"].split(";")}
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= words
+
+
+def test_a_session_ends_with_a_logout_and_another_password(broker: RunningBroker) -> None:
+    ada, first = logged_in(broker, "ada"), logged_in(broker, "ada")
+    ada.ask("POST", "/users", {"name": "temp", "role": "viewer", "password": PASSWORD})
+    temp, other = logged_in(broker, "temp"), logged_in(broker, "temp")
+    assert first.ask("POST", "/logout").status == 204
+    assert denied(first.ask("GET", "/topics")) == (401, "login_required")
+    change = {"old_password": PASSWORD, "password": "another password"}
+    assert denied(temp.ask("POST", "/session/password", {**change, "old_password": "x"}))[0] == 403
+    answer = temp.ask("POST", "/session/password", change)
+    assert answer.status == 204
+    assert denied(other.ask("GET", "/topics")) == (401, "login_required")
+    fresh = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+    assert Rest(broker.admin, fresh).get("/session")["name"] == "temp"
+    ada.ask("PATCH", "/users/temp", {"role": "operator"})
+    assert denied(Rest(broker.admin, fresh).ask("GET", "/topics")) == (401, "login_required")
+    assert logged_in(broker, "temp", "another password").get("/session")["role"] == "operator"
+    assert ada.ask("DELETE", "/users/temp").status == 204
+    wrong = {"name": "temp", "password": "another password"}
+    assert denied(Rest(broker.admin).ask("POST", "/login", wrong)) == (401, "login_wrong")
+
+
+def test_sessions_end_with_time() -> None:
+    now = [0.0]
+    found = sessions.Sessions(lambda: now[0])
+    secret, other = found.begin("ada"), found.begin("otto")
+    now[0] += sessions.IDLE_SECONDS - 1
+    assert found.name_of(secret) == "ada"
+    now[0] += 2
+    assert (found.name_of(secret), found.name_of(other)) == ("ada", None)
+    while now[0] < sessions.LIFE_SECONDS:
+        assert found.name_of(secret) == "ada"
+        now[0] += sessions.IDLE_SECONDS
+    assert found.name_of(secret) is None
+    assert found.name_of("") is None
+
+
+def test_guessing_is_slow() -> None:
+    now = [0.0]
+    failures = sessions.Failures(lambda: now[0])
+    for _ in range(sessions.FAILURES_MAX):
+        failures.check("user ada")
+        failures.note("user ada")
+    with pytest.raises(sessions.LoginRefused, match=r"5 wrong passwords for user ada.* in 60 s"):
+        failures.check("address 1", "user ada")
+    now[0] += sessions.FAILURE_SECONDS
+    failures.check("user ada")
+    failures.note("user ada")
+    with pytest.raises(sessions.LoginRefused):
+        failures.check("user ada")
+    failures.forget("user ada")
+    failures.check("user ada")
+
+
+def test_wrong_passwords_are_counted_over_http(data: Path, tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / NAME)
+    hashed = users.argon2.PasswordHasher().hash(PASSWORD)
+    catalog.put_admin_user(users.AdminUser("ada", ADMIN, hashed, 0))
+    catalog.close()
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        for number in range(sessions.FAILURES_MAX):
+            body = {"name": f"nobody-{number}", "password": "wrong"}
+            assert denied(rest.ask("POST", "/login", body)) == (401, "login_wrong")
+        body = {"name": "ada", "password": PASSWORD}
+        assert denied(rest.ask("POST", "/login", body))[0] == 429
+
+
+# Tokens
+
+def test_a_token_is_for_programs(broker: RunningBroker) -> None:
+    ada = logged_in(broker, "ada")
+    made = ada.ask("POST", "/tokens", {"name": "prometheus", "role": "viewer"}).body
+    program = Rest(broker.admin, {"Authorization": f"Bearer {made['token']}"})
+    assert program.raw("GET", "/metrics").status == 200
+    assert program.get("/topics")["unavailable"] == {}
+    assert denied(program.ask("POST", "/topics", {"name": "x"})) == (403, "role_required")
+    assert [each["name"] for each in ada.get("/tokens")["tokens"]] == ["prometheus"]
+    assert "token" not in json.dumps(ada.get("/audit", limit=1)["entries"][0]["details"])
+    assert ada.ask("DELETE", "/tokens/prometheus").status == 204
+    assert denied(program.ask("GET", "/topics")) == (401, "login_required")
+    for wrong in ("Bearer ", "Bearer x", "Basic YTpi", "appliance_x"):
+        bad = Rest(broker.admin, {"Authorization": wrong})
+        assert denied(bad.ask("GET", "/topics")) == (401, "login_required")
+
+
+# Users
+
+@pytest.mark.parametrize(
+    ("user", "status"),
+    [
+        ({"name": "a b", "role": "viewer", "password": PASSWORD}, 400),
+        ({"name": "new", "role": "viewer", "password": "short"}, 400),
+        ({"name": "new", "role": "anyone", "password": PASSWORD}, 400),
+        ({"name": "vera", "role": "viewer", "password": PASSWORD}, 409),
+    ],
+)
+def test_what_is_no_user(broker: RunningBroker, user: dict[str, str], status: int) -> None:
+    assert logged_in(broker, "ada").ask("POST", "/users", user).status == status
+
+
+def test_one_admin_is_left(broker: RunningBroker) -> None:
+    ada = logged_in(broker, "ada")
+    assert denied(ada.ask("DELETE", "/users/ada")) == (400, "invalid_request")
+    assert denied(ada.ask("PATCH", "/users/ada", {"role": "viewer"})) == (400, "invalid_request")
+    assert {each["name"] for each in ada.get("/users")["users"]} == set(PEOPLE)
+    assert "hash" not in json.dumps(ada.get("/users"))
+
+
+def test_a_password_is_kept_as_argon2id() -> None:
+    parameters = argon2.extract_parameters(REAL_HASHER().hash(PASSWORD))
+    assert parameters.type is argon2.Type.ID
+    assert parameters.memory_cost >= 64 * 1024
+
+
+# The first user
+
+def test_without_a_password_the_pages_are_on_loopback(tmp_path: Path, data: Path) -> None:
+    address = config.Address("0.0.0.0", 0)
+    nobody = Server(config.BrokerConfig(data_dir=tmp_path, admin_address=address))
+    assert nobody._admin_address().host == "127.0.0.1"
+    somebody = Server(config.BrokerConfig(data_dir=data, admin_address=address))
+    assert somebody._admin_address() == address
+
+
+def test_what_cannot_be_read_may_hold_users(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    assert not has_admin_users(path)
+    path.write_bytes(b"no database at all, and quite long enough to be looked at" * 100)
+    assert has_admin_users(path)
+
+
+def test_the_link_makes_the_first_user_once(tmp_path: Path, argon2_is_quick: None) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "appliance", "serve", "--data-dir", str(tmp_path),
+         "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+         "--set", "storage.low.water.bytes=0", "--set", "storage.reserve.bytes=0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:
+        assert process.stderr is not None
+        while not (link := re.search(r"http://(\S+)/#/setup/(\S+)", process.stderr.readline())):
+            assert process.poll() is None
+        rest = Rest(link[1])
+        try:
+            assert rest.get("/session")["needs_setup"]
+            assert "no password" in rest.get("/session")["warning"]
+            setup = {"token": link[2], "name": "ada", "password": PASSWORD}
+            assert denied(rest.ask("POST", "/setup", {**setup, "token": "x"}))[0] == 403
+            assert denied(rest.ask("POST", "/setup", {**setup, "password": "x"}))[0] == 400
+            made = rest.ask("POST", "/setup", setup)
+            assert made.status == 204
+            again = rest.ask("POST", "/setup", {**setup, "name": "eve"})
+            assert denied(again) == (403, "already_set_up")
+            assert denied(rest.ask("GET", "/topics")) == (401, "login_required")
+            cookie = {"Cookie": made.headers["Set-Cookie"].partition(";")[0]}
+            assert Rest(link[1], cookie).get("/session")["role"] == ADMIN
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+    assert has_admin_users(tmp_path / NAME)
+
+
+# Read-only
+
+def test_read_only_refuses_every_change(data: Path, tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"admin.read.only": "true"}) as broker:
+        rest = Rest(broker.admin)
+        for route in CHANGING:
+            answer = asked(rest, route)
+            is_refused = not is_let_in(answer) and denied(answer) == (403, "read_only")
+            assert is_refused == (route.role != ANYONE)
+        assert rest.get("/session")["is_read_only"]
+
+
+def test_a_named_host_is_ours(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"admin.hosts": "broker.example, b"}) as broker:
+        rest = Rest(broker.admin)
+        for host, status in (("broker.example", 200), ("B:80", 200), ("c", 421)):
+            assert rest.raw("GET", f"{PREFIX}/topics", Host=host).status == status
+
+
+def test_a_name_that_does_not_exist_costs_a_hash_too(
+    tmp_path: Path, argon2_is_quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of an answer must not tell which names there are."""
+    verified: list[str] = []
+    real = users.Users._fits
+
+    def fits(own: users.Users, stored: str, password: str) -> bool:
+        verified.append(stored)
+        return real(own, stored, password)
+
+    monkeypatch.setattr(users.Users, "_fits", fits)
+    catalog = Catalog.open(tmp_path / NAME)
+
+    async def ask() -> list[Any]:
+        found = users.Users(catalog)
+        await found.put("ada", ADMIN, PASSWORD)
+        return [await found.verify(name, word)
+                for name, word in (("ada", PASSWORD), ("ada", "wrong"), ("eve", PASSWORD))]
+
+    right, *wrong = asyncio.run(ask())
+    assert right == users.Identity("ada", ADMIN)
+    assert wrong == [None, None]
+    assert len(verified) == 3
+    assert all(each.startswith("$argon2id$") for each in verified)
+    catalog.close()

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from appliance.admin import api, schema
-from appliance.testing import RunningBroker
+from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest, name
 
 DEADLINE_S = 20.0
@@ -235,15 +235,35 @@ def test_a_group_is_told_with_its_members_and_lag(
     commit(reader, "orders", 4)
     (row,) = rest.get("/groups")["groups"]
     assert row == {"group": "readers", "protocol": "classic", "state": "Stable", "members": 1,
-                   "topics": ["orders"], "lag_records": 6}
+                   "topics": ["orders"], "lag_records": 6, "lag_seconds": row["lag_seconds"]}
     group = rest.get("/groups/readers")
     (member,) = group["member_rows"]
     assert (member["client_id"], member["partitions"]) == ("reader-1", {"orders": [0]})
     (offset,) = group["offsets"]
     assert (offset["committed"], offset["end"], offset["lag_records"]) == (4, 10, 6)
-    assert offset["member_id"] == member["member_id"]
+    assert 0 < offset["lag_seconds"] == group["lag_seconds"] < 60
+    assert (offset["member_id"], offset["lost_records"]) == (member["member_id"], 0)
     assert group["unread"] == []
     assert rest.refused("DELETE", "/groups/readers") == (409, "non_empty_group")
+
+
+def test_lag_has_a_past(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"group.lag.interval.seconds": "1"}) as broker:
+        rest = Rest(broker.admin)
+        produce(broker, "orders", [b"x"] * 3)
+        rest.post("/groups/behind/reset", {"to": "earliest", "topics": [{"topic": "orders"}],
+                                           "dry_run": False})
+        until(lambda: len(rest.get("/groups/behind/lag")["topics"].get("orders", [])) > 1)
+        found = rest.get("/groups/behind/lag")
+        assert found["interval_s"] == 1
+        first, second, *_ = found["topics"]["orders"]
+        assert first["records"] == second["records"] == 3
+        assert first["seconds"] < second["seconds"]
+        assert rest.get("/groups")["groups"][0]["lag_seconds"] > 0
+        assert rest.get("/health")["most_behind"]["group"] == "behind"
+        page = rest.raw("GET", "/metrics").body.decode()
+        assert 'appliance_group_lag_records{group="behind",topic="orders"} 3.0' in page
+        assert 'appliance_group_lag_seconds{group="behind",topic="orders"}' in page
 
 
 def test_a_group_of_the_newer_protocol_is_told(

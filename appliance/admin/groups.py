@@ -15,6 +15,7 @@ from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import ConsumerMember, Places
 from appliance.groups.coordinator import AnyGroup
 from appliance.groups.group import Group
+from appliance.groups.lag import GroupLag
 from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.records import Partition
@@ -27,6 +28,7 @@ class GroupRow(TypedDict):
     members: int
     topics: list[str]  # with committed offsets
     lag_records: int
+    lag_seconds: float | None  # age of the oldest record not consumed; None: not known yet
 
 
 class GroupList(TypedDict):
@@ -49,10 +51,12 @@ class OffsetRow(TypedDict):
     partition: int
     committed: int
     metadata: str
-    committed_ms: int
+    committed_ms: int | None  # None: share groups do not tell
     start: int | None  # None: there is no such partition any more
     end: int | None  # what it may read up to
     lag_records: int | None
+    lag_seconds: float | None
+    lost_records: int | None  # of the lag: deleted before they were read
     member_id: str | None  # who reads it
 
 
@@ -62,6 +66,17 @@ class GroupAnswer(GroupRow):
     member_rows: list[MemberRow]
     offsets: list[OffsetRow]
     unread: list[dict[str, str | int]]  # partitions of its topics that nobody reads
+
+
+class LagSampleRow(TypedDict):
+    at_ms: int
+    records: int
+    seconds: float | None
+
+
+class LagAnswer(TypedDict):
+    interval_s: int
+    topics: dict[str, list[LagSampleRow]]  # the oldest first
 
 
 def protocol_of(group: AnyGroup) -> str:
@@ -88,8 +103,9 @@ async def list_groups(call: Call) -> GroupList:
         and (not states or each.state.value.lower() == states)
     ]
     rows = []
+    measured = {each.group: each for each in call.broker.lag.snapshot().groups}
     for number, each in enumerate(found):
-        rows.append(group_row(call.broker, each))
+        rows.append(group_row(call.broker, each, measured.get(each.id)))
         if number % 50 == 49:
             await asyncio.sleep(0)
     if call.params["order"] != "group":
@@ -98,28 +114,35 @@ async def list_groups(call: Call) -> GroupList:
     return {"total": len(rows), "groups": rows[first : first + call.params["limit"]]}
 
 
-def group_row(broker: Broker, group: AnyGroup) -> GroupRow:
+def group_row(broker: Broker, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
+    """Records as they are now, where the group commits offsets; else as they were measured."""
     offsets = broker.groups.offsets.of_group(group.id)
+    records = sum(
+        lag_of(broker, place, each.value.offset) or 0 for place, each in offsets.items()
+    )
+    topics = {each.topic for each in offsets}
+    if lag is not None:
+        topics |= {each.topic for each in lag.partitions}
     return {
         "group": group.id,
         "protocol": protocol_of(group),
         "state": group.state.value,
         "members": len([*group.members]),
-        "topics": sorted({each.topic for each in offsets}),
-        "lag_records": sum(
-            lag_of(broker, place, each.value.offset) or 0 for place, each in offsets.items()
-        ),
+        "topics": sorted(topics),
+        "lag_records": records if offsets or lag is None else lag.records,
+        "lag_seconds": None if lag is None else lag.seconds,
     }
 
 
 def lag_of(broker: Broker, place: Partition, committed: int) -> int | None:
     log = broker.find_log(place.topic, place.partition)
-    return None if log is None else max(0, log.last_stable_offset - committed)
+    return None if log is None else max(0, log.high_watermark - committed)
 
 
-def get_group(call: Call) -> GroupAnswer:
+async def get_group(call: Call) -> GroupAnswer:
     broker = call.broker
     group = broker.groups.get(call.path["group"])
+    lag = await broker.lag.of_group(group.id)
     members = member_rows(broker, group)
     owners = {
         Partition(topic, partition): each["member_id"]
@@ -129,11 +152,11 @@ def get_group(call: Call) -> GroupAnswer:
     }
     is_classic = isinstance(group, Group)
     return {
-        **group_row(broker, group),
+        **group_row(broker, group, lag),
         "assignor": assignor_of(group),
         "generation": group.generation if isinstance(group, Group) else group.epoch,
         "member_rows": members,
-        "offsets": offset_rows(broker, group.id, owners),
+        "offsets": offset_rows(broker, group.id, lag, owners),
         "unread": unread(broker, group, owners) if members or not is_classic else [],
     }
 
@@ -179,24 +202,48 @@ def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:
     return found
 
 
-def offset_rows(broker: Broker, group_id: str, owners: dict[Partition, str]) -> list[OffsetRow]:
+def offset_rows(
+    broker: Broker, group_id: str, lag: GroupLag, owners: dict[Partition, str]
+) -> list[OffsetRow]:
+    """Also of partitions that are no more, where something is committed for them."""
+    committed = broker.groups.offsets.of_group(group_id)
+    measured = {Partition(each.topic, each.partition): each for each in lag.partitions}
     rows: list[OffsetRow] = []
-    for place, each in sorted(broker.groups.offsets.of_group(group_id).items()):
+    for place in sorted({*committed, *measured}):
+        own, each = committed.get(place), measured.get(place)
         log = broker.find_log(place.topic, place.partition)
         rows.append(
             {
                 "topic": place.topic,
                 "partition": place.partition,
-                "committed": each.value.offset,
-                "metadata": each.value.metadata,
-                "committed_ms": each.value.commit_timestamp,
+                "committed": each.committed if each else own.value.offset if own else 0,
+                "metadata": own.value.metadata if own else "",
+                "committed_ms": own.value.commit_timestamp if own else None,
                 "start": None if log is None else log.log_start_offset,
-                "end": None if log is None else log.last_stable_offset,
-                "lag_records": lag_of(broker, place, each.value.offset),
+                "end": each.end if each else None,
+                "lag_records": each.records if each else None,
+                "lag_seconds": each.seconds if each else None,
+                "lost_records": each.lost if each else None,
                 "member_id": owners.get(place),
             }
         )
     return rows
+
+
+def get_lag(call: Call) -> LagAnswer:
+    broker = call.broker
+    group = broker.groups.get(call.path["group"])
+    found = broker.lag.history(group.id)
+    return {
+        "interval_s": found.interval_s,
+        "topics": {
+            topic: [
+                {"at_ms": each.at_ms, "records": each.records, "seconds": each.seconds}
+                for each in samples
+            ]
+            for topic, samples in found.topics.items()
+        },
+    }
 
 
 def unread(
@@ -241,6 +288,7 @@ ROUTES = [
         ),
     ),
     get("/groups/{group}", get_group, GroupAnswer, "One group: members, offsets, lag."),
+    get("/groups/{group}/lag", get_lag, LagAnswer, "Lag over the last hour, by topic."),
     delete("/groups/{group}", delete_group, None, "Delete a group with its offsets.", role=ADMIN),
     post(
         "/groups/{group}/reset",

@@ -10,6 +10,7 @@ from appliance._engine import LogFacts
 from appliance.admin.process import Process
 from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
+from appliance.broker import Broker
 
 Level = Literal["ok", "warning", "critical"]
 
@@ -27,6 +28,14 @@ class Unflushed(TypedDict):
     oldest_ms: int
     last_flush_ms: float | None  # what it took
     last_flush_ago_ms: int | None
+
+
+class Behind(TypedDict):
+    """The consumer group that is farthest behind."""
+
+    group: str
+    records: int
+    seconds: float | None
 
 
 class HealthAnswer(TypedDict):
@@ -49,6 +58,7 @@ class HealthAnswer(TypedDict):
     connections: int
     storage: Storage | None
     unflushed: Unflushed | None
+    most_behind: Behind | None
 
 
 async def get_health(call: Call) -> HealthAnswer:
@@ -81,6 +91,7 @@ async def get_health(call: Call) -> HealthAnswer:
         else 0,
         "storage": storage,
         "unflushed": unflushed,
+        "most_behind": most_behind(broker) if broker else None,
     }
 
 
@@ -99,6 +110,14 @@ def unflushed_of(facts: list[LogFacts]) -> Unflushed:
         "last_flush_ms": last.flush_took_us / 1000 if last else None,
         "last_flush_ago_ms": last.flushed_ago_ms if last else None,
     }
+
+
+def most_behind(broker: Broker) -> Behind | None:
+    groups = broker.lag.snapshot().groups
+    worst = max(groups, key=lambda each: (each.seconds or 0.0, each.records), default=None)
+    if worst is None:
+        return None
+    return {"group": worst.group, "records": worst.records, "seconds": worst.seconds}
 
 
 def sentence(

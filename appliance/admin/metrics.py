@@ -19,7 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, ProcessCollector, generate_la
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from appliance.admin import metrics_of_broker, metrics_of_topics
+from appliance.admin import metrics_of_broker, metrics_of_groups, metrics_of_topics
 from appliance.admin.process import Process
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -70,3 +70,4 @@ class Metrics:
         if broker is not None and data_plane is not None:
             partitions_max = self._process.config.metrics_partitions_max
             yield from metrics_of_topics.families(broker, data_plane, partitions_max)
+            yield from metrics_of_groups.families(broker)

@@ -139,7 +139,7 @@ def families(
         yield None
     yield from _sums(rows)
     for column in TOPIC_COLUMNS:
-        yield from _column(column, ["topic"], rows, lambda row: [row.topic])
+        yield from in_slices(column, ["topic"], rows, lambda row: [row.topic])
     partitions = sum(len(row.facts) for row in rows)
     shown = gauge("partitions_shown", "1: there are metrics of each partition.")
     yield one(shown, partitions <= partitions_max)
@@ -151,7 +151,7 @@ def families(
         ]
         for column in PARTITION_COLUMNS:
             labels = ["topic", "partition"]
-            yield from _column(column, labels, own, lambda row: [row.topic, row.partition])
+            yield from in_slices(column, labels, own, lambda row: [row.topic, row.partition])
 
 
 def _look(topics: list[Topic], data_plane: DataPlane) -> Iterator[TopicRow]:
@@ -179,7 +179,7 @@ def _sums(rows: list[TopicRow]) -> Iterator[Metric]:
     yield one(age, max((each.unflushed_age_ms for each in facts), default=0) / 1000)
 
 
-def _column(
+def in_slices(
     column: Column, labels: list[str], rows: list[Row], labels_of: Callable[[Row], list[str]]
 ) -> Iterator[Metric]:
     for start in range(0, len(rows), SLICE):

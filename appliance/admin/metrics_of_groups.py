@@ -1,0 +1,67 @@
+"""Metrics of consumer groups: how far each is behind, by topic, as it was last measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from prometheus_client.core import Metric
+
+from appliance.admin.metrics_of_broker import gauge
+from appliance.admin.metrics_of_topics import Column, in_slices
+from appliance.broker import Broker
+from appliance.groups.lag import GroupLag
+
+
+class LagRow(NamedTuple):
+    group: str
+    topic: str
+    records: int
+    lost: int
+    seconds: float  # NaN: not known
+
+
+COLUMNS = (
+    Column(
+        gauge,
+        "group_lag_records",
+        "Records that may be read, less those that were committed.",
+        lambda row: row.records,
+    ),
+    Column(
+        gauge,
+        "group_lag_seconds",
+        "Age of the oldest record that was not consumed; 0: there is none; NaN: not known.",
+        lambda row: row.seconds,
+    ),
+    Column(
+        gauge,
+        "group_lost_records",
+        "Of them, records that were deleted before the group read them.",
+        lambda row: row.lost,
+    ),
+)
+
+
+def families(broker: Broker) -> Iterator[Metric | None]:
+    """None after each slice that was only looked at."""
+    rows: list[LagRow] = []
+    for number, group in enumerate(broker.lag.snapshot().groups):
+        rows += lag_rows(group)
+        if number % 20 == 19:
+            yield None
+    for column in COLUMNS:
+        yield from in_slices(column, ["group", "topic"], rows, lambda row: [row.group, row.topic])
+
+
+def lag_rows(group: GroupLag) -> list[LagRow]:
+    found: dict[str, LagRow] = {}
+    for each in group.partitions:
+        row = found.get(each.topic) or LagRow(group.group, each.topic, 0, 0, float("nan"))
+        seconds = row.seconds
+        if each.seconds is not None and not seconds >= each.seconds:
+            seconds = each.seconds
+        found[each.topic] = LagRow(
+            group.group, each.topic, row.records + each.records, row.lost + each.lost, seconds
+        )
+    return [*found.values()]

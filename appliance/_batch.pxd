@@ -112,3 +112,8 @@ cdef vector[BatchHeader] scan_batches(const unsigned char[::1] data, bint partia
 cdef Payload open_checked(
     const unsigned char[::1] data, int64_t position, const BatchHeader* header, int64_t size_max
 )
+
+# The same, not yet checked, for who checks what it reads.
+cdef Payload open_batch(
+    const unsigned char[::1] data, int64_t position, const BatchHeader* header, int64_t size_max
+)

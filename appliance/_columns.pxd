@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._bytes cimport Cursor
+from appliance._native cimport RawBytes
 from appliance._records cimport RecordsClaim
 
 # One batch, ready to be copied. The bytes belong to the caller or to a Payload in Columns.owners.
@@ -17,7 +18,7 @@ cdef struct Source:
 # Byte strings, some of them null.
 cdef class BinaryColumn:
     cdef vector[int32_t] ends      # ends[0] is 0; entry i lies from ends[i] to ends[i + 1]
-    cdef vector[uint8_t] data
+    cdef RawBytes data
     cdef vector[uint8_t] validity  # one bit an entry, lowest bit first; 0: null
     cdef readonly int64_t null_count
 

@@ -10,15 +10,17 @@ enough to refuse more than 2^31 - 1 bytes of records in one call, before anythin
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    ATTRIBUTE_CONTROL, BatchHeader, Payload, append_time, open_checked, scan_batches,
+    ATTRIBUTE_CONTROL, BatchHeader, Payload, append_time, open_batch, open_checked,
+    scan_batches,
 )
 from appliance._bytes cimport Cursor
 from appliance._codes cimport BATCH_INVALID, OK
 from appliance._records cimport (
-    HeaderView, RecordView, header_next, record_next, record_timestamp,
+    RECORD_SIZE_MIN, HeaderView, RecordView, header_next, record_read, record_timestamp,
 )
 
 from appliance import compression, errors
@@ -39,15 +41,17 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef int _put(BinaryColumn column, const uint8_t* data, int32_t size) except -1 nogil:
-    cdef size_t slot = column.ends.size() - 1
+cdef inline int _put(BinaryColumn column, const uint8_t* data, int32_t size) except -1 nogil:
+    cdef size_t slot = column.ends.size() - 1, end
     if slot & 7 == 0:
         column.validity.push_back(0)
     if size < 0:
         column.null_count += 1
     else:
         column.validity[slot >> 3] |= 1 << (slot & 7)
-        column.data.insert(column.data.end(), data, data + size)
+        end = column.data.size()
+        column.data.resize(end + size)
+        memcpy(column.data.data() + end, data, size)
     column.ends.push_back(<int32_t>column.data.size())
     return 0
 
@@ -62,7 +66,7 @@ cdef int _put_headers(Columns columns, const RecordView* record) except -1 nogil
     return 0
 
 
-cdef int _put_record(
+cdef inline int _put_record(
     Columns columns, const Source* source, const RecordView* record
 ) except -1 nogil:
     cdef int64_t offset = source.base_offset + record.offset_delta
@@ -78,17 +82,30 @@ cdef int _put_record(
     return 0
 
 
+cdef int _fill_from(Columns columns, Source source) except? -1 nogil:
+    """The rules are those of records_check for a log; one walk checks and copies."""
+    cdef RecordView record
+    cdef int64_t last_delta = -1
+    cdef int32_t _i
+    for _i in range(source.claim.count):
+        if record_read(&source.records, &record) != OK:
+            return BATCH_INVALID
+        if not last_delta < record.offset_delta <= source.claim.last_offset_delta:
+            return BATCH_INVALID
+        last_delta = record.offset_delta
+        _put_record(columns, &source, &record)
+    return OK if source.records.at == source.records.end else BATCH_INVALID
+
+
 cdef int _fill(Columns columns) except? -1 nogil:
     """All sources into the columns: OK or BATCH_INVALID."""
-    cdef RecordView record
     cdef Source source
-    cdef int32_t _i
+    cdef int code = OK
     for source in columns.sources:
-        for _i in range(source.claim.count):
-            if record_next(&source.records, &record) != OK:
-                return BATCH_INVALID
-            _put_record(columns, &source, &record)
-    return OK
+        code = _fill_from(columns, source)
+        if code != OK:
+            break
+    return code
 
 
 # ---- with the GIL ----
@@ -160,11 +177,17 @@ cdef class Columns:
 cdef int _reserve(Columns columns, vector[BatchHeader]& found, int64_t size) except -1:
     """Room for what the headers claim, though not for more records than there are bytes."""
     cdef BatchHeader header
+    cdef BinaryColumn column
     cdef int64_t count = 0
     for header in found:
         count += header.records_count
-    columns.offsets.reserve(min(count, size))
-    columns.timestamps.reserve(min(count, size))
+    count = min(count, size // RECORD_SIZE_MIN)
+    columns.offsets.reserve(count)
+    columns.timestamps.reserve(count)
+    columns.headers_ends.reserve(count + 1)
+    for column in (columns.key, columns.value):
+        column.ends.reserve(count + 1)
+        column.validity.reserve(count // 8 + 1)
     columns.value.data.reserve(size)
     return 0
 
@@ -173,9 +196,9 @@ cdef int64_t _open(
     Columns columns, const unsigned char[::1] data, int64_t position, const BatchHeader* header,
     int64_t size_max,
 ) except -1:
-    """Decompresses and checks one batch; the bytes of its records."""
+    """Decompresses one batch; the bytes of its records."""
     cdef Source source
-    cdef Payload payload = open_checked(data, position, header, size_max)
+    cdef Payload payload = open_batch(data, position, header, size_max)
     source.records, source.claim = payload.records, payload.claim
     source.base_offset, source.append_time = header.base_offset, append_time(header)
     columns.sources.push_back(source)
@@ -183,14 +206,26 @@ cdef int64_t _open(
     return payload.records.end - payload.records.at
 
 
-cdef int _copy_opened(Columns columns) except -1:
+cdef int _copy_opened(Columns columns, const unsigned char[::1] data) except -1:
     cdef int code
     with nogil:
         code = _fill(columns)
     if code != OK:
+        _refuse(data)
         raise errors.from_code(code, f"{len(columns.owners)} batches changed while being read")
     columns.sources.clear()
     columns.owners.clear()
+    return 0
+
+
+cdef int _refuse(const unsigned char[::1] data) except -1:
+    """Raises for the batch that is against the rules, with the numbers that it has."""
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    for header in scan_batches(data, True):
+        if header.records_count and not header.attributes & ATTRIBUTE_CONTROL:
+            open_checked(data, position, &header, compression.SIZE_MAX)
+        position += header.size
     return 0
 
 
@@ -215,8 +250,8 @@ def columns(
                     f"{size_max} allowed: read fewer batches at a time"
                 )
         if opened >= COPIED_AT_ONCE:
-            _copy_opened(filled)
+            _copy_opened(filled, data)
             copied, opened = copied + opened, 0
         position += header.size
-    _copy_opened(filled)
+    _copy_opened(filled, data)
     return filled

@@ -6,7 +6,8 @@ What a view points to is borrowed: it lives as long as the bytes under the curso
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from appliance._bytes cimport Cursor
+from appliance._bytes cimport Cursor, read_varint
+from appliance._codes cimport BATCH_INVALID, OK
 
 cdef enum:
     # one byte each: length, attributes, timestamp delta, offset delta, key, value, header count
@@ -42,6 +43,64 @@ cdef struct RecordsClaim:
 # The cursor stands behind the record afterwards. At the end of the bytes it is BATCH_INVALID:
 # count the records.
 cdef int record_next(Cursor* cursor, RecordView* record) noexcept nogil
+
+# Passes the headers at the cursor, and says in `record` where and how many they are.
+cdef void headers_pass(Cursor* cursor, RecordView* record) noexcept nogil
+
+
+cdef inline int64_t short_varint(Cursor* cursor, int bits) noexcept nogil:
+    """read_varint with a short cut: nearly every varint of a record is one byte."""
+    cdef uint8_t byte
+    if cursor.at < cursor.end and cursor.at[0] < 0x80:
+        byte = cursor.at[0]
+        cursor.at += 1
+        return <int64_t>(byte >> 1) ^ -<int64_t>(byte & 1)
+    return read_varint(cursor, bits)
+
+
+cdef inline const uint8_t* sized_field(
+    Cursor* cursor, int32_t size_min, int32_t* size
+) noexcept nogil:
+    """A length of at least `size_min` (-1: null is allowed) and the bytes that it counts."""
+    cdef int64_t claimed = short_varint(cursor, 32)
+    cdef const uint8_t* at = cursor.at
+    size[0] = <int32_t>claimed
+    if claimed < size_min or claimed > cursor.end - at:
+        cursor.failed = True
+    elif claimed > 0:
+        cursor.at += claimed
+    return at
+
+
+cdef inline int record_read(Cursor* cursor, RecordView* record) noexcept nogil:
+    """record_next itself, for those who read so many that a call for each is much."""
+    cdef Cursor body
+    cdef uint8_t attributes
+    record.start = cursor.at
+    cdef int64_t size = short_varint(cursor, 32)
+    if cursor.failed or size < RECORD_SIZE_MIN - 1 or size > cursor.end - cursor.at:
+        cursor.failed = True
+        return BATCH_INVALID
+    body.at, body.end, body.failed = cursor.at, cursor.at + size, False
+    attributes = body.at[0]
+    body.at += 1
+    record.timestamp_delta = short_varint(&body, 64)
+    record.offset_at = body.at
+    record.offset_delta = <int32_t>short_varint(&body, 32)
+    record.key = sized_field(&body, -1, &record.key_size)
+    record.value = sized_field(&body, -1, &record.value_size)
+    if body.at + 1 == body.end and body.at[0] == 0:
+        record.headers, record.headers_count = body.end, 0
+        body.at += 1
+    else:
+        headers_pass(&body, record)
+    record.end = body.end
+    if body.failed or body.at != body.end or attributes != 0:
+        cursor.failed = True
+        return BATCH_INVALID
+    cursor.at = body.end
+    return OK
+
 
 # The next header of a record that record_next has passed; the cursor runs from record.headers to
 # record.end.

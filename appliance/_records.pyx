@@ -19,7 +19,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from appliance._bytes cimport Cursor, read_varint, varint_size, write_varint
+from appliance._bytes cimport Cursor, varint_size, write_varint
 from appliance._codes cimport BATCH_INVALID, OK
 
 cdef extern from "endian.h" nogil:
@@ -42,37 +42,15 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef inline int64_t _varint(Cursor* cursor, int bits) noexcept nogil:
-    """read_varint with a short cut: nearly every varint of a record is one byte."""
-    cdef uint8_t byte
-    if cursor.at < cursor.end and cursor.at[0] < 0x80:
-        byte = cursor.at[0]
-        cursor.at += 1
-        return <int64_t>(byte >> 1) ^ -<int64_t>(byte & 1)
-    return read_varint(cursor, bits)
-
-
-cdef inline const uint8_t* _field(Cursor* cursor, int32_t size_min, int32_t* size) noexcept nogil:
-    """A length of at least `size_min` (-1: null is allowed) and the bytes that it counts."""
-    cdef int64_t claimed = _varint(cursor, 32)
-    cdef const uint8_t* at = cursor.at
-    size[0] = <int32_t>claimed
-    if claimed < size_min or claimed > cursor.end - at:
-        cursor.failed = True
-    elif claimed > 0:
-        cursor.at += claimed
-    return at
-
-
 cdef int header_next(Cursor* cursor, HeaderView* header) noexcept nogil:
-    header.key = _field(cursor, 0, &header.key_size)
-    header.value = _field(cursor, -1, &header.value_size)
+    header.key = sized_field(cursor, 0, &header.key_size)
+    header.value = sized_field(cursor, -1, &header.value_size)
     return BATCH_INVALID if cursor.failed else OK
 
 
-cdef inline void _skip_headers(Cursor* body, RecordView* record) noexcept nogil:
+cdef void headers_pass(Cursor* body, RecordView* record) noexcept nogil:
     cdef HeaderView header
-    cdef int64_t count = _varint(body, 32)
+    cdef int64_t count = short_varint(body, 32)
     cdef int64_t _i
     record.headers = body.at
     # a header takes two bytes at least, so a claim of billions ends here and not in the loop
@@ -86,28 +64,7 @@ cdef inline void _skip_headers(Cursor* body, RecordView* record) noexcept nogil:
 
 
 cdef int record_next(Cursor* cursor, RecordView* record) noexcept nogil:
-    cdef Cursor body
-    cdef uint8_t attributes
-    record.start = cursor.at
-    cdef int64_t size = _varint(cursor, 32)
-    if cursor.failed or size < RECORD_SIZE_MIN - 1 or size > cursor.end - cursor.at:
-        cursor.failed = True
-        return BATCH_INVALID
-    body.at, body.end, body.failed = cursor.at, cursor.at + size, False
-    attributes = body.at[0]
-    body.at += 1
-    record.timestamp_delta = _varint(&body, 64)
-    record.offset_at = body.at
-    record.offset_delta = <int32_t>_varint(&body, 32)
-    record.key = _field(&body, -1, &record.key_size)
-    record.value = _field(&body, -1, &record.value_size)
-    _skip_headers(&body, record)
-    record.end = body.end
-    if body.failed or body.at != body.end or attributes != 0:
-        cursor.failed = True
-        return BATCH_INVALID
-    cursor.at = body.end
-    return OK
+    return record_read(cursor, record)
 
 
 cdef inline int64_t _timestamp(int64_t base_timestamp, int64_t delta) noexcept nogil:

@@ -102,6 +102,28 @@ def test_more_bytes_than_allowed_are_refused_with_both_numbers() -> None:
         arrow.record_batch(packed, size_max=1000)
 
 
+LONG = record_bytes(value=varint(20) + bytes(20))  # as many bytes as several records may have
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        record_bytes(offset=varint(0)) * 2,
+        record_bytes(offset=varint(1)) + record_bytes(offset=varint(0)),
+        record_bytes(offset=varint(0)) + record_bytes(offset=varint(2)),
+        LONG,
+        record_bytes(offset=varint(0)) + record_bytes(offset=varint(1)) + b"\0",
+        LONG + record_bytes(offset=varint(1))[:-1],
+    ],
+    ids=["one twice", "descending", "behind the last", "too few", "bytes behind", "cut"],
+)
+def test_records_against_the_rules_are_refused_with_their_batch(payload: bytes) -> None:
+    good = _batch.build([(0, b"k", b"v")])
+    bad = batch_of(payload, records_count=2)
+    with pytest.raises(errors.BatchInvalid, match=r"batch refused, .* bytes given: .*records"):
+        arrow.record_batch(good + bad)
+
+
 def test_damage_is_refused_and_a_cut_tail_is_left_out_on_demand() -> None:
     batch = _batch.build([(0, b"k", b"v")])
     damaged = bytearray(batch)

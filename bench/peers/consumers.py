@@ -87,7 +87,9 @@ def confluent(address: str, zookeeper: str, topic: str, count: int) -> Callable[
         "group.id": "bench",
         "enable.auto.commit": False,
         "fetch.message.max.bytes": FETCH_SIZE,
-        "queued.max.messages.kbytes": 256 << 10,
+        # else it stops for a second whenever it is 100,000 messages ahead
+        "queued.min.messages": 10_000_000,
+        "queued.max.messages.kbytes": 1 << 20,
     })
     consumer.list_topics(topic, PATIENCE_S)
 

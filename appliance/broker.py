@@ -46,7 +46,7 @@ from appliance.config import (
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
 from appliance.groups import coordinator as groups
-from appliance.groups.lag import Lag
+from appliance.groups.lag import Lag, Source
 from appliance.groups.modern_group import TopicFacts
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
@@ -126,8 +126,9 @@ class Broker:
             config.transactions, self, self.groups.loaded, self.groups.end_transaction
         )
         self.share_partitions = SharePartitions(config, self)
-        self.lag = Lag(config.groups, self.find_log, [self.groups], self.groups.loaded)
         self.share_groups = ShareCoordinator(self.groups, self, self.share_partitions)
+        sources: list[Source] = [self.groups, self.share_groups]
+        self.lag = Lag(config.groups, self.find_log, sources, self.groups.loaded)
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)

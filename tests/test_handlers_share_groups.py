@@ -331,6 +331,18 @@ def test_a_deleted_topic_takes_its_offsets_along(control: Control) -> None:
     assert group.shared.topics == {topic_id(control)}
 
 
+def test_the_lag_of_a_share_group_counts_from_its_start(control: Control) -> None:
+    write_many(control, 10)
+    alter(control, p0=7)
+    Member(control).beat()
+    found = control.run(control.broker.lag.of_group("g"))
+    assert (found.protocol, found.records) == ("share", 3)
+    assert [(each.topic, each.partition, each.committed) for each in found.partitions] == [
+        ("t", 0, 7)]
+    control.run(control.broker.lag.round())
+    assert [each.group for each in control.broker.lag.snapshot().groups] == ["g"]
+
+
 # The end of groups, and of brokers
 
 

@@ -501,9 +501,9 @@ class Coordinator:
         return self.offsets.groups()
 
     def progress(self, group_id: str) -> Progress | None:
-        """None: there is no such group."""
+        """None: there is no such group of consumers."""
         group = self.groups.get(group_id)
-        if group is None or group.is_dead:
+        if not isinstance(group, Group | MixedGroup) or group.is_dead:
             return None
         own = self.offsets.of_group(group_id)
         protocol = "consumer" if isinstance(group, MixedGroup) else "classic"

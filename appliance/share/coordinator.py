@@ -23,7 +23,9 @@ from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Place, Places
 from appliance.groups.coordinator import Coordinator
+from appliance.groups.lag import Progress
 from appliance.groups.modern_group import Done, Terms, TopicView
+from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused
 from appliance.internal_topic import Record
@@ -37,6 +39,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Note = Callable[[ShareState], ShareState]
 
+SHARE = "share"
 NOT_BEGUN = -1  # the start is found when the first member reads
 
 
@@ -60,6 +63,11 @@ class States(Protocol):
     async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
 
     def member_gone(self, group_id: str, member_id: str) -> None: ...
+
+    def start_offset(self, group_id: str, topic_id: UUID, partition: int) -> int | None: ...
+
+    @property
+    def is_loaded(self) -> bool: ...
 
     def check_loaded(self) -> None:
         """Raises until the states can be asked for."""
@@ -102,6 +110,24 @@ class ShareCoordinator:
         if not isinstance(group, ShareGroup) or member_id not in group.members:
             return NOWHERE
         return group.members[member_id].now.assigned
+
+    # Asked for the lag
+
+    def groups_with_offsets(self) -> Collection[str]:
+        return [each.id for each in self._all() if each.shared.initialized]
+
+    def progress(self, group_id: str) -> Progress | None:
+        """Where it is in the partitions that it has read. None: there is no such share group."""
+        group = self._groups.groups.get(group_id)
+        if not isinstance(group, ShareGroup) or group.is_dead or not self._states.is_loaded:
+            return None
+        offsets: dict[Partition, int] = {}
+        for topic_id, partition in group.shared.initialized:
+            name = self._topics.topic_name(topic_id)
+            start_offset = self._states.start_offset(group_id, topic_id, partition)
+            if name is not None and start_offset is not None and start_offset != NOT_BEGUN:
+                offsets[Partition(name, partition)] = start_offset
+        return Progress(SHARE, offsets)
 
     # Members
 

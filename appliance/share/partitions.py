@@ -150,6 +150,10 @@ class SharePartitions:
         await self._store.close()
         await asyncio.to_thread(self._threads.shutdown)
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._unavailable is None
+
     def check_loaded(self) -> None:
         if self._unavailable is not None:
             raise self._unavailable

@@ -1,5 +1,5 @@
-"""The `appliance` command: run the broker, or a ZooKeeper for it; look into the data directory of a
-stopped one."""
+"""The `appliance` command: run the broker, or a ZooKeeper for it; ask a running one (`remote/`);
+look into the data directory of a stopped one."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from appliance import _batch, event_log, log_files
 from appliance import config as configuration
 from appliance.command import Command
 from appliance.mirror.command import mirror
+from appliance.remote import broker, group, messages, topic
 from appliance.server import Server
 from appliance.zookeeper_server import ZooKeeperServer
 
@@ -57,7 +58,19 @@ def main() -> None:
     """A message log for one box."""
 
 
-main.add_command(mirror)
+for each in (
+    mirror,
+    topic.topic,
+    group.group,
+    messages.produce,
+    messages.consume,
+    broker.health,
+    broker.status,
+    broker.config,
+    broker.user,
+    broker.bundle,
+):
+    main.add_command(each)
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,8 +22,8 @@ from appliance.config.addresses import PARSED
 from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.setting import ENVIRONMENT_PREFIX, SettingInvalid, settings_of
 
-# read by setup.py and the crash tests, not settings of a running broker
-ENVIRONMENT_OF_BUILDS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG"}
+# read by setup.py, the crash tests and commands: not settings of a running broker
+ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", "TOKEN"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
     names = {row.environment: row.name for row in settings().values()}
     for variable, value in sorted(environment.items()):
         key = variable.removeprefix(ENVIRONMENT_PREFIX)
-        if key != variable and key not in ENVIRONMENT_OF_BUILDS:
+        if key != variable and key not in ENVIRONMENT_OF_OTHERS:
             name = names.get(variable, key.lower().replace("_", "."))
             yield Given(f"environment {variable}", name, value)
 

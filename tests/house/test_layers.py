@@ -51,6 +51,7 @@ LAYERS = [
     ("mirror",),
     ("server",),
     ("testing",),
+    ("remote",),
     ("cli",),
     ("__main__",),
 ]

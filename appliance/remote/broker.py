@@ -1,0 +1,177 @@
+"""Commands about the broker itself: health, status, settings, users, tokens, the log, a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from appliance.command import Command
+from appliance.remote.api import (
+    FAILED,
+    PREFIX,
+    UNHEALTHY,
+    Api,
+    Failed,
+    asks_a_broker,
+    part,
+    sure,
+)
+from appliance.remote.output import duration, moment, put_json, put_table, size
+from appliance.remote.topic import YES, split
+
+
+@click.command(cls=Command)
+@asks_a_broker
+def health(api: Api, as_json: bool) -> None:
+    """How the broker is, in one sentence. Exit code 0: well, 10: not, 5: not reached."""
+    found = api.get("/health")
+    if as_json:
+        put_json(found)
+    else:
+        click.echo(found["sentence"])
+        for each in found["warnings"]:
+            click.echo(f"{each['level']}: {each['text']}")
+    if found["status"] != "ok":
+        click.get_current_context().exit(UNHEALTHY)
+
+
+@click.command(cls=Command)
+@asks_a_broker
+def status(api: Api, as_json: bool) -> None:
+    """The broker on one screen."""
+    found = api.get("/health")
+    if as_json:
+        return put_json(found)
+    click.echo(found["sentence"])
+    storage, behind = found["storage"], found["most_behind"]
+    rows = [
+        ("version", f"{found['version']}, up {duration(found['uptime_s'])}"),
+        ("clients at", f"{found['listeners'].get('kafka')}, {found['connections']} connections"),
+        ("data", f"{found['data_dir']}, {size(found['size_bytes'])}"),
+        ("topics", f"{found['topics']} with {found['partitions']} partitions"),
+        ("groups", f"{found['groups']}" + (
+            f", {behind['group']} is {behind['records']} records behind, "
+            f"{duration(behind['seconds'])}" if behind and behind["records"] else "")),
+    ]  # fmt: skip
+    if storage:
+        room = f"{size(storage['free_bytes'])} free of {size(storage['total_bytes'])}"
+        if storage["full_in_s"] is not None:
+            room += f", full in {duration(storage['full_in_s'])} at this rate"
+        rows.append(("disk", room))
+    if found["zookeeper"]:
+        rows.append(("zookeeper", found["zookeeper"]))
+    for name, text in rows:
+        click.echo(f"{name:<12}{text}")
+    for each in found["warnings"]:
+        click.echo(f"{each['level']}: {each['text']}")
+
+
+@click.group()
+def config() -> None:
+    """Settings of a running broker."""
+
+
+@config.command("get", cls=Command)
+@click.argument("text", default="")
+@asks_a_broker
+def get_config(api: Api, as_json: bool, text: str) -> None:
+    """Settings whose name holds TEXT, with where each was set."""
+    rows = [each for each in api.get("/settings")["settings"] if text in each["name"]]
+    if as_json:
+        return put_json(rows)
+    put_table(
+        ("setting", "value", "set by"),
+        [(each["name"], each["value"], each["source"]) for each in rows],
+    )
+
+
+@config.command("set", cls=Command)
+@click.argument("pairs", nargs=-1, required=True, metavar="NAME=VALUE...")
+@asks_a_broker
+def set_config(api: Api, as_json: bool, pairs: tuple[str, ...]) -> None:
+    """Change settings that need no restart; NAME= goes back."""
+    changes = {name: value or None for name, value in map(split, pairs)}
+    found = api.ask("PATCH", "/settings", {"configs": changes})
+    if as_json:
+        return put_json(found)
+    for each in found["settings"]:
+        if each["name"] in changes:
+            click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
+
+
+ROLE = click.option("--role", type=click.Choice(["viewer", "operator", "admin"]),
+                    default="viewer", show_default=True)  # fmt: skip
+
+
+@click.group()
+def user() -> None:
+    """Users of the admin pages."""
+
+
+@user.command("list", cls=Command)
+@asks_a_broker
+def list_users(api: Api, as_json: bool) -> None:
+    """Who may log in."""
+    found = api.get("/users")
+    if as_json:
+        return put_json(found)
+    put_table(("user", "role", "made"), [
+        (each["name"], each["role"], moment(each["created_ms"])) for each in found["users"]
+    ])  # fmt: skip
+
+
+@user.command("create", cls=Command)
+@click.argument("name")
+@ROLE
+@click.password_option(help="Asked for, unless given.")
+@asks_a_broker
+def create_user(api: Api, as_json: bool, name: str, role: str, password: str) -> None:
+    """Make a user."""
+    found = api.post("/users", {"name": name, "role": role, "password": password})
+    if as_json:
+        return put_json(found)
+    click.echo(f"{name} made, {role}")
+
+
+@user.command("delete", cls=Command)
+@click.argument("name")
+@YES
+@asks_a_broker
+def delete_user(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+    """Delete a user."""
+    sure(f"Delete user {name}?", is_sure)
+    api.ask("DELETE", f"/users/{part(name)}")
+    if as_json:
+        return put_json({"deleted": name})
+    click.echo(f"{name} deleted")
+
+
+@user.command("token", cls=Command)
+@click.argument("name")
+@ROLE
+@asks_a_broker
+def make_token(api: Api, as_json: bool, name: str, role: str) -> None:
+    """Make a token for a program; it is printed this once."""
+    found = api.post("/tokens", {"name": name, "role": role})
+    if as_json:
+        return put_json(found)
+    click.echo(found["token"])
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path),
+                default="appliance-bundle.zip")
+@asks_a_broker
+def bundle(api: Api, as_json: bool, file: Path) -> None:
+    """Write a support bundle to FILE: everything about the broker, no records."""
+    with api.open("GET", f"{PREFIX}/bundle") as answer:
+        data = answer.read()
+    try:
+        with file.open("xb") as out:
+            out.write(data)
+    except FileExistsError:
+        raise Failed(f"{file} exists already; name another", FAILED) from None
+    if as_json:
+        return put_json({"file": str(file), "size": len(data)})
+    click.echo(f"{file}: {size(len(data))}")

@@ -1,0 +1,63 @@
+"""Where to read, in words: the offsets and times that commands take.
+
+    earliest  latest  -N (the last N of each partition)  N  N:M (up to M)  @TIME  @TIME:@TIME
+
+TIME is 2026-11-21, 2026-11-21T08:30, with seconds or a zone or without (then it is UTC), or so long
+ago: -90s, -15m, -1h, -7d.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+import click
+
+AGO = re.compile(r"-(\d{1,9})([smhd])")
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Where(NamedTuple):
+    begin: str  # as the REST API's `from`
+    end_offset: int | None = None
+    end_ms: int | None = None
+
+
+def parse(text: str) -> Where:
+    if text in ("earliest", "start"):
+        return Where("oldest")
+    if text in ("latest", "end"):
+        return Where(f"offset:{10**18 - 1}")  # behind every end
+    if text.startswith("@"):
+        first, last = _times(text)
+        return Where(f"time:{first}", end_ms=last)
+    first_text, colon, last_text = text.partition(":")
+    is_range = colon and first_text.isdecimal() and last_text.isdecimal()
+    if is_range or (not colon and re.fullmatch(r"-?\d{1,18}", text)):
+        return Where(f"offset:{first_text}", int(last_text) if is_range else None)
+    raise click.BadParameter(
+        f"got {text!r}, wanted earliest, latest, -N, N, N:M, @TIME or @TIME:@TIME"
+    )
+
+
+def _times(text: str) -> tuple[int, int | None]:
+    first, colon, last = text.partition(":@")
+    return time_ms(first), time_ms(f"@{last}") if colon else None
+
+
+def time_ms(text: str) -> int:
+    """Of @TIME, in milliseconds."""
+    bare = text.removeprefix("@")
+    ago = AGO.fullmatch(bare)
+    if ago:
+        return round((time.time() - int(ago[1]) * SECONDS[ago[2]]) * 1000)
+    try:
+        found = datetime.fromisoformat(bare.replace("Z", "+00:00"))
+    except ValueError:
+        raise click.BadParameter(
+            f"got {text!r}, wanted @2026-11-21T08:30, or so long ago: @-1h"
+        ) from None
+    zoned = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return round(zoned.timestamp() * 1000)

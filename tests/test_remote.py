@@ -1,0 +1,233 @@
+"""Commands that ask a running broker, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Consumer, TopicPartition
+
+from appliance.cli import main
+from appliance.remote import output, where
+from appliance.testing import RunningBroker
+
+
+class Shell:
+    def __init__(self, admin: str) -> None:
+        self.admin = admin
+
+    def run(self, line: str, *more: str, text: str = "") -> Result:
+        environment = {"APPLIANCE_ADMIN_ADDRESS": self.admin}
+        return CliRunner().invoke(main, [*line.split(), *more], input=text, env=environment)
+
+    def out(self, line: str, *more: str, text: str = "") -> str:
+        result = self.run(line, *more, text=text)
+        assert result.exit_code == 0, result.output
+        return str(result.stdout)
+
+    def json(self, line: str, *more: str, text: str = "") -> Any:
+        return json.loads(self.out(f"{line} --json", *more, text=text))
+
+
+@pytest.fixture
+def shell(appliance_broker: RunningBroker) -> Shell:
+    return Shell(appliance_broker.admin)
+
+
+# Topics
+
+def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
+    assert shell.out("topic create orders -p 2 -c retention.ms=60000") == (
+        "orders made with 2 partitions\n")
+    assert shell.out("topic list").splitlines() == [
+        "topic   partitions  records  size  last write    kept",
+        "orders           2        0   0 B           -  60.0 s",
+    ]
+    shell.out("topic alter orders -p 3 -c retention.ms= -c max.message.bytes=5000")
+    described = shell.out("topic describe orders")
+    assert "max.message.bytes = 5000   (topic)\n" in described
+    assert "retention.ms" not in described
+    assert len(shell.json("topic describe orders")["partition_rows"]) == 3
+    shell.out("produce orders", text="a\nb\n")
+    refused = shell.run("topic empty orders", text="n\n")
+    assert (refused.exit_code, "Delete the 2 records of orders?" in refused.output) == (1, True)
+    assert shell.out("topic empty orders --yes") == "orders emptied of 2 records\n"
+    shell.out("topic delete orders", text="y\n")
+    assert shell.json("topic list")["topics"] == []
+
+
+# Exit codes
+
+def test_exit_codes_tell_what_went_wrong(shell: Shell) -> None:
+    for line, code, words in (
+        ("topic describe none", 3, "there is no topic 'none'"),
+        ("group describe none", 3, "not found"),
+        ("topic create a/b", 1, "is not a topic name"),
+        ("topic create t -c x", 2, "wanted NAME=VALUE"),
+        ("consume t -o there", 2, "wanted earliest, latest"),
+        ("health --admin 127.0.0.1:1", 5, "127.0.0.1:1 is not reached"),
+        ("config set data.dir=x", 1, "data.dir"),
+    ):
+        result = shell.run(line)
+        assert (result.exit_code, words in result.stderr) == (code, True), (line, result.output)
+        assert "Traceback" not in result.output
+    shell.out("topic create twice")
+    assert shell.run("topic create twice").exit_code == 4
+
+
+def test_health_has_an_exit_code(shell: Shell, tmp_path: Path) -> None:
+    assert shell.out("health").startswith("Healthy: accepting writes")
+    assert shell.json("health")["status"] == "ok"
+    command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(tmp_path),
+               "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+               "--set", f"storage.low.water.bytes={1 << 60}", "--set", "storage.reserve.bytes=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as process:
+        assert process.stdout is not None
+        admin = re.search(r"admin=(\S+)", process.stdout.readline())
+        assert admin is not None
+        try:
+            sick = Shell(admin[1]).run("health")
+            assert sick.exit_code == 10
+            assert sick.stdout.startswith("Failing: writes are refused")
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def test_the_broker_on_one_screen(shell: Shell) -> None:
+    shell.out("topic create orders")
+    screen = shell.out("status")
+    assert re.search(r"^topics +1 with 1 partitions$", screen, re.MULTILINE)
+    assert re.search(r"^disk +\S+ \w+ free of ", screen, re.MULTILINE)
+
+
+# Messages
+
+def test_what_is_consumed_can_be_produced_again(shell: Shell) -> None:
+    shell.out("topic create orders")
+    shell.out("topic create copy")
+    shell.out("produce orders -K :", text="a:1\nb:2:3\nno key\n")
+    shell.out("produce orders --json-lines",
+              text='{"key": "c", "value": {"id": 7}, "headers": {"type": "x"}}\n')
+    assert shell.out("consume orders") == '1\n2:3\nno key\n{"id": 7}\n'
+    lines = shell.out("consume orders --json")
+    assert json.loads(lines.splitlines()[-1])["headers"] == {"type": "x"}
+    assert shell.out("produce copy --json-lines", text=lines) == "4 messages produced\n"
+    strip = [{**json.loads(each), "timestamp_ms": 0} for each in lines.splitlines()]
+    again = shell.out("consume copy --json").splitlines()
+    assert [{**json.loads(each), "timestamp_ms": 0} for each in again] == strip
+
+
+def test_files_are_produced_line_by_line(shell: Shell, tmp_path: Path) -> None:
+    shell.out("topic create orders")
+    file = tmp_path / "lines"
+    file.write_text("".join(f"line {number}\n" for number in range(1200)))
+    assert shell.json("produce orders", str(file)) == {"produced": 1200}
+    assert shell.out("consume orders") == file.read_text()
+
+
+def test_the_language_of_offsets(shell: Shell) -> None:
+    shell.out("topic create orders")
+    shell.out("produce orders", text="".join(f"{number}\n" for number in range(10)))
+    for text, wanted in (("earliest", range(10)), ("-3", range(7, 10)), ("4", range(4, 10)),
+                         ("4:6", range(4, 6)), ("latest", ()), ("@-1h", range(10)),
+                         ("@-2h:@-1h", ()), ("@2001-01-01", range(10)), ("@2999-01-01", ())):
+        found = shell.out("consume orders -o", text).split()
+        assert found == [str(each) for each in wanted], text
+    assert shell.out("consume orders -n 2").split() == ["0", "1"]
+    assert shell.out("consume orders --filter", "offset = 7").split() == ["7"]
+
+
+def test_times_in_words() -> None:
+    assert where.time_ms("@2026-11-21T08:30") == 1_795_249_800_000
+    assert where.time_ms("@2026-11-21T08:30:00+01:00") == 1_795_246_200_000
+    assert abs(where.time_ms("@-2m") - (time.time() - 120) * 1000) < 1000
+    for wrong in ("@", "@soon", "@-1y", "@2026-13-01"):
+        with pytest.raises(click.BadParameter):
+            where.time_ms(wrong)
+
+
+def test_following_prints_what_is_there_and_what_comes(
+    shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    shell.out("topic create orders")
+    shell.out("produce orders", text="before\n")
+    command = [sys.executable, "-m", "appliance", "consume", "orders", "--follow", "-n", "3",
+               "--admin", appliance_broker.admin]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "before\n"
+        shell.out("produce orders", text="one\ntwo\n")
+        assert process.stdout.read() == "one\ntwo\n"
+        assert process.wait(20) == 0
+
+
+# Groups
+
+def test_a_group_is_reset_after_a_look(shell: Shell, appliance_broker: RunningBroker) -> None:
+    shell.out("topic create orders")
+    shell.out("produce orders", text="x\n" * 10)
+    settings = {"bootstrap.servers": appliance_broker.bootstrap, "group.id": "readers"}
+    consumer = Consumer(settings)
+    consumer.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
+    consumer.close()
+    assert "readers" in shell.out("group list")
+    assert re.search(r"orders +0 +4 +10 +6", shell.out("group describe readers"))
+    dry = shell.out("group reset readers earliest --dry-run")
+    assert re.search(r"orders +0 +4 +0", dry)
+    assert shell.json("group describe readers")["offsets"][0]["committed"] == 4
+    for to, wanted in (("latest", 10), ("-3", 7), ("+1", 8), ("2", 2), ("@-1h", 0)):
+        shell.out("group reset readers --yes --", to)
+        found = shell.json("group describe readers")["offsets"][0]["committed"]
+        assert found == wanted, to
+    shell.out("group reset copy group:readers --yes --topic orders")
+    assert shell.run("group reset readers somewhere").exit_code == 2
+    shell.out("group delete readers --yes")
+    assert shell.run("group describe readers").exit_code == 3
+
+
+# The broker
+
+def test_settings_are_shown_and_changed(shell: Shell) -> None:
+    assert "listen.address" in shell.out("config get listen")
+    assert shell.out("config set log.retention.ms=60000") == (
+        "log.retention.ms = 60000   (changed at run time)\n")
+    assert shell.json("config get log.retention.ms")[0]["value"] == "60000"
+
+
+def test_a_bundle_overwrites_nothing(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "bundle.zip"
+    assert str(file) in shell.out("bundle", str(file))
+    assert file.read_bytes()[:2] == b"PK"
+    assert shell.run("bundle", str(file)).exit_code == 1
+
+
+def test_nothing_of_a_name_moves_the_terminal() -> None:
+    assert output.cell("a\x1b[2Jb\n") == "a\\x1b[2Jb\\n"
+    assert output.cell("ä") == "ä"
+    assert output.size(1536) == "1.5 KiB"
+    assert output.duration(7200) == "2.0 h"
+
+
+def test_every_command_has_json() -> None:
+    def commands(group: click.Group) -> list[click.Command]:
+        found: list[click.Command] = []
+        for each in group.commands.values():
+            found += commands(each) if isinstance(each, click.Group) else [each]
+        return found
+
+    own = [each for each in commands(main) if any(one.name == "admin" for one in each.params)]
+    remote = [each for each in own if each.name not in ("serve", "settings")]
+    assert len(remote) >= 18
+    assert all(any(one.name == "as_json" for one in each.params) for each in remote)

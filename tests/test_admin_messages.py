@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import csv
+import http.client
+import io
 import json
 import time
 import urllib.parse
 import urllib.request
 from typing import Any
 
+import pyarrow
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyarrow import parquet
 
 from appliance._batch import Record
 from appliance.admin import message_filter, messages, scan
@@ -294,3 +299,70 @@ def test_new_messages_are_followed(rest: Rest, appliance_broker: RunningBroker) 
             if line.startswith("data: "):
                 events.append(json.loads(line.removeprefix("data: ")))
     assert [each["offset"] for each in events] == [3, 5]
+
+
+# Exporting
+
+def exported(rest: Rest, kind: str, **query: Any) -> bytes:
+    text = urllib.parse.urlencode({"format": kind, **query})
+    answer = rest.raw("GET", f"{PREFIX}/topics/orders/export?{text}")
+    assert answer.status == 200, answer.body
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="orders.{kind}"'
+    data: bytes = answer.body or b""
+    return data
+
+
+def test_a_range_is_exported_in_every_format(
+    rest: Rest, appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.admin.export.MESSAGES_OF_LOOK", 7)  # many pieces
+    rest.post("/topics", {"name": "orders", "partitions": 2})
+    produce(appliance_broker, 50)
+    rest.post(PATH, {"messages": [{"value": {"base64": "/wA="}, "partition": 0}]})
+    lines = [json.loads(each) for each in exported(rest, "jsonl").splitlines()]
+    rows = [*csv.DictReader(io.StringIO(exported(rest, "csv").decode()))]
+    arrow = pyarrow.ipc.open_stream(exported(rest, "arrow")).read_all().to_pylist()
+    packed = parquet.read_table(io.BytesIO(exported(rest, "parquet"))).to_pylist()
+    places = [(each["partition"], each["offset"]) for each in lines]
+    assert len(places) == len(set(places)) == 51
+    assert [(int(each["partition"]), int(each["offset"])) for each in rows] == places
+    assert [(each["partition"], each["offset"]) for each in arrow] == places
+    assert arrow == packed
+    for line, row, columns in zip(lines, rows, arrow, strict=True):
+        data = line["value"].encode()
+        data = base64.b64decode(data) if line["value_is_base64"] else data
+        assert (data, row["value"]) == (columns["value"], line["value"])
+        assert round(columns["timestamp"].timestamp() * 1000) == line["timestamp_ms"]
+    assert sum(each["value_is_base64"] for each in lines) == 1
+    assert lines[0]["headers"][0]["name"] == arrow[0]["headers"][0]["key"] == "type"
+
+
+def test_an_export_is_of_what_was_asked(rest: Rest, appliance_broker: RunningBroker) -> None:
+    produce(appliance_broker, 10)
+
+    def found(**query: Any) -> list[int]:
+        lines = exported(rest, "jsonl", **query).splitlines()
+        return [json.loads(each)["offset"] for each in lines]
+
+    assert found(filter="value.id < 3") == [0, 1, 2]
+    assert found(cursor="0:4:6") == [4, 5]
+    assert found(**{"from": "offset:-2"}) == [8, 9]
+    assert found(filter="value.id = 99") == []
+    assert exported(rest, "csv", filter="value.id = 99").startswith(b"partition,offset,")
+    assert rest.refused("GET", "/topics/orders/export", format="xml") == (400, "invalid_request")
+
+
+def test_an_export_of_damage_does_not_end_as_if_it_were_whole(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    made = producer(appliance_broker)
+    for value in (b"a" * 50, b"b" * 50):
+        made.produce("orders", value)
+        assert made.flush(DEADLINE_S) == 0
+    (file,) = (appliance_broker.data_dir / "orders-0").glob("*.log")
+    at = file.read_bytes().index(b"bbb")
+    with file.open("r+b") as log:
+        log.seek(at)
+        log.write(b"B")
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        exported(rest, "jsonl")

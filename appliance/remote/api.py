@@ -101,8 +101,8 @@ def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(api=Api(admin, token), **options)
 
     with_api.__name__, with_api.__doc__ = command.__name__, command.__doc__
-    with_api.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     found: Callable[..., Any] = with_api
+    vars(found)["__click_params__"] = getattr(command, "__click_params__", [])
     for option in (
         click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
         click.option("--token", envvar="APPLIANCE_TOKEN", help="Of the admin pages, if it has a "

@@ -1,0 +1,232 @@
+"""A range of messages as a file: JSON lines, CSV, Arrow or Parquet. It is streamed, so that it may
+be of any size; a client that goes away ends it.
+
+Keys and values are text in JSON lines and CSV, where they are UTF-8; bytes that are not are base64,
+and `key_is_base64` and `value_is_base64` say so. In Arrow and Parquet they are bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from appliance._batch import Record
+from appliance._engine import Log
+from appliance.admin import message_filter
+from appliance.admin.messages import FILTER, first_ranges, looked
+from appliance.admin.route import Call, Param, get
+from appliance.admin.scan import Found, Range, ranges_of
+from appliance.admin.topics import log_at, topic_of
+from appliance.errors import ApplianceError
+
+MESSAGES_OF_LOOK = 5000
+
+COLUMNS = ("partition", "offset", "timestamp_ms", "key", "key_is_base64", "value",
+           "value_is_base64", "headers")  # fmt: skip
+
+
+class FormatNotInstalled(ApplianceError):
+    kafka_code = 35
+
+
+class Writer(Protocol):
+    """Makes a file of messages, a piece at a time. Runs on a thread."""
+
+    def piece(self, found: list[Found]) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+def text_of(data: bytes | None) -> tuple[str | None, bool]:
+    if data is None:
+        return None, False
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), True
+
+
+def row_of(found: Found) -> list[Any]:
+    record: Record = found.record
+    key, value = text_of(record.key), text_of(record.value)
+    headers = [
+        {"name": name, "value": text, "is_base64": is_base64}
+        for name, data in record.headers
+        for text, is_base64 in (text_of(data),)
+    ]
+    return [found.partition, record.offset, record.timestamp, *key, *value, headers]
+
+
+class JsonLines:
+    def piece(self, found: list[Found]) -> bytes:
+        rows = (dict(zip(COLUMNS, row_of(each), strict=True)) for each in found)
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+    def end(self) -> bytes:
+        return b""
+
+
+class Csv:
+    def __init__(self) -> None:
+        self._has_head = False
+
+    def piece(self, found: list[Found]) -> bytes:
+        out = io.StringIO(newline="")
+        writer = csv.writer(out)
+        if not self._has_head:
+            writer.writerow(COLUMNS)
+            self._has_head = True
+        for each in found:
+            *plain, headers = row_of(each)
+            writer.writerow([*plain, json.dumps(headers, ensure_ascii=False)])
+        return out.getvalue().encode()
+
+    def end(self) -> bytes:
+        return b"" if self._has_head else self.piece([])
+
+
+class Sink(io.RawIOBase):
+    """A file that only grows and forgets what was taken; its positions go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self._size
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+class Columns:
+    """Arrow's stream format, or Parquet."""
+
+    def __init__(self, is_parquet: bool) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            raise FormatNotInstalled(
+                "format: Arrow and Parquet need pyarrow, which is not installed"
+            ) from error
+        self._arrow = pyarrow
+        self._out = Sink()
+        self._schema = schema_of(pyarrow)
+        sink = pyarrow.PythonFile(self._out, mode="w")
+        self._writer = (
+            parquet.ParquetWriter(sink, self._schema)
+            if is_parquet
+            else pyarrow.ipc.new_stream(sink, self._schema)
+        )
+
+    def piece(self, found: list[Found]) -> bytes:
+        rows = [
+            {
+                "partition": each.partition,
+                "offset": each.record.offset,
+                "timestamp": each.record.timestamp,
+                "key": each.record.key,
+                "value": each.record.value,
+                "headers": [{"key": k, "value": v} for k, v in each.record.headers],
+            }
+            for each in found
+        ]
+        self._writer.write_table(self._arrow.Table.from_pylist(rows, self._schema))
+        return self._out.taken()
+
+    def end(self) -> bytes:
+        self._writer.close()
+        return self._out.taken()
+
+
+def schema_of(arrow: Any) -> Any:
+    header = arrow.struct([("key", arrow.string()), ("value", arrow.binary())])
+    return arrow.schema(
+        [
+            ("partition", arrow.int32()),
+            ("offset", arrow.int64()),
+            ("timestamp", arrow.timestamp("ms", "UTC")),
+            ("key", arrow.binary()),
+            ("value", arrow.binary()),
+            ("headers", arrow.list_(header)),
+        ]
+    )
+
+
+FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
+    "jsonl": ("application/x-ndjson", JsonLines),
+    "csv": ("text/csv", Csv),
+    "arrow": ("application/vnd.apache.arrow.stream", lambda: Columns(False)),
+    "parquet": ("application/vnd.apache.parquet", lambda: Columns(True)),
+}
+
+
+async def export(call: Call) -> web.StreamResponse:
+    topic = topic_of(call)
+    wanted = message_filter.parse(call.params["filter"])
+    ranges = await ranges_asked(call, topic.logs)
+    media, make = FORMATS[call.params["format"]]
+    writer = await asyncio.to_thread(make)
+    response = web.StreamResponse()
+    response.content_type = media
+    name = f"{topic.name}.{call.params['format']}"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    await response.prepare(call.request)
+    while ranges:
+        seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
+        if seen.problems:
+            # half a file that looks whole would be worse than none
+            raise ConnectionAbortedError(f"{topic.name}: {seen.problems[0].what}")
+        ranges = seen.left
+        if seen.found:
+            await response.write(await asyncio.to_thread(writer.piece, seen.found))
+    await response.write(await asyncio.to_thread(writer.end))
+    await response.write_eof()
+    return response
+
+
+async def ranges_asked(call: Call, logs: list[Log]) -> list[Range]:
+    if call.params["cursor"] is not None:
+        return ranges_of(call.params["cursor"], logs)
+    number = call.params["partition"]
+    chosen = list(enumerate(logs))
+    if number is not None:
+        chosen = [(number, log_at(topic_of(call), number))]
+    return await asyncio.to_thread(first_ranges, chosen, call.params["from"])
+
+
+ROUTES = [
+    get(
+        "/topics/{topic}/export",
+        export,
+        None,
+        "Messages as a file, up to what is there when it begins.",
+        params=(
+            Param("format", str, "Of the file.", "jsonl", choices=tuple(FORMATS)),
+            Param("from", str, "oldest, offset:N, offset:-N, time:MS.", "oldest"),
+            Param("partition", int, "Of this partition only.", minimum=0),
+            FILTER,
+            Param("cursor", str, "Ranges instead: PARTITION:FIRST:END, with commas between."),
+        ),
+        media="application/octet-stream",
+    ),
+]

@@ -96,14 +96,12 @@ class InternalTopic:
         await asyncio.to_thread(self._thread.shutdown)
 
     async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._queue:
                 writes, self._queue = self._queue, []
                 await self._write_some(writes)
-                for each in writes:
-                    # apart from each other: one that fails must not keep the others waiting
-                    loop.call_soon(each.done, each.error, each.first_offset)
+                # the disk is busy with what came meanwhile before anybody is told
+                asyncio.get_running_loop().call_soon(_tell, writes)
         finally:
             self._writing = None
 
@@ -117,6 +115,15 @@ class InternalTopic:
         except Exception as error:
             logger.exception("writing failed in a way that was not foreseen", writes=len(writes))
             _fail(writes, ApplianceError(type(error).__name__))
+
+
+def _tell(writes: list[Write]) -> None:
+    """One that fails must not keep the others waiting."""
+    for each in writes:
+        try:
+            each.done(each.error, each.first_offset)
+        except Exception:
+            logger.exception("what follows a write failed in a way that was not foreseen")
 
 
 def _fail(writes: Iterable[Write], error: ApplianceError) -> None:

@@ -296,6 +296,31 @@ def test_writes_are_done_in_order_and_share_commits(log: Log) -> None:
     assert len(loaded(log).offsets.groups()) == 200
 
 
+def test_who_fails_when_told_keeps_nobody_from_being_told(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[int] = []
+
+    def fail(error: Exception | None, offset: int) -> None:
+        raise ValueError("planted")
+
+    def tell(error: Exception | None, offset: int) -> None:
+        told.append(offset)
+
+    async def run() -> None:
+        async def logs() -> list[Log]:
+            return [log]
+
+        topic = InternalTopic(logs, 10_000)
+        for done in (tell, fail, tell):
+            topic.write(Write("g", [Record(b"k", b"v")], NOW, done))
+        await topic.close()
+
+    asyncio.run(run())
+    assert told == [0, 2]
+    assert "planted" in caplog.text
+
+
 def test_a_topic_that_cannot_be_made_fails_the_writes_and_is_tried_again(log: Log) -> None:
     writes, attempts = Writes(), []
 

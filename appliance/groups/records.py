@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from appliance.internal_topic import Record, load, store
@@ -27,6 +28,7 @@ OFFSET_KEY, GROUP_KEY = 1, 2
 OFFSET_VALUE, OFFSET_VALUE_WITH_EXPIRY, GROUP_VALUE = 3, 1, 3
 PLAIN_OFFSET = struct.Struct(">hqihq")  # version 3 without metadata, with its version before it
 PARTITION_SIZE = 4  # at the end of an offset's key
+KEYS_MAX = 1 << 14  # keys that are remembered: a consumer commits the same places all day
 NEVER = -1  # an offset that expires by the broker's setting alone
 
 
@@ -96,11 +98,19 @@ def load_offset(stored: bytes) -> OffsetCommitValue:
 
 
 def offset_record(group: str, place: Partition, value: OffsetCommitValue | None) -> Record:
-    key = store(OffsetCommitKey(group, *place), OFFSET_KEY)
+    key = _offset_key(group, place)
     if value is None:
         return Record(key, None)
     has_expiry = value.expire_timestamp != NEVER
+    if not has_expiry and not value.metadata:
+        fields = value.offset, value.leader_epoch, 0, value.commit_timestamp
+        return Record(key, PLAIN_OFFSET.pack(OFFSET_VALUE, *fields))
     return Record(key, store(value, OFFSET_VALUE_WITH_EXPIRY if has_expiry else OFFSET_VALUE))
+
+
+@lru_cache(maxsize=KEYS_MAX)
+def _offset_key(group: str, place: Partition) -> bytes:
+    return store(OffsetCommitKey(group, *place), OFFSET_KEY)
 
 
 def group_record(group: str, value: GroupMetadataValue | None) -> Record:

@@ -26,6 +26,7 @@ from tests.support.share_client import (
     write,
     write_many,
 )
+from tests.support.txn_client import TxnClient
 
 INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 42, 3, 100
 INVALID_RECORD_STATE, SESSION_NOT_FOUND, INVALID_EPOCH = 121, 122, 123
@@ -439,6 +440,71 @@ def test_records_of_the_last_hour_are_read(control: Control) -> None:
     assert member.acquire() == [(1, 2, 1)]
 
 
+# Transactions
+
+
+def transactions(control: Control) -> None:
+    """0-1 aborted, 3-4 committed, 6 plain, 7 not ended."""
+    producer = TxnClient(control)
+    assert producer.init() == 0
+    producer.write("a", "b")
+    assert producer.end(is_commit=False) == 0
+    producer.write("c", "d")
+    assert producer.end() == 0
+    write(control, "e")
+    producer.write("f")
+
+
+def test_without_isolation_everything_but_markers_is_read(
+    control: Control, member: ShareClient
+) -> None:
+    transactions(control)
+    got = member.fetch(0)[0]
+    assert got.acquired == [(0, 1, 1), (3, 4, 1), (6, 7, 1)]
+    assert got.values == [*"abcdef"]
+
+
+def test_of_committed_records_the_aborted_are_passed_over(
+    control: Control, member: ShareClient
+) -> None:
+    control.run(control.broker.set_group_configs("g", {"share.isolation.level": "read_committed"}))
+    transactions(control)
+    got = member.fetch(0)[0]
+    assert (got.acquired, got.values) == ([(3, 4, 1), (6, 6, 1)], [*"cde"])
+    own = control.broker.share_partitions
+    assert own.start_offset("g", member.topic_id(), 0) == 3
+    assert member.acknowledge((3, 4, [ACCEPT]), (6, 6, [ACCEPT])) == 0
+    assert own.start_offset("g", member.topic_id(), 0) == 7
+
+
+def test_a_fetch_waits_for_a_transaction_to_end(control: Control, member: ShareClient) -> None:
+    control.run(control.broker.set_group_configs("g", {"share.isolation.level": "read_committed"}))
+    producer = TxnClient(control)
+    producer.init()
+    producer.write("a")
+    sent = member.send(0, wait_ms=20_000)
+    assert not control.is_answered(sent)
+    assert producer.end() == 0
+    assert member.got(sent)[0].values == ["a"]
+
+
+def test_only_aborted_records_are_nothing_to_wake_for(
+    control: Control, member: ShareClient
+) -> None:
+    control.run(control.broker.set_group_configs("g", {"share.isolation.level": "read_committed"}))
+    producer = TxnClient(control)
+    producer.init()
+    sent = member.send(0, wait_ms=20_000)
+    for _ in range(3):
+        producer.write("a")
+        assert producer.end(is_commit=False) == 0
+    assert not control.is_answered(sent)
+    write(control, "x")
+    assert member.got(sent)[0].values == ["x"]
+    own = control.broker.share_partitions
+    assert own.start_offset("g", member.topic_id(), 0) == 6
+
+
 # The log
 
 
@@ -450,6 +516,28 @@ def test_a_log_that_begins_later_moves_the_group(control: Control, member: Share
     assert member.acquire(wait_ms=1000) == [(25, 29, 1)]
     assert member.acknowledge((0, 9, [ACCEPT])) == 0, "they are gone"
     assert member.acknowledge((25, 29, [ACCEPT])) == 0
+
+
+def test_a_log_that_ends_sooner_moves_the_group(tmp_path: Path) -> None:
+    """As one does that was damaged: what comes next has offsets that were done once."""
+    control = Control(tmp_path)
+    control.create("t")
+    member = ShareClient(control)
+    member.initialize(0)
+    write_many(control, 20)
+    member.acquire()
+    assert member.acknowledge((0, 19, [ACCEPT])) == 0
+    control.broker.topics["t"].logs[0].truncate(10)
+    assert member.acquire(wait_ms=50) == []
+    write(control, "new")
+    assert member.acquire() == [(10, 10, 1)]
+    own = control.broker.share_partitions
+    assert own.start_offset("g", member.topic_id(), 0) == 10
+    control.kill()
+    control = Control(tmp_path)
+    topic_id = control.broker.topics["t"].id
+    assert control.broker.share_partitions.start_offset("g", topic_id, 0) == 10
+    control.close()
 
 
 def test_a_topic_that_is_deleted_is_forgotten(control: Control, member: ShareClient) -> None:

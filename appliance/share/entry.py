@@ -78,9 +78,11 @@ class Entry:
         own = self.stored.partition
         if self.is_gone or self.is_undecided:
             return True
-        return own.next_fetch_offset() < self.limit_offset(config) and own.may_acquire(
-            config.partition_max_record_locks
-        )
+        offset = own.next_fetch_offset()
+        if offset > self.log.log_end_offset:
+            return True  # the log was cut: that is to be seen, and put right
+        may_acquire = own.may_acquire(config.partition_max_record_locks)
+        return offset < self.limit_offset(config) and may_acquire
 
     def check_there(self) -> None:
         if self.is_gone:

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from appliance._record_reader import Message
+from appliance.client import fetcher
 from appliance.client.assignment import assign
 from appliance.client.consumer_config import ConsumerConfig
 from appliance.client.consumer_connector import ConsumerConnector
@@ -429,6 +430,20 @@ def test_a_slow_stream_holds_up_no_other(site: Site) -> None:
         assert take(fast, 2000) == [*range(2000)]
         assert len(slow._readers) <= 2
         assert take(slow, 2000) == [*range(2000)]
+
+
+def test_room_is_filled_as_soon_as_there_is_some(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "LOOK_S", 3600.0)
+    for value in range(60):
+        site.produce("t", 0, value)  # a batch each, a dozen in a chunk
+    with site.consumer(fetch_size=1024, queuedchunks_max=1) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        eventually(lambda: not stream.has_room)
+        assert take(stream, 1) == [0]
+        eventually(lambda: not stream.has_room)  # while the first chunk is read
+        assert take(stream, 59) == [*range(1, 60)]
 
 
 def test_streams_end_with_the_connector(site: Site) -> None:

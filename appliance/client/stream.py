@@ -88,9 +88,10 @@ class Stream(MessageIterator):
             self._changed.notify()
 
     def next_reader(self) -> RecordReader:
-        self._on_room()
         end = time.monotonic() + self._timeout_ms / 1000
         with self._changed:
+            if not self._readers:
+                self._on_room()  # all is read: who waited for that may begin anew
             while not self._readers:
                 if self._is_closed:
                     raise StopIteration
@@ -100,4 +101,6 @@ class Stream(MessageIterator):
                     self._changed.wait()
                 elif not self._changed.wait(end - time.monotonic()):
                     raise ConsumerTimeout(f"{self.id}: nothing to read in {self._timeout_ms} ms")
-            return self._readers.popleft()
+            reader = self._readers.popleft()
+        self._on_room()
+        return reader

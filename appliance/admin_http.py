@@ -12,7 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from appliance import event_log
-from appliance.admin import api
+from appliance.admin import api, live
+from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
 from appliance.admin.route import BODY_BYTES_MAX, get
@@ -92,7 +93,9 @@ def make_app(process: Process) -> web.Application:
     app[GUARD] = Guard(process)
     app[METRICS] = []
     app.add_routes(ROUTES)
+    live.add_to(app, process)
     app.add_routes(api.web_routes(process, app[GUARD]))
+    app.add_routes(Console().routes())
     return app
 
 

@@ -21,6 +21,7 @@ from appliance.admin import (
     export,
     groups,
     health,
+    live,
     log_lines,
     login,
     messages,
@@ -59,6 +60,7 @@ STATUS = {
 ROUTES: list[Route] = [
     *login.ROUTES,
     *health.ROUTES,
+    *live.ROUTES,
     *topics.ROUTES,
     *messages.ROUTES,
     *export.ROUTES,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any, Literal, TypedDict
 
 from appliance import __version__
 from appliance._engine import LogFacts
+from appliance.admin import raid
 from appliance.admin.process import Process
+from appliance.admin.raid import Array
 from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
 from appliance.broker import Broker
@@ -57,6 +60,7 @@ class HealthAnswer(TypedDict):
     groups: int
     connections: int
     storage: Storage | None
+    raid: list[Array]
     unflushed: Unflushed | None
     most_behind: Behind | None
 
@@ -68,13 +72,15 @@ async def get_health(call: Call) -> HealthAnswer:
     facts = (await call.survey.take()).all() if broker else []
     unflushed = unflushed_of(facts) if broker else None
     storage = await storage_of(call) if broker else None
-    level: Level = "ok" if health.status == "ok" else "critical"
+    arrays = await asyncio.to_thread(raid.snapshot)
+    warned = warnings(process, storage, arrays)
+    level: Level = "critical" if health.status != "ok" else "warning" if warned else "ok"
     return {
         "status": health.status,
         "level": level,
         "sentence": sentence(health.status, health.reasons, health.facts, unflushed),
         "reasons": health.reasons,
-        "warnings": warnings(process, storage),
+        "warnings": warned,
         "version": __version__,
         "node_id": process.config.node_id,
         "cluster_id": broker.cluster_id if broker else None,
@@ -90,6 +96,7 @@ async def get_health(call: Call) -> HealthAnswer:
         if process.data_plane
         else 0,
         "storage": storage,
+        "raid": arrays,
         "unflushed": unflushed,
         "most_behind": most_behind(broker) if broker else None,
     }
@@ -153,8 +160,11 @@ def spoken(ms: int) -> str:
     return f"{seconds:.1f} s"
 
 
-def warnings(process: Process, storage: Storage | None) -> list[Warned]:
-    found: list[Warned] = []
+def warnings(process: Process, storage: Storage | None, arrays: list[Array]) -> list[Warned]:
+    """What is no failure, and yet wants somebody's attention."""
+    found: list[Warned] = [
+        {"level": "critical", "text": text} for each in arrays if (text := raid.reason(each))
+    ]
     if storage and storage["free_bytes"] < 2 * storage["low_water_bytes"]:
         free, low = storage["free_bytes"], storage["low_water_bytes"]
         text = f"{free} bytes free; below {low} writes are refused"
@@ -165,8 +175,11 @@ def warnings(process: Process, storage: Storage | None) -> list[Warned]:
     broker = process.broker
     if broker is not None and process.status == "ok":
         found += [
-            {"level": "critical", "text": f"lost at this start: {each.topic}-{each.partition}, "
-             f"offsets from {each.first_offset}: {each.what}"}
+            {
+                "level": "critical",
+                "text": f"lost at this start: {each.topic}-{each.partition}, "
+                f"offsets from {each.first_offset}: {each.what}",
+            }
             for each in broker.log_dir.report.losses
         ]
     return found

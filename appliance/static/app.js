@@ -1,0 +1,113 @@
+// The frame around every page: who is logged in, where one can go, keys that work everywhere.
+import { html, render, useEffect, useRef, useState } from "./html.js";
+import { api, useApi, whenLoggedOut } from "./api.js";
+import { go, href, useRoute } from "./router.js";
+import { Dialog } from "./parts/dialog.js";
+import { LEVELS, Mark } from "./parts/bits.js";
+import { Home } from "./pages/home.js";
+import { Topics } from "./pages/topics.js";
+import { Topic } from "./pages/topic.js";
+import { Groups } from "./pages/groups.js";
+import { Group } from "./pages/group.js";
+import { Clients } from "./pages/clients.js";
+import { Settings } from "./pages/settings.js";
+import { Records } from "./pages/records.js";
+import { Login, Setup } from "./pages/login.js";
+
+const PAGES = [
+  { key: "h", path: "", title: "Home", page: Home },
+  { key: "t", path: "topics", title: "Topics", page: Topics, one: Topic },
+  { key: "g", path: "groups", title: "Consumers", page: Groups, one: Group },
+  { key: "c", path: "clients", title: "Clients", page: Clients },
+  { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },
+  { key: "l", path: "records", title: "Log and audit", page: Records },
+];
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function paint() {
+  const chosen = localStorage.getItem("theme") ?? "auto";
+  document.documentElement.dataset.theme = chosen === "auto" ? (dark.matches ? "dark" : "light") : chosen;
+}
+dark.addEventListener("change", paint);
+paint();
+
+function Theme() {
+  const [chosen, choose] = useState(localStorage.getItem("theme") ?? "auto");
+  const change = (event) => { localStorage.setItem("theme", event.target.value); paint(); choose(event.target.value); dispatchEvent(new Event("theme")); };
+  return html`<label>Colours<select value=${chosen} onChange=${change}><option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>`;
+}
+
+function Help({ onClose }) {
+  const rows = [["/", "to the filter"], ["j k", "down and up the rows"], ["Enter", "open the row"], ...PAGES.map((page) => [`g ${page.key}`, page.title]), ["?", "this list"]];
+  return html`<${Dialog} title="Keys" onClose=${onClose}><table><tbody>${rows.map(([keys, what]) => html`<tr><td>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</td><td>${what}</td></tr>`)}</tbody></table><//>`;
+}
+
+function useKeys(openHelp) {
+  const before = useRef("");
+  useEffect(() => {
+    const pressed = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (event.target.matches("input, textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }
+      const page = before.current === "g" && PAGES.find((each) => each.key === event.key);
+      before.current = event.key;
+      if (page) go([page.path].filter(Boolean));
+      else if (event.key === "?") openHelp();
+      else if (event.key === "/") { event.preventDefault(); document.querySelector("[data-filter]")?.focus(); }
+      else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+function move(step) {
+  const links = [...document.querySelectorAll("tr[data-row]")].map((row) => row.querySelector("a, button")).filter(Boolean);
+  const at = links.indexOf(document.activeElement?.closest("tr")?.querySelector("a, button"));
+  links[Math.max(0, Math.min(links.length - 1, at + step))]?.focus();
+}
+
+function Side({ route, me, onLogout }) {
+  const [open, setOpen] = useState(false);
+  const { data: health } = useApi("/health", 5);
+  useEffect(() => setOpen(false), [route]);
+  return html`<div class="side" data-open=${open || undefined}>
+    <a class="brand" href="#/"><img src=${new URL("icon.svg", import.meta.url).pathname} alt="" />appliance</a>
+    <button type="button" class="menu" aria-expanded=${open} onClick=${() => setOpen(!open)}>Menu</button>
+    <nav aria-label="Pages">${PAGES.map((page) => html`
+      ${page.head && html`<h3>${page.head}</h3>`}
+      <a href=${href([page.path].filter(Boolean))} aria-current=${(route.parts[0] ?? "") === page.path ? "page" : undefined}>${page.title}
+        ${page.path === "" && health && health.level !== "ok" && html`<${Mark} level=${LEVELS[health.level]} />`}</a>`)}</nav>
+    <div class="foot"><${Theme} />
+      ${me.name && html`<p class="muted">${me.name} <span class="badge">${me.role}</span> <button type="button" class="plain" onClick=${onLogout}>log out</button></p>`}
+      ${me.warning && html`<p class="notice bad">${me.warning}</p>`}
+    </div>
+  </div>`;
+}
+
+function App() {
+  const route = useRoute();
+  const session = useApi("/session");
+  const [help, setHelp] = useState(false), [out, setOut] = useState(false);
+  const main = useRef();
+  useKeys(() => setHelp(true));
+  useEffect(() => whenLoggedOut(() => setOut(true)), []);
+  const place = route.parts.slice(0, 2).join("/");
+  const page = PAGES.find((each) => each.path === (route.parts[0] ?? ""));
+  useEffect(() => {
+    document.title = [route.parts[1], page?.title, "appliance"].filter(Boolean).join(" · ");
+    scrollTo(0, 0);
+  }, [place]);
+  const me = { read_only: session.data?.is_read_only || session.data?.role === "viewer", ...session.data };
+  const again = () => { setOut(false); session.reload(); };
+  if (route.parts[0] === "setup") return html`<${Setup} secret=${route.query.token ?? ""} onIn=${() => { go([]); again(); }} />`;
+  if (out || (session.data && !session.data.role)) return html`<${Login} onIn=${again} />`;
+  if (!session.data && !session.error) return null;
+  const Page = route.parts.length > 1 && page?.one ? page.one : page?.page;
+  const logout = async () => { await api("/logout", { method: "POST", body: {} }); setOut(true); };
+  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>To the page</a>
+    <div class="shell"><${Side} route=${route} me=${me} onLogout=${logout} />
+      <main id="main" ref=${main} tabindex="-1">${Page ? html`<${Page} key=${place} route=${route} me=${me} />` : html`<h1>There is no such page</h1>`}</main></div>
+    ${help && html`<${Help} onClose=${() => setHelp(false)} />`}`;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

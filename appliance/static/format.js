@@ -1,0 +1,53 @@
+// Numbers as people read them. Offsets and counts come as numbers or as text; text is never rounded.
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+const dash = "–";
+const missing = (value) => value === null || value === undefined || Number.isNaN(value);
+
+export function bytes(value) {
+  if (missing(value)) return dash;
+  let size = Number(value), unit = 0;
+  for (; Math.abs(size) >= 999.5 && unit < UNITS.length - 1; unit++) size /= 1000;
+  const digits = unit === 0 || Math.abs(size) >= 99.95 ? 0 : Math.abs(size) >= 9.995 ? 1 : 2;
+  return `${size.toFixed(digits)} ${UNITS[unit]}`;
+}
+
+export const rate = (value) => (missing(value) ? dash : `${bytes(value)}/s`);
+
+export function count(value) {
+  if (missing(value)) return dash;
+  return typeof value === "string" ? value.replace(/\B(?=(\d{3})+$)/g, " ") : Math.round(value).toLocaleString("en-US").replaceAll(",", " ");
+}
+
+export function short(value) {
+  if (missing(value)) return dash;
+  if (value < 10000) return count(value);
+  const step = value >= 999.5e6 ? [1e9, "G"] : value >= 999.5e3 ? [1e6, "M"] : [1e3, "k"];
+  return `${(value / step[0]).toPrecision(3)} ${step[1]}`;
+}
+
+const two = (large, unit, small, smaller) => (small ? `${large} ${unit} ${small} ${smaller}` : `${large} ${unit}`);
+
+export function duration(seconds) {
+  if (missing(seconds)) return dash;
+  const s = Math.abs(seconds);
+  if (s < 0.0005) return "0 s";
+  if (s < 0.9995) return `${Math.round(s * 1000)} ms`;
+  if (s < 59.95) return `${s < 9.95 ? s.toFixed(1) : Math.round(s)} s`;
+  if (s < 3600) return two(Math.floor(s / 60), "min", Math.round(s % 60), "s");
+  if (s < 86400) return two(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
+  if (s < 365 * 86400) return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
+  return `${(s / 86400 / 365).toFixed(1)} years`;
+}
+
+const pad = (value, size = 2) => String(value).padStart(size, "0");
+
+export function time(ms, withMs = false) {
+  if (missing(ms) || ms < 0) return dash;
+  const t = new Date(Number(ms));
+  const day = `${t.getFullYear()}-${pad(t.getMonth() + 1)}-${pad(t.getDate())}`;
+  const clock = `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
+  return `${day} ${clock}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
+}
+
+export const ago = (ms, now = Date.now()) => (missing(ms) || ms < 0 ? dash : `${duration(Math.max(0, now - ms) / 1000)} ago`);
+export const percent = (share) => (missing(share) ? dash : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`);

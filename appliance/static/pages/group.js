@@ -1,0 +1,82 @@
+// One group: who is in it, how far it has read, and putting it elsewhere.
+import { html, useMemo, useState } from "../html.js";
+import { api, useApi } from "../api.js";
+import { go, href } from "../router.js";
+import { Chart } from "../parts/chart.js";
+import { Head, Loaded } from "../parts/bits.js";
+import { Dialog } from "../parts/dialog.js";
+import { Table } from "../parts/table.js";
+import { count, duration, short } from "../format.js";
+import { State } from "./groups.js";
+
+const PARTITIONS = [
+  { name: "topic", title: "Topic", cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>` },
+  { name: "partition", title: "Partition", number: true },
+  { name: "committed", title: "Committed", number: true, cell: (each) => count(each.committed) },
+  { name: "end", title: "End", number: true, cell: (each) => count(each.end) },
+  { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${each.committed < each.start && html` <span class="muted">(${count(each.start - each.committed)} deleted unread)</span>`}` },
+  { name: "lag_seconds", title: "Lag, time", number: true, cell: (each) => duration(each.lag_seconds) },
+  { name: "member", title: "Read by", value: (each) => each.member_id ?? "nobody", long: true },
+];
+
+const MEMBERS = [
+  { name: "member_id", title: "Member", long: true, cell: (each) => html`<code>${each.member_id}</code>` },
+  { name: "client_id", title: "Client" },
+  { name: "host", title: "Host" },
+  { name: "assignment", title: "Reads", value: (each) => Object.entries(each.partitions).map(([topic, numbers]) => `${topic} ${numbers.join(" ")}`).join(", "), long: true },
+];
+
+const TARGETS = [["earliest", "the beginning"], ["latest", "the end: skip what is there"], ["time", "a time"], ["offset", "an offset"], ["shift", "from where it is, by"]];
+
+function Reset({ group, onClose }) {
+  const topics = [...new Set(group.offsets.map((each) => each.topic))];
+  const [chosen, choose] = useState(topics), [to, setTo] = useState("earliest"), [value, setValue] = useState(""), [rows, setRows] = useState(null);
+  const isTime = to === "time", wants = ["time", "offset", "shift"].includes(to);
+  const body = () => ({ topics: chosen.map((topic) => ({ topic })), to, ...(wants && { [isTime ? "time_ms" : to]: isTime ? new Date(value).getTime() : Number(value) }) });
+  const path = `/groups/${encodeURIComponent(group.group)}/reset`;
+  const send = async () => {
+    if (rows === null) {
+      setRows((await api(path, { method: "POST", body: { ...body(), dry_run: true } })).partitions);
+      return false;
+    }
+    await api(path, { method: "POST", body: { ...body(), dry_run: false } });
+  };
+  const changed = (set) => (event) => { set(event.target.value); setRows(null); };
+  const tick = (topic) => (event) => { choose(event.target.checked ? [...chosen, topic] : chosen.filter((each) => each !== topic)); setRows(null); };
+  return html`<${Dialog} title=${`Put ${group.group} elsewhere`} send=${rows === null ? "Show what would change" : "Put it there"} onSend=${send} onClose=${onClose} wide>
+    ${group.members > 0 && html`<p class="notice warn">The group has ${group.members} members. Offsets can only be changed while nobody reads: stop them first.</p>`}
+    <fieldset class="row">${topics.map((topic) => html`<label class="check"><input type="checkbox" checked=${chosen.includes(topic)} onChange=${tick(topic)} />${topic}</label>`)}</fieldset>
+    <div class="row"><label>To<select value=${to} onChange=${changed(setTo)}>${TARGETS.map(([id, text]) => html`<option value=${id}>${text}</option>`)}</select></label>
+      ${wants && html`<label>${isTime ? "Time" : to === "shift" ? "Records, less than 0 goes back" : "Offset"}<input required type=${isTime ? "datetime-local" : "number"} step="1" value=${value} onInput=${changed(setValue)} /></label>`}</div>
+    ${rows && html`<div class="scroll"><table><thead><tr><th scope="col">Topic</th><th scope="col" class="num">Partition</th><th scope="col" class="num">From</th><th scope="col" class="num">To</th><th scope="col"></th></tr></thead>
+      <tbody>${rows.map((row) => html`<tr><td>${row.topic}</td><td class="num">${row.partition}</td><td class="num">${count(row.before)}</td><td class="num">${count(row.after)}</td><td class="muted">${row.note}</td></tr>`)}</tbody></table></div>`}
+  <//>`;
+}
+
+function Remove({ group, onClose }) {
+  const remove = async () => { await api(`/groups/${encodeURIComponent(group.group)}`, { method: "DELETE" }); go(["groups"]); };
+  return html`<${Dialog} title=${`Delete ${group.group}`} send="Delete" danger confirm=${group.group} onSend=${remove} onClose=${onClose}><p>Its committed offsets go. A consumer that comes back with this name begins where its own configuration says.</p><//>`;
+}
+
+function History({ history }) {
+  const { samples } = history;
+  const data = useMemo(() => [samples.map((each) => each.at_ms / 1000), samples.map((each) => each.seconds)], [samples]);
+  const records = useMemo(() => [data[0], samples.map((each) => each.records)], [samples]);
+  return html`<div class="tiles"><section class="card"><h2>Lag, time</h2><${Chart} label="Lag in seconds" series=${["behind"]} data=${data} unit=${duration} height=${150} /></section>
+    <section class="card"><h2>Lag, records</h2><${Chart} label="Lag in records" series=${["not read"]} data=${records} unit=${short} height=${150} /></section></div>`;
+}
+
+export function Group({ route, me }) {
+  const name = route.parts[1];
+  const group = useApi(`/groups/${encodeURIComponent(name)}`, 4);
+  const [doing, setDoing] = useState(null);
+  const close = () => { setDoing(null); group.reload(); };
+  return html`<${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> /`}>
+      <button disabled=${me.read_only || !group.data} onClick=${() => setDoing("reset")}>Reset offsets</button><button class="danger" disabled=${me.read_only || !group.data} onClick=${() => setDoing("delete")}>Delete</button><//>
+    <${Loaded} from=${group}>${(data) => html`
+      <p class="muted"><${State} state=${data.state} /> ${data.protocol} · ${count(data.members)} members · ${count(data.lag_records)} records behind</p>
+      ${data.history?.samples.length > 1 && html`<${History} history=${data.history} />`}
+      <section class="card"><div class="head"><h2>Partitions</h2></div><${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic" empty="No offset was committed yet." /></section>
+      <section class="card"><div class="head"><h2>Members</h2></div><${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS} empty="Nobody reads for this group now." /></section>
+      ${doing === "reset" && html`<${Reset} group=${data} onClose=${close} />`}${doing === "delete" && html`<${Remove} group=${data} onClose=${close} />`}`}<//>`;
+}

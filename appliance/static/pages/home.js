@@ -1,0 +1,88 @@
+// Is all well? One sentence, then the facts behind it, each a link to more.
+import { html, useMemo, useState } from "../html.js";
+import { useApi, useEvents } from "../api.js";
+import { Bar, Head, LEVELS, Loaded, Mark, Tile } from "../parts/bits.js";
+import { Chart } from "../parts/chart.js";
+import { bytes, count, duration, percent, rate, short } from "../format.js";
+
+const KEPT = 600;
+
+/** Ten minutes of traffic, growing by a sample a second. */
+export function useTraffic() {
+  const [samples, setSamples] = useState([]);
+  useEvents("/live", (event) => setSamples((old) => [...old.filter((each) => each.number < event.samples[0].number), ...event.samples].slice(-KEPT)));
+  return samples;
+}
+
+function Sentence({ facts }) {
+  const level = LEVELS[facts.level];
+  return html`<section class=${`card sentence ${level}`} aria-live="polite"><div class="mark" style="font-size:1.3rem"><${Mark} level=${level} /></div>
+    <div><p>${facts.sentence}</p>
+      ${facts.reasons.length > 1 && html`<ul>${facts.reasons.map((each) => html`<li>${each}</li>`)}</ul>`}
+      ${facts.warnings.length > 0 && html`<ul>${facts.warnings.map((each) => html`<li class=${LEVELS[each.level]}><${Mark} level=${LEVELS[each.level]} />${each.text}</li>`)}</ul>`}
+    </div></section>`;
+}
+
+function Traffic({ samples }) {
+  const data = useMemo(() => [samples.map((each) => each.at_ms / 1000), samples.map((each) => each.in_bytes_per_s), samples.map((each) => each.out_bytes_per_s)], [samples]);
+  return html`<section class="card wide"><div class="head"><h2>Traffic</h2><span class="muted">the last ten minutes</span></div>
+    <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate} /></section>`;
+}
+
+function forecastText(storage) {
+  const { written_bytes_per_s: written, steady_bytes: steady, full_in_s: full, free_bytes: free, logs_bytes: used } = storage;
+  if (written === null) return "what it will take is told a minute after the start";
+  if (full !== null) return `full in ${duration(full)} at the rate so far`;
+  if (steady === null) return "nothing bounds it, and nothing is being written";
+  return `settles at ${bytes(steady)}, ${percent(steady / (free + used))} of what there is`;
+}
+
+function Storage({ storage }) {
+  const full = 1 - storage.free_bytes / storage.total_bytes;
+  const level = storage.is_full ? "bad" : full > 0.8 ? "warn" : undefined;
+  return html`<${Tile} title="Storage" value=${bytes(storage.logs_bytes)} unit=${`of logs, ${bytes(storage.free_bytes)} free`} level=${level} href="#/topics?sort=-size_bytes">
+    <${Bar} share=${full} level=${level ?? "good"} /><p>disk ${percent(full)} full · ${bytes(storage.reserve_bytes)} held back for a start on a full disk</p><p>${forecastText(storage)}</p><//>`;
+}
+
+function Durability({ unflushed }) {
+  const { records, last_flush_ms: took, last_flush_ago_ms: ago } = unflushed;
+  return html`<${Tile} title="On disk" value=${records ? bytes(unflushed.bytes) : "all of it"} unit=${records ? "not yet" : ""} level="good">
+    <p>${records ? `${count(records)} records, the oldest for ${duration(unflushed.oldest_ms / 1000)}` : "a power cut now would take nothing"}</p>
+    <p>${took === null ? "no flush since the start" : `the last flush took ${duration(took / 1000)}, ${duration(ago / 1000)} ago`}</p><//>`;
+}
+
+function Raid({ arrays }) {
+  if (arrays.length === 0) return html`<${Tile} title="Disks" value="no software RAID"><p>controllers of their own tell their state only to their own tools</p><//>`;
+  const bad = arrays.filter((each) => each.missing);
+  return html`<${Tile} title="Disks" value=${bad.length ? `${bad.length} degraded` : "all there"} level=${bad.length ? "bad" : "good"}>
+    ${arrays.map((each) => html`<p>${each.name} ${each.level}: ${each.state}${each.missing ? `, ${each.missing} missing` : ""}${each.done !== null ? `, ${each.action} ${percent(each.done)}` : ""}</p>`)}<//>`;
+}
+
+function Consumers({ groups }) {
+  const { data } = useApi("/groups?order=-lag_records&limit=1", 5);
+  const worst = data?.groups[0];
+  const isBehind = worst && worst.lag_records > 0;
+  const late = isBehind && worst.lag_seconds !== undefined && worst.lag_seconds !== null;
+  return html`<${Tile} title="Consumers" href="#/groups" value=${isBehind ? (late ? duration(worst.lag_seconds) : short(worst.lag_records)) : "none behind"} unit=${isBehind ? (late ? "behind" : "records behind") : ""}>
+    <p>${isBehind ? `${worst.group}, ${count(worst.lag_records)} records` : ""}</p><p>${count(groups)} groups</p><//>`;
+}
+
+export function Home() {
+  const health = useApi("/health", 2);
+  const samples = useTraffic();
+  const now = samples.at(-1);
+  return html`<${Head} title="Home" /><${Loaded} from=${health}>${(facts) => html`
+    <${Sentence} facts=${facts} />
+    <div class="tiles">
+      <${Traffic} samples=${samples} />
+      <${Tile} title="In" value=${rate(now?.in_bytes_per_s)} href="#/topics?sort=-received_bytes_per_s"><p>${short(now?.produces_per_s)} produce requests a second</p><//>
+      <${Tile} title="Out" value=${rate(now?.out_bytes_per_s)} href="#/clients"><p>${short(now?.fetches_per_s)} fetch requests a second</p><p>${count(now?.connections)} connections</p><//>
+      <${Consumers} groups=${facts.groups} />
+      ${facts.storage && html`<${Storage} storage=${facts.storage} />`}
+      ${facts.unflushed && html`<${Durability} unflushed=${facts.unflushed} />`}
+      <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${count(facts.partitions)} partitions, the broker's own too</p><//>
+      <${Raid} arrays=${facts.raid} />
+      <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings"><p>version ${facts.version}, node ${facts.node_id}</p>
+        <p>Kafka <code>${facts.listeners.kafka}</code></p><p>ZooKeeper ${facts.zookeeper ?? "not used"}</p><//>
+    </div>`}<//>`;
+}

@@ -1,0 +1,44 @@
+import { html, useState } from "../html.js";
+import { api } from "../api.js";
+
+export function Login({ onIn }) {
+  const [user, setUser] = useState(""), [password, setPassword] = useState(""), [error, setError] = useState(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await api("/login", { method: "POST", body: { name: user, password } });
+      onIn();
+    } catch (refused) {
+      setError(refused.message);
+      setPassword("");
+    }
+  };
+  return html`<main class="login"><form class="card fields" onSubmit=${submit}>
+    <h1>appliance</h1>
+    <label>User<input name="user" autocomplete="username" required autofocus value=${user} onInput=${(event) => setUser(event.target.value)} /></label>
+    <label>Password<input name="password" type="password" autocomplete="current-password" required value=${password} onInput=${(event) => setPassword(event.target.value)} /></label>
+    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+    <button class="primary">Log in</button>
+  </form></main>`;
+}
+
+/** The link that the broker prints at its first start leads here. */
+export function Setup({ secret, onIn }) {
+  const [name, setName] = useState("admin"), [password, setPassword] = useState(""), [error, setError] = useState(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await api("/setup", { method: "POST", body: { token: secret, name, password } });
+      onIn();
+    } catch (refused) {
+      setError(refused.message);
+    }
+  };
+  return html`<main class="login"><form class="card fields" onSubmit=${submit}>
+    <h1>The first user</h1><p class="muted">From now on these pages ask for a password. This user may do everything and make others.</p>
+    <label>User<input name="user" autocomplete="username" required value=${name} onInput=${(event) => setName(event.target.value)} /></label>
+    <label>Password<input name="password" type="password" autocomplete="new-password" required autofocus value=${password} onInput=${(event) => setPassword(event.target.value)} /></label>
+    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+    <button class="primary">Set the password</button>
+  </form></main>`;
+}

@@ -1,0 +1,166 @@
+// A topic's messages: searched look by look, so that one sees how far it is and can stop, or followed as they come.
+import { html, useEffect, useRef, useState } from "../html.js";
+import { api, useApi, useEvents } from "../api.js";
+import { setQuery } from "../router.js";
+import { Facts } from "../parts/bits.js";
+import { Dialog } from "../parts/dialog.js";
+import { download } from "../parts/table.js";
+import { bytes, count, percent, time } from "../format.js";
+
+const LIMITS = [50, 100, 500, 1000];
+const KEPT = 1000; // of those that are followed; older ones leave the page
+
+const pathOf = (topic) => `/topics/${encodeURIComponent(topic)}`;
+const place = (each) => `${each.partition}-${each.offset}`;
+const newestFirst = (a, b) => b.timestamp_ms - a.timestamp_ms || b.offset - a.offset;
+
+function begin({ from = "newest", offset = "", at = "" }) {
+  if (from === "offset") return `offset:${offset || 0}`;
+  return from === "time" ? `time:${at ? new Date(at).getTime() : 0}` : from;
+}
+
+function words(query, found, cursor) {
+  const limit = Number(query.limit ?? 100);
+  const text = new URLSearchParams({ from: begin(query), limit: Math.max(1, limit - found) });
+  if (query.partition) text.set("partition", query.partition);
+  if (query.where) text.set("filter", query.where);
+  if (cursor) text.set("cursor", cursor);
+  return text;
+}
+
+/** One search is many looks; between two of them it can be stopped. */
+function useSearch(topic) {
+  const [state, setState] = useState({ rows: [], status: "idle", scanned: 0, left: 0 });
+  const running = useRef(0);
+  const stop = () => { running.current++; setState((old) => ({ ...old, status: "stopped" })); };
+  const start = async (query) => {
+    const own = ++running.current, limit = Number(query.limit ?? 100);
+    let found = { rows: [], status: "running", scanned: 0, left: 0, problems: 0 }, cursor = null;
+    setState(found);
+    try {
+      do {
+        const look = await api(`${pathOf(topic)}/messages?${words(query, found.rows.length, cursor)}`);
+        if (own !== running.current) return;
+        cursor = look.next;
+        const rows = [...found.rows, ...look.messages], isDone = look.is_complete || rows.length >= limit || !cursor;
+        found = { rows, status: isDone ? "ended" : "running", scanned: found.scanned + look.scanned_offsets, left: look.left_offsets, problems: found.problems + look.problems.length, isAll: look.is_complete };
+        setState(found);
+      } while (found.status === "running");
+    } catch (error) {
+      if (own === running.current) setState({ ...found, status: "failed", error: error.message });
+    }
+  };
+  useEffect(() => () => { running.current++; }, []);
+  return { ...state, start, stop };
+}
+
+function Status({ search }) {
+  const { status, scanned, left, rows, error, problems, isAll } = search;
+  if (status === "failed") return html`<p class="notice bad" role="alert">${error}</p>`;
+  const looked = count(scanned);
+  const text = {
+    idle: "",
+    running: `searching: ${looked} of ${count(scanned + left)} offsets looked at (${percent(scanned / (scanned + left || 1))}), ${count(rows.length)} found`,
+    stopped: `stopped after ${looked} offsets, ${count(rows.length)} found; ${count(left)} not looked at`,
+    ended: rows.length ? `${count(rows.length)} found among ${looked} offsets${isAll ? "" : `; ${count(left)} more were not looked at`}` : scanned ? `No match among the ${looked} offsets looked at.` : "There is no record in this range.",
+  }[status];
+  return html`<p class="muted" role="status">${text}${problems ? ` ${problems} batches cannot be read.` : ""}</p>`;
+}
+
+function Following({ topic, filter, onRows }) {
+  const path = `${pathOf(topic)}/messages/live${filter ? `?filter=${encodeURIComponent(filter)}` : ""}`;
+  const [skipped, setSkipped] = useState(0);
+  useEvents(path, (row) => onRows(row), { skipped: (told) => setSkipped((old) => old + told.offsets) });
+  return html`<p class="muted" role="status">following what is written${skipped ? `; ${count(skipped)} came too fast to be shown` : ""}</p>`;
+}
+
+export function pretty(data) {
+  if (data === null) return "null";
+  if (data.form !== "json" || data.is_cut) return data.text;
+  // numbers that JavaScript cannot hold would come back changed: then the text stays as it is
+  return /\d{16,}/.test(data.text) ? data.text : JSON.stringify(JSON.parse(data.text), null, 2);
+}
+
+const Short = ({ data }) => (data === null ? html`<i class="muted">null</i>` : html`<span class="mono">${data.text.slice(0, 200)}</span>`);
+const size = (each) => (each.key?.size ?? 0) + (each.value?.size ?? 0);
+
+function Whole({ topic, row, onClose }) {
+  const answer = useApi(`${pathOf(topic)}/messages?from=offset:${row.offset}&partition=${row.partition}&limit=1&full=true`);
+  const whole = answer.data?.messages[0] ?? row;
+  const copy = (data) => navigator.clipboard?.writeText(data.text);
+  return html`<${Dialog} title=${`${topic}-${row.partition}, offset ${count(row.offset)}`} onClose=${onClose} wide>
+    <${Facts} rows=${[["Time", time(whole.timestamp_ms, true)], ["Size", bytes(size(whole))]]} />
+    ${[["Key", whole.key], ["Value", whole.value]].map(([name, data]) => html`<section><div class="head"><h3>${name}${data && ` · ${data.form} · ${bytes(data.size)}`}</h3>${data && html`<button type="button" class="plain" onClick=${() => copy(data)}>copy</button>`}</div><pre tabindex="0">${pretty(data)}</pre></section>`)}
+    <section><h3>Headers</h3>${whole.headers.length ? html`<${Facts} rows=${whole.headers.map((each) => [each.name, html`<span class="mono">${each.value?.text ?? "null"}</span>`])} />` : html`<p class="muted">none</p>`}</section><//>`;
+}
+
+function Write({ topic, partitions, onClose }) {
+  const [key, setKey] = useState(""), [value, setValue] = useState(""), [partition, setPartition] = useState(""), [headers, setHeaders] = useState(""), [isNull, setNull] = useState(false);
+  const write = async () => {
+    const named = headers.split("\n").filter(Boolean).map((line) => line.split(/:\s?(.*)/s)).map(([name, text = ""]) => ({ name, value: { text } }));
+    const message = { key: key === "" ? null : { text: key }, value: isNull ? null : { text: value }, headers: named, ...(partition !== "" && { partition: Number(partition) }) };
+    await api(`${pathOf(topic)}/messages`, { method: "POST", body: { messages: [message] } });
+  };
+  return html`<${Dialog} title=${`Write to ${topic}`} send="Write" onSend=${write} onClose=${onClose}><div class="fields">
+    <label>Partition<select value=${partition} onChange=${(event) => setPartition(event.target.value)}><option value="">by the key</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label>
+    <label>Key (empty: none)<input spellcheck="false" value=${key} onInput=${(event) => setKey(event.target.value)} /></label>
+    <label>Value<textarea rows="6" spellcheck="false" disabled=${isNull} value=${value} onInput=${(event) => setValue(event.target.value)}></textarea></label>
+    <label class="check"><input type="checkbox" checked=${isNull} onChange=${(event) => setNull(event.target.checked)} />null, which deletes the key from a compacted topic</label>
+    <label>Headers, one a line, as name: value<textarea rows="2" spellcheck="false" value=${headers} onInput=${(event) => setHeaders(event.target.value)}></textarea></label>
+  </div><//>`;
+}
+
+function Replay({ topic, partitions, query, onClose }) {
+  const [to, setTo] = useState(""), [preview, setPreview] = useState(null), [done, setDone] = useState(null);
+  const chosen = partitions.filter((each) => !query.partition || each.partition === Number(query.partition));
+  const whole = chosen.map((each) => [each.partition, each.log_start_offset, each.last_stable_offset].join(":")).join(",");
+  const send = async () => {
+    const body = { to_topic: to, cursor: whole, filter: query.where ?? "" };
+    if (preview === null) { setPreview(await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, dry_run: true } })); return false; }
+    for (let next = whole, total = 0; next;) {
+      const part = await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, cursor: next, dry_run: false } });
+      total += part.count;
+      next = part.next;
+      setDone(total);
+    }
+  };
+  return html`<${Dialog} title=${`Write messages of ${topic} once more`} send=${preview === null ? "Show what would be written" : "Write them"} onSend=${send} onClose=${onClose}><div class="fields">
+    <p class="muted">${query.partition ? `Partition ${query.partition}` : "All partitions"}, from the first record to the last${query.where ? html`, where <code>${query.where}</code>` : ""}.</p>
+    <label>To the topic<input required spellcheck="false" value=${to} onInput=${(event) => { setTo(event.target.value); setPreview(null); }} /></label>
+    ${preview && html`<p class="notice">${preview.next ? "At least " : ""}${count(preview.count)} messages, ${bytes(preview.bytes)}, among ${count(preview.scanned_offsets)} offsets.</p>`}
+    ${done !== null && html`<p role="status">${count(done)} written</p>`}</div><//>`;
+}
+
+export function Messages({ topic, partitions, query, me }) {
+  const search = useSearch(topic);
+  const [opened, open] = useState(null), [asking, ask] = useState(null), [live, setLive] = useState(null);
+  const from = query.from ?? "newest";
+  const look = () => { setLive(null); search.start(query); };
+  useEffect(look, []);
+  const set = (name) => (event) => setQuery({ [name]: event.target.value });
+  const rows = live ?? [...search.rows].sort(newestFirst);
+  const close = () => { ask(null); look(); };
+  return html`<section class="card fields">
+    <form class="fields" onSubmit=${(event) => { event.preventDefault(); look(); }}><div class="row">
+      <label>From<select value=${from} onChange=${set("from")}><option value="newest">the newest</option><option value="oldest">the beginning</option><option value="offset">an offset</option><option value="time">a time</option></select></label>
+      ${from === "offset" && html`<label>Offset<input inputmode="numeric" pattern="-?[0-9]+" required value=${query.offset ?? ""} onInput=${set("offset")} /></label>`}
+      ${from === "time" && html`<label>Time<input type="datetime-local" step="1" required value=${query.at ?? ""} onInput=${set("at")} /></label>`}
+      <label>Partition<select value=${query.partition ?? ""} onChange=${set("partition")}><option value="">all</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label>
+      <label>At most<select value=${query.limit ?? 100} onChange=${set("limit")}>${LIMITS.map((limit) => html`<option>${limit}</option>`)}</select></label>
+      <label style="flex:1 1 320px">Only those where<input data-filter spellcheck="false" class="mono" placeholder='value contains "refund" and value.user.id = 42' value=${query.where ?? ""} onInput=${set("where")} /></label>
+    </div>
+    <div class="row"><button class="primary">Search</button>
+      ${search.status === "running" && html`<button type="button" onClick=${search.stop}>Stop</button>`}
+      <button type="button" aria-pressed=${live !== null} onClick=${() => { search.stop(); setLive(live === null ? [] : null); }}>${live === null ? "Follow" : "Stop following"}</button>
+      <span style="flex:1"></span>
+      <button type="button" disabled=${rows.length === 0} onClick=${() => download(`${topic}.jsonl`, rows.map((each) => JSON.stringify(each)).join("\n") + "\n", "application/jsonl")}>JSON lines</button>
+      <button type="button" disabled=${me.read_only} onClick=${() => ask("replay")}>Replay</button><button type="button" disabled=${me.read_only} onClick=${() => ask("write")}>Write one</button></div></form>
+    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} topic=${topic} filter=${query.where} onRows=${(row) => setLive((old) => [row, ...(old ?? [])].slice(0, KEPT))} />`}
+    ${rows.length > 0 && html`<div class="scroll"><table class="cards" id="messages"><thead><tr><th scope="col" class="num">Partition</th><th scope="col" class="num">Offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="num">Headers</th><th scope="col" class="num">Size</th></tr></thead>
+      <tbody>${rows.map((each) => html`<tr key=${place(each)} data-row>
+        <td class="num" data-label="Partition">${each.partition}</td><td class="num" data-label="Offset"><button type="button" class="plain" onClick=${() => open(each)}>${count(each.offset)}</button></td><td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
+        <td class="long" data-label="Key"><${Short} data=${each.key} /></td><td class="long" data-label="Value"><${Short} data=${each.value} /></td><td class="num" data-label="Headers">${each.headers.length || ""}</td><td class="num" data-label="Size">${bytes(size(each))}</td></tr>`)}</tbody></table></div>`}
+    ${opened && html`<${Whole} topic=${topic} row=${opened} onClose=${() => open(null)} />`}
+    ${asking === "write" && html`<${Write} topic=${topic} partitions=${partitions} onClose=${close} />`}${asking === "replay" && html`<${Replay} topic=${topic} partitions=${partitions} query=${query} onClose=${() => ask(null)} />`}
+  </section>`;
+}

@@ -1,0 +1,35 @@
+// Small things that every page has.
+import { html } from "../html.js";
+
+const MARKS = { good: "✓", warn: "▲", bad: "✕" };
+export const LEVELS = { ok: "good", warning: "warn", critical: "bad" };
+const WORDS = { good: "all right", warn: "warning", bad: "failing" };
+
+/** Never by colour alone: a shape, and a word for who hears the page. */
+export const Mark = ({ level }) => html`<span class=${`mark ${level}`} aria-hidden="true">${MARKS[level]}</span><span class="hidden-text">${WORDS[level]}: </span>`;
+export const Badge = ({ level = "", children }) => html`<span class=${`badge ${level}`}>${level && html`<span aria-hidden="true">${MARKS[level]}</span>`}${children}</span>`;
+
+export function Tile({ title, value, unit, href, level, children }) {
+  const inside = html`<h3>${title}</h3><div class="value">${level && html`<${Mark} level=${level} />`} ${value}${unit && html` <small>${unit}</small>`}</div>${children}`;
+  return href ? html`<a class="card tile" href=${href}>${inside}</a>` : html`<div class="card tile">${inside}</div>`;
+}
+
+export function Head({ title, crumbs, children, level }) {
+  return html`<div class="head"><div>${crumbs && html`<p class="crumbs">${crumbs}</p>`}<h1 tabindex="-1">${level && html`<${Mark} level=${level} /> `}${title}</h1></div><div class="actions">${children}</div></div>`;
+}
+
+/** A page's data, or why there is none yet. */
+export function Loaded({ from, children }) {
+  const { data, error } = from;
+  const told = error && html`<p class="notice bad" role="alert">${error.message}</p>`;
+  if (data === undefined) return told || html`<p class="muted" aria-busy="true">…</p>`;
+  return html`${told}${children(data)}`;
+}
+
+export function Bar({ share, level = "good" }) {
+  const width = Math.max(0, Math.min(1, share || 0)) * 100;
+  const fill = { good: "var(--accent)", warn: "var(--warn)", bad: "var(--bad)" }[level];
+  return html`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect width=${width} height="8" fill=${fill} /></svg>`;
+}
+
+export const Facts = ({ rows }) => html`<dl class="facts">${rows.filter(Boolean).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;

@@ -1,0 +1,38 @@
+// A partition's log to scale: one box a segment, as wide as it is large.
+import { html } from "../html.js";
+import { bytes, count } from "../format.js";
+
+const WIDTH = 1000, TOP = 22, HEIGHT = 34;
+const NARROWEST = 2; // so that a small segment beside large ones can still be seen and pointed at
+
+function boxes(segments) {
+  const whole = segments.reduce((sum, each) => sum + each.size_bytes, 0) || 1;
+  const wide = segments.map((each) => Math.max(NARROWEST, (each.size_bytes / whole) * WIDTH));
+  const scale = WIDTH / wide.reduce((sum, each) => sum + each, 0);
+  let x = 0;
+  return segments.map((segment, index) => {
+    const box = { segment, x, width: wide[index] * scale };
+    x += box.width;
+    return box;
+  });
+}
+
+function place(all, offset) {
+  const box = all.find(({ segment }) => offset >= segment.base_offset && offset < segment.end_offset) ?? all.at(-1);
+  const { base_offset: first, end_offset: end } = box.segment;
+  return box.x + (end > first ? Math.min(1, Math.max(0, (offset - first) / (end - first))) : 1) * box.width;
+}
+
+export function LogPicture({ segments, partition, chosen, onChoose }) {
+  if (segments.length === 0) return null;
+  const all = boxes(segments);
+  const start = place(all, partition.log_start_offset), durable = place(all, partition.durable_offset);
+  const said = `${segments.length} segments from offset ${partition.log_start_offset} to ${partition.log_end_offset}; durable up to ${partition.durable_offset}. The table below says the same.`;
+  return html`<svg class="log-picture" viewBox=${`0 0 ${WIDTH} 74`} preserveAspectRatio="none" role="img" aria-label=${said}>
+    ${all.map(({ segment, x, width }, index) => html`<rect key=${segment.file} class=${`segment ${index === all.length - 1 ? "active" : "inactive"}`} x=${x} y=${TOP} width=${width} height=${HEIGHT}
+      data-chosen=${chosen === segment.file || undefined} onClick=${() => onChoose?.(segment.file)}><title>${segment.file}: ${bytes(segment.size_bytes)}, ${count(segment.records)} offsets, ${segment.state}</title></rect>`)}
+    <line class="mark-line" x1=${start} x2=${start} y1=${TOP - 8} y2=${TOP + HEIGHT + 8} vector-effect="non-scaling-stroke" />
+    <line class="mark-line" x1=${durable} x2=${durable} y1=${TOP - 8} y2=${TOP + HEIGHT + 8} vector-effect="non-scaling-stroke" />
+  </svg>
+  <div class="legend muted"><span class="swatch-1">sealed</span><span class="swatch-2">being written</span><i>dashed: where readers begin (offset ${count(partition.log_start_offset)}), and how far it is on disk (${count(partition.durable_offset)})</i></div>`;
+}

@@ -1,0 +1,78 @@
+// A table that sorts, filters, and grows as one scrolls: a thousand rows are not drawn before they are looked for.
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { setQuery, useRoute } from "../router.js";
+
+const STEP = 120;
+
+const compare = (a, b) => {
+  if (a === b) return 0;
+  if (a === null || a === undefined) return 1; // what is not known stands last, whichever way one sorts
+  if (b === null || b === undefined) return -1;
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
+};
+
+function sorted(rows, columns, name) {
+  const down = name.startsWith("-");
+  const column = columns.find((each) => each.name === name.replace(/^-/, ""));
+  if (!column) return rows;
+  const value = column.value ?? ((row) => row[column.name]);
+  return rows.map((row) => [value(row), row]).sort(([a], [b]) => (down && a != null && b != null ? compare(b, a) : compare(a, b))).map(([, row]) => row);
+}
+
+function Heading({ column, sort }) {
+  const isBy = sort.replace(/^-/, "") === column.name;
+  const down = isBy && sort.startsWith("-");
+  const next = isBy ? (down ? column.name : `-${column.name}`) : column.number ? `-${column.name}` : column.name;
+  const order = isBy ? (down ? "descending" : "ascending") : undefined;
+  return html`<th scope="col" class=${column.number ? "num" : ""} aria-sort=${order}>
+    ${column.fixed ? column.title : html`<button type="button" onClick=${() => setQuery({ sort: next })}>${column.title}${isBy ? (down ? " ↓" : " ↑") : ""}</button>`}
+  </th>`;
+}
+
+function csv(rows, columns) {
+  const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const lines = rows.map((row) => columns.map((column) => cell(String((column.value ?? ((r) => r[column.name]))(row) ?? ""))).join(","));
+  return [columns.map((column) => cell(column.title)).join(","), ...lines].join("\n") + "\n";
+}
+
+export function download(name, text, type = "text/csv") {
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+/** `columns`: {name, title, value(row), cell(row), number, fixed}; `text(row)`: what the filter looks into. */
+export function Table({ rows, columns, text, id, sort: first = "", caption, empty = "Nothing here.", tools }) {
+  const { query } = useRoute();
+  const [shown, setShown] = useState(STEP);
+  const end = useRef();
+  const sort = query.sort ?? first;
+  const wanted = (query.filter ?? "").toLowerCase();
+  const found = useMemo(() => {
+    const kept = wanted && text ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
+    return sorted(kept, columns, sort);
+  }, [rows, columns, sort, wanted]);
+  useEffect(() => setShown(STEP), [wanted, sort]);
+  useEffect(() => {
+    if (!end.current) return undefined;
+    const watch = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && setShown((old) => old + STEP), { rootMargin: "600px" });
+    watch.observe(end.current);
+    return () => watch.disconnect();
+  }, [found.length > shown, shown]);
+  return html`<div>
+    ${(text || tools) && html`<div class="row" style="margin-bottom:10px">
+      ${text && html`<input class="search" type="search" data-filter placeholder="Filter ( / )" aria-label="Filter the table" value=${query.filter ?? ""} onInput=${(event) => setQuery({ filter: event.target.value })} />`}
+      <span class="muted" role="status">${wanted ? `${found.length} of ${rows.length}` : ""}</span>
+      <span style="flex:1"></span>${tools}
+      <button type="button" onClick=${() => download(`${id}.csv`, csv(found, columns))}>CSV</button>
+    </div>`}
+    ${found.length === 0 ? html`<div class="empty">${wanted ? `None of ${rows.length} matches “${query.filter}”.` : empty}</div>` : html`<div class="scroll"><table class="cards" id=${id}>
+      ${caption && html`<caption>${caption}</caption>`}
+      <thead><tr>${columns.map((column) => html`<${Heading} key=${column.name} column=${column} sort=${sort} />`)}</tr></thead>
+      <tbody>${found.slice(0, shown).map((row, index) => html`<tr key=${row.key ?? row.name ?? index} data-row>
+        ${columns.map((column) => html`<td key=${column.name} data-label=${column.title} class=${[column.number && "num", column.long && "long", column.time && "time"].filter(Boolean).join(" ")}>${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}</td>`)}
+      </tr>`)}</tbody>
+    </table></div>`}
+    ${found.length > shown && html`<p ref=${end} class="muted">${found.length - shown} more</p>`}
+  </div>`;
+}

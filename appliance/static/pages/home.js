@@ -59,7 +59,7 @@ function Raid({ arrays }) {
 }
 
 function Consumers({ groups }) {
-  const { data } = useApi("/groups?order=-lag_records&limit=1", 5);
+  const { data } = useApi("/groups?order=lag&limit=1", 5);
   const worst = data?.groups[0];
   const isBehind = worst && worst.lag_records > 0;
   const late = isBehind && worst.lag_seconds !== undefined && worst.lag_seconds !== null;

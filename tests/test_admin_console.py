@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+import time
 import urllib.error
 import urllib.request
 from email.message import Message
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from appliance.admin.console import STATIC, Console
+from appliance.admin.live import _event
+from appliance.admin.process import Process
+from appliance.admin.traffic import KEPT, Rates, Traffic
 from appliance.testing import RunningBroker
 
 PAYLOAD_MAX = 120_000  # bytes, compressed: all that a browser ever has to load
@@ -101,3 +107,29 @@ def test_the_libraries_are_named_with_their_licences() -> None:
     told = (STATIC / "vendor" / "README.md").read_text()
     for file in (STATIC / "vendor").iterdir():
         assert file.name == "README.md" or f"`{file.name}`" in told, file.name
+
+
+def test_traffic_comes_by_the_second_and_ends_with_the_broker(
+    appliance_broker: RunningBroker,
+) -> None:
+    address = f"http://{appliance_broker.admin}/api/v1/live"
+    with urllib.request.urlopen(address, timeout=20) as answer:
+        lines = (line for line in answer if line.startswith(b"data: "))
+        told = [json.loads(next(lines)[6:]) for _ in range(2)]
+        samples = [each for one in told for each in one["samples"]]
+        numbers = [each["number"] for each in samples]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert samples[-1]["connections"] == 0
+        begin = time.monotonic()
+        appliance_broker.stop()
+        assert [*lines] == []
+        assert time.monotonic() - begin < 10
+
+
+def test_a_reader_that_was_slow_is_told_what_it_missed() -> None:
+    traffic = Traffic(cast(Process, None))
+    for _ in range(KEPT + 10):
+        traffic._add(Rates(1, 2, 3, 4), 5)
+    told = json.loads(_event(traffic.since(4), 4)[6:])
+    assert (told["skipped"], len(told["samples"])) == (6, KEPT)
+    assert traffic.since(KEPT + 10) == []

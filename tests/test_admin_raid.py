@@ -16,8 +16,14 @@ def array(block: Path, **files: str) -> Path:
 
 
 def test_an_array_that_lacks_a_disk_says_so(tmp_path: Path) -> None:
-    md = array(tmp_path, array_state="clean", level="raid5", degraded="1", sync_action="recover",
-               sync_completed="37 / 100")
+    md = array(
+        tmp_path,
+        array_state="clean",
+        level="raid5",
+        degraded="1",
+        sync_action="recover",
+        sync_completed="37 / 100",
+    )
     for name, state in (("sda", "in_sync"), ("sdc", "faulty")):
         (md / f"dev-{name}").mkdir()
         (md / f"dev-{name}" / "state").write_text(state + "\n")

@@ -99,7 +99,7 @@ function App() {
   }, [place]);
   const me = { read_only: session.data?.is_read_only || session.data?.role === "viewer", ...session.data };
   const again = () => { setOut(false); session.reload(); };
-  if (route.parts[0] === "setup") return html`<${Setup} secret=${route.query.token ?? ""} onIn=${() => { go([]); again(); }} />`;
+  if (route.parts[0] === "setup") return html`<${Setup} secret=${route.parts[1] ?? ""} onIn=${() => { go([]); again(); }} />`;
   if (out || (session.data && !session.data.role)) return html`<${Login} onIn=${again} />`;
   if (!session.data && !session.error) return null;
   const Page = route.parts.length > 1 && page?.one ? page.one : page?.page;

@@ -14,7 +14,7 @@ const PARTITIONS = [
   { name: "partition", title: "Partition", number: true },
   { name: "committed", title: "Committed", number: true, cell: (each) => count(each.committed) },
   { name: "end", title: "End", number: true, cell: (each) => count(each.end) },
-  { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${each.committed < each.start && html` <span class="muted">(${count(each.start - each.committed)} deleted unread)</span>`}` },
+  { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${each.lost_records > 0 && html` <span class="muted">(${count(each.lost_records)} deleted unread)</span>`}` },
   { name: "lag_seconds", title: "Lag, time", number: true, cell: (each) => duration(each.lag_seconds) },
   { name: "member", title: "Read by", value: (each) => each.member_id ?? "nobody", long: true },
 ];
@@ -58,12 +58,21 @@ function Remove({ group, onClose }) {
   return html`<${Dialog} title=${`Delete ${group.group}`} send="Delete" danger confirm=${group.group} onSend=${remove} onClose=${onClose}><p>Its committed offsets go. A consumer that comes back with this name begins where its own configuration says.</p><//>`;
 }
 
-function History({ history }) {
-  const { samples } = history;
-  const data = useMemo(() => [samples.map((each) => each.at_ms / 1000), samples.map((each) => each.seconds)], [samples]);
-  const records = useMemo(() => [data[0], samples.map((each) => each.records)], [samples]);
-  return html`<div class="tiles"><section class="card"><h2>Lag, time</h2><${Chart} label="Lag in seconds" series=${["behind"]} data=${data} unit=${duration} height=${150} /></section>
-    <section class="card"><h2>Lag, records</h2><${Chart} label="Lag in records" series=${["not read"]} data=${records} unit=${short} height=${150} /></section></div>`;
+/** One line for the group: the records of its topics together, and the topic that is furthest behind. */
+function summed(topics) {
+  const each = Object.values(topics);
+  const times = [...new Set(each.flatMap((samples) => samples.map((one) => one.at_ms)))].sort((a, b) => a - b);
+  const at = each.map((samples) => new Map(samples.map((one) => [one.at_ms, one])));
+  const all = times.map((time) => at.map((samples) => samples.get(time)).filter(Boolean));
+  return [times.map((time) => time / 1000), all.map((row) => row.reduce((sum, one) => sum + one.records, 0)), all.map((row) => Math.max(0, ...row.map((one) => one.seconds ?? 0)))];
+}
+
+function History({ group }) {
+  const { data } = useApi(`/groups/${encodeURIComponent(group)}/lag`, 10);
+  const [times, records, seconds] = useMemo(() => summed(data?.topics ?? {}), [data]);
+  if (times.length < 2) return null;
+  return html`<div class="tiles"><section class="card"><h2>Lag, time</h2><${Chart} label="Lag in seconds" series=${["behind"]} data=${[times, seconds]} unit=${duration} height=${150} /></section>
+    <section class="card"><h2>Lag, records</h2><${Chart} label="Lag in records" series=${["not read"]} data=${[times, records]} unit=${short} height=${150} /></section></div>`;
 }
 
 export function Group({ route, me }) {
@@ -75,7 +84,7 @@ export function Group({ route, me }) {
       <button disabled=${me.read_only || !group.data} onClick=${() => setDoing("reset")}>Reset offsets</button><button class="danger" disabled=${me.read_only || !group.data} onClick=${() => setDoing("delete")}>Delete</button><//>
     <${Loaded} from=${group}>${(data) => html`
       <p class="muted"><${State} state=${data.state} /> ${data.protocol} · ${count(data.members)} members · ${count(data.lag_records)} records behind</p>
-      ${data.history?.samples.length > 1 && html`<${History} history=${data.history} />`}
+      <${History} group=${name} />
       <section class="card"><div class="head"><h2>Partitions</h2></div><${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic" empty="No offset was committed yet." /></section>
       <section class="card"><div class="head"><h2>Members</h2></div><${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS} empty="Nobody reads for this group now." /></section>
       ${doing === "reset" && html`<${Reset} group=${data} onClose=${close} />`}${doing === "delete" && html`<${Remove} group=${data} onClose=${close} />`}`}<//>`;

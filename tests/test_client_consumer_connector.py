@@ -245,6 +245,14 @@ def test_a_subscription_that_nobody_can_read_takes_no_part(site: Site) -> None:
         assert len(connector.owned) == 4
 
 
+def test_a_consumer_whose_node_was_removed_puts_it_back(site: Site) -> None:
+    with site.consumer(consumer_id="c") as connector:
+        connector.create_message_streams({"t": 1})
+        site.look.delete("/consumers/g/ids/c")
+        eventually(lambda: site.node("ids/c") is not None)
+        assert len(connector.owned) == 4
+
+
 # Filters
 
 

@@ -284,6 +284,9 @@ class ConsumerConnector:
         """Of all topics that we read, for all of the group."""
         assert self._wanted
         group = self.nodes.members(self._on_node)
+        if self.id not in group:  # somebody has removed our node
+            self.nodes.register(self._wanted)
+            group = self.nodes.members(self._on_node)
         topics = self._wanted.streams(self.cluster.topics())
         partitions = {}
         for topic in topics:

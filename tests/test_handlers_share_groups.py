@@ -230,6 +230,17 @@ def test_a_member_that_times_out_loses_what_it_had(control: Control) -> None:
     assert heir.acquire() == [(0, 2, 2)], "given out a second time"
 
 
+def test_who_leaves_may_still_say_what_became_of_its_records(control: Control) -> None:
+    member, reader = Member(control), ShareClient(control, "m")
+    alter(control, p0=0)
+    member.beat()
+    write_many(control, 3)
+    assert reader.acquire() == [(0, 2, 1)]
+    member.beat(LEAVING)
+    assert reader.acknowledge((0, 2, [ACCEPT])) == 0
+    assert offsets(control, t=[0]) == {("t", 0): (3, 0)}
+
+
 # Another kind of group of the same name
 
 

@@ -9,7 +9,7 @@ that finds nothing waits for max_wait_ms: for the log to grow, or for others to 
 Acknowledgements are on disk before the answer. With read_committed (share.isolation.level) aborted
 records are passed over, like the markers of transactions and what compaction took. Where a group
 begins (share.auto.offset.reset) is on disk before it reads. A member's session ends with epoch -1,
-with its membership or with its connection, and what it had acquired is then anybody's.
+when its heartbeats end, or with its connection, and what it had acquired is then anybody's.
 
 Left out: dead letter queues (Kafka 4.4); current leaders, because there is one broker. Whether the
 member is in the group is not asked, as in Kafka.

@@ -172,7 +172,7 @@ class ShareCoordinator:
             self._topics,
             store,
             initialize=partial(self._initialize, group_id),
-            on_leave=partial(self._states.member_gone, group_id),
+            on_silence=partial(self._states.member_gone, group_id),
         )
         return group
 

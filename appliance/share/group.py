@@ -14,7 +14,7 @@ delete the states of a group without members; who joins meanwhile waits in the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -46,7 +46,7 @@ class ShareGroup(ModernGroup):
     RECORDS: ClassVar[Records] = records
 
     initialize: Initialize = field(kw_only=True)
-    on_leave: Callable[[str], None] = field(kw_only=True)  # a member is gone
+    on_silence: Callable[[str], None] = field(kw_only=True)  # a member has timed out
     shared: ShareState = field(default_factory=ShareState)
     _missing: Places = NOWHERE  # wanted, and without a state
     _is_busy: bool = False  # states are being made, changed or deleted
@@ -74,7 +74,9 @@ class ShareGroup(ModernGroup):
             answer(_refusal(error))
 
     def _leave(self, asked: Beat, answer: Callable[[Beaten], None]) -> None:
-        self._remove([self._known(asked.member_id)])
+        self._forget(self._known(asked.member_id))
+        self._is_stale = True
+        self._refresh()
 
         def stored(error: ApplianceError | None) -> None:
             left = Beaten(member_id=asked.member_id, epoch=asked.epoch)
@@ -128,9 +130,12 @@ class ShareGroup(ModernGroup):
             )
         return member
 
-    def _forget(self, member: ConsumerMember) -> None:
-        super()._forget(member)
-        self.on_leave(member.id)
+    def _remove(self, members: Iterable[ConsumerMember]) -> None:
+        """The silent ones. Whoever leaves says itself what becomes of its records, also later."""
+        gone = list(members)
+        super()._remove(gone)
+        for each in gone:
+            self.on_silence(each.id)
 
     def _reconcile(self, member: ConsumerMember, owned: Places | None, now_ms: int) -> None:
         now, target = member.now, self.targets.get(member.id, NOWHERE)

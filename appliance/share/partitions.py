@@ -289,7 +289,8 @@ class SharePartitions:
     # Sessions
 
     def member_gone(self, group: str, member_id: str) -> None:
-        """It left its group, or is out of it: its session ends, and what it had is anybody's."""
+        """It has timed out: its session ends, and what it had is anybody's. One that leaves may
+        still acknowledge what it had."""
         self.close_session(Member(group, member_id))
 
     def connection_gone(self, connection: int) -> None:

@@ -2,8 +2,8 @@
 
 A session is a member's on one broker. Its epoch goes up by one with every request, so that one that
 comes twice, or late, is refused: acknowledgements must not be taken for others. Epoch 0 begins a
-session, in place of the one before; -1 ends it. It ends as well when its member leaves the group or
-its connection closes. What its member had acquired is then anybody's.
+session, in place of the one before; -1 ends it. It ends as well when its member times out or its
+connection closes. What its member had acquired is then anybody's.
 """
 
 from __future__ import annotations

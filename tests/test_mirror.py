@@ -26,9 +26,12 @@ from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import MirrorFenced, OffsetNotMapped
 from appliance.mirror.inbox import Fetched, Inbox
 from appliance.mirror.mirror import Mirror
+from appliance.mirror.produce_body import FIRST, LAST, produce_body
 from appliance.mirror.progress import serve_metrics
 from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
 from appliance.testing import RunningBroker, running_broker
+from appliance.wire import codec
+from appliance.wire.produce import ProduceRequest
 from tests.support.mirror_load import committed, held
 
 PAGE = Path(__file__).parents[1] / "docs" / "mirror.md"
@@ -436,6 +439,19 @@ def test_two_mirrors_of_two_names_are_none_of_each_others_business(
     once(source, target, offsets="map", name="two", topics="u")
     assert read_values(target, T0) == ["a"]
     assert read_values(target, Place("u", 0)) == ["b"]
+
+
+def test_a_request_in_parts_is_the_one_of_the_tables() -> None:
+    batches = {Place("t", 0): [b"one", b"two"], Place("u", 3): [b"x" * 300], Place("t", 1): [b"y"]}
+    for transactional_id, sources in ((None, {"t": "cluster/topic"}), ("mirror.a", {})):
+        parts = produce_body(transactional_id, 1234, batches, sources)
+        request = ProduceRequest(transactional_id, -1, 1234)
+        for name, rows in (("t", [(0, b"onetwo"), (1, b"y")]), ("u", [(3, b"x" * 300)])):
+            topic = ProduceRequest.TopicProduceData(name, mirror_source=sources.get(name, ""))
+            topic.partition_data = [ProduceRequest.PartitionProduceData(*row) for row in rows]
+            request.topic_data.append(topic)
+        for version in range(FIRST, LAST + 1):
+            assert b"".join(parts) == codec.encode(request, version)
 
 
 # damage

@@ -80,9 +80,7 @@ class KeptTarget:
         for each in fetched:
             of[self._site.leader(each.place)][each.place].append(each)
         for leader, places in of.items():
-            batches = {
-                place: b"".join(each.payload for each in rows) for place, rows in places.items()
-            }
+            batches = {place: [each.payload for each in rows] for place, rows in places.items()}
             self._pipeline.send(leader, batches, self._on_answer(places), self._sources)
 
     def _on_answer(self, sent: dict[Place, list[Fetched]]) -> Then:

@@ -143,7 +143,7 @@ class MappedTarget:
                 del places[place]
         for place, each in taken.items():
             self._number(place, each)
-        batches = {place: each.data for place, each in taken.items()}
+        batches = {place: [each.data] for place, each in taken.items()}
         self._pipeline.send(leader, batches, lambda answers: self._wrote(taken, answers))
 
     def _number(self, place: Place, each: Sent) -> None:
@@ -203,7 +203,7 @@ class MappedTarget:
         if rows:
             sent = Sent(bytearray(_batch.build(rows)), len(rows), [])
             self._number(place, sent)
-            self._pipeline.send(self._site.leader(place), {place: sent.data}, lambda _: None)
+            self._pipeline.send(self._site.leader(place), {place: [sent.data]}, lambda _: None)
 
 
 def rebuilt(data: bytearray, from_offset: int) -> Sent:

@@ -13,13 +13,11 @@ from appliance.client.connection import Connection
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.config import IN_FLIGHT_MAX
 from appliance.mirror.errors import MirrorFenced, PositionMoved, TopicRefused
+from appliance.mirror.produce_body import FIRST, LAST, Batches, produce_body
 from appliance.mirror.site import Place, Site
-from appliance.wire import ErrorCode
+from appliance.wire import ErrorCode, VersionUnsupported
 from appliance.wire.produce import API as PRODUCE
-from appliance.wire.produce import ProduceRequest, ProduceResponse
-
-ALL_ACKS = -1
-BEFORE_TV2 = 11  # from 12 on a Produce adds its partitions to the transaction: we do that ourselves
+from appliance.wire.produce import ProduceResponse
 
 Answer = ProduceResponse.PartitionProduceResponse
 Then = Callable[[dict[Place, Answer]], None]
@@ -53,7 +51,7 @@ class Pipeline:
     def send(
         self,
         leader: int,
-        batches: Mapping[Place, bytes | bytearray],
+        batches: Mapping[Place, Batches],
         then: Then,
         mirror_sources: Mapping[str, str] = NO_SOURCES,
     ) -> None:
@@ -63,16 +61,12 @@ class Pipeline:
             connection = self._connections[leader] = self._site.connect(leader)
         while connection.in_flight >= IN_FLIGHT_MAX:
             self._receive()
-        request = ProduceRequest(self._transactional_id, ALL_ACKS, self._timeout_ms)
-        topics: dict[str, ProduceRequest.TopicProduceData] = {}
-        for place, data in batches.items():
-            topic = topics.setdefault(place.topic, ProduceRequest.TopicProduceData(place.topic))
-            topic.partition_data.append(
-                ProduceRequest.PartitionProduceData(place.partition, bytes(data))
-            )
-            topic.mirror_source = mirror_sources.get(place.topic, "")
-        request.topic_data = list(topics.values())
-        connection.send(PRODUCE, request, version=connection.version(PRODUCE, BEFORE_TV2))
+        version = connection.version(PRODUCE, LAST)
+        if version < FIRST:
+            where = f"broker {connection.address}"
+            raise VersionUnsupported(f"{where}: Produce {version}, wanted at least {FIRST}")
+        body = produce_body(self._transactional_id, self._timeout_ms, batches, mirror_sources)
+        connection.send_bytes(PRODUCE, version, body)
         self._waiting.append((connection, then))
 
     def settle(self, most: int = 0) -> None:

@@ -196,7 +196,7 @@ class Round:
 
     def _take(self, target: Target) -> list[Fetched]:
         try:
-            return self._inbox.take(self._config.request_max_bytes, IDLE_S)
+            return self._inbox.take(self._config.fetch_max_bytes, IDLE_S)
         except Exception:
             # the source is gone: what was sent may count all the same
             target.commit()

@@ -4,7 +4,12 @@ the same records in the end, each once."""
 from __future__ import annotations
 
 import os
+import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance.testing import RunningBroker, running_broker
 from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.test_restart import Restarted
 from tests.support.mirror_load import Load, MirrorProcess, held, kill_often
 
 KILLS = int(os.environ.get("MIRROR_KILLS", "5"))
@@ -36,10 +42,15 @@ def killed_under_load(source: str, target: str, with_offsets: bool, *arguments: 
     finally:
         produced = load.stop()
     process.finish()
+    compare(source, target, with_offsets, produced)
+    return produced
+
+
+def compare(source: str, target: str, with_offsets: bool, produced: int) -> None:
+    """Counts and hashes of every partition."""
     there, here = held(source, "t", with_offsets), held(target, "t", with_offsets)
     assert here == there
     assert sum(count for count, _ in there.values()) == produced
-    return produced
 
 
 def test_behind_an_appliance_offsets_are_the_same(tmp_path: Path, source: RunningBroker) -> None:
@@ -55,7 +66,35 @@ def test_behind_an_appliance_that_gives_its_own_offsets(
                                  "--commit-interval-ms", "300") > 0
 
 
+@pytest.mark.parametrize("offsets", ["keep", "map"])
+def test_a_target_that_is_killed_itself(
+    offsets: str, tmp_path: Path, source: RunningBroker
+) -> None:
+    chance = random.Random(SEED)
+    with closing(Restarted(tmp_path / "target")) as target:
+        process = MirrorProcess(source.bootstrap, target.address, "--topics", "t", "--offsets",
+                                offsets, "--commit-interval-ms", "300",
+                                "--set", "retry_backoff_max_ms=500")
+        load = Load(source.bootstrap, "t", PARTITIONS, SEED)
+        process.start()
+        try:
+            for _ in range(KILLS):
+                time.sleep(chance.uniform(0.5, 2.5))  # the kill is to hit it anywhere
+                target.kill()
+        finally:
+            produced = load.stop()
+            process.kill()
+        process.finish()
+        compare(source.bootstrap, target.address, offsets == "keep", produced)
+
+
 def test_behind_apache_kafka(tmp_path: Path, source: RunningBroker) -> None:
     with KafkaBroker(tmp_path / "target") as target:
+        said = subprocess.run(
+            [sys.executable, "-m", "appliance", "mirror", "--from", source.bootstrap,
+             "--to", target.address, "--topics", "t", "--offsets", "keep"],
+            capture_output=True, text=True, timeout=60, check=False)
+        assert said.returncode == 1
+        assert "is no appliance" in said.stderr
         assert killed_under_load(source.bootstrap, target.address, False,
                                  "--commit-interval-ms", "300") > 0

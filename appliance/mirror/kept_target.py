@@ -14,7 +14,7 @@ from appliance.client.errors import BrokerRefused
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
 from appliance.mirror.inbox import Fetched
-from appliance.mirror.pipeline import Pipeline, Then
+from appliance.mirror.pipeline import Lane, Pipeline, Then
 from appliance.mirror.progress import Progress
 from appliance.mirror.site import LATEST, Place, Site
 from appliance.wire.delete_records import API as DELETE_RECORDS
@@ -75,13 +75,13 @@ class KeptTarget:
         return kept.data, kept.next_offset, kept.records, len(kept.data)
 
     def send(self, fetched: Iterable[Fetched]) -> None:
-        """All of it as one request a broker: a mirror may send many batches a partition."""
-        of: dict[int, dict[Place, list[Fetched]]] = defaultdict(lambda: defaultdict(list))
+        """All of it as one request a lane: a mirror may send many batches a partition."""
+        of: dict[Lane, dict[Place, list[Fetched]]] = defaultdict(lambda: defaultdict(list))
         for each in fetched:
-            of[self._site.leader(each.place)][each.place].append(each)
-        for leader, places in of.items():
+            of[self._pipeline.lane(each.place)][each.place].append(each)
+        for lane, places in of.items():
             batches = {place: [each.payload for each in rows] for place, rows in places.items()}
-            self._pipeline.send(leader, batches, self._on_answer(places), self._sources)
+            self._pipeline.send(lane, batches, self._on_answer(places), self._sources)
 
     def _on_answer(self, sent: dict[Place, list[Fetched]]) -> Then:
         return lambda _: self._written(sent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from appliance import _batch, _mirror
@@ -18,7 +18,7 @@ from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
 from appliance.mirror.inbox import Fetched
 from appliance.mirror.offset_map import Position, Row, Run, add_run
-from appliance.mirror.pipeline import Answer, Pipeline
+from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import Progress
 from appliance.mirror.site import Place, Site
 from appliance.mirror.transaction import Producer
@@ -116,20 +116,39 @@ class MappedTarget:
             return
         if not self._stretches:
             self._began = time.monotonic()
-        self._producer.add({each.place for each in fetched if each.payload})
-        waiting: dict[int, dict[Place, deque[Sent]]] = defaultdict(lambda: defaultdict(deque))
+        new = self._producer.add({each.place for each in fetched if each.payload})
+        waiting: dict[Lane, dict[Place, deque[Sent]]] = defaultdict(lambda: defaultdict(deque))
         for each in fetched:
             stretch = self._stretches.setdefault(each.place, Stretch(each.next_offset))
             stretch.next_offset = each.next_offset
             stretch.records += each.records
             stretch.bytes += each.size
             if each.payload:
-                waiting[self._site.leader(each.place)][each.place].extend(each.payload)
-        for leader, places in waiting.items():
-            while places:
-                self._send_some(leader, places)
+                waiting[self._pipeline.lane(each.place)][each.place].extend(each.payload)
+        self._send_first(waiting, new)
+        while waiting:
+            for lane in list(waiting):
+                if waiting[lane]:
+                    self._send_some(lane, waiting[lane])
+                else:
+                    del waiting[lane]
 
-    def _send_some(self, leader: int, places: dict[Place, deque[Sent]]) -> None:
+    def _send_first(self, waiting: dict[Lane, dict[Place, deque[Sent]]], new: list[Place]) -> None:
+        """A Kafka that gets the first batch of a partition in a transaction asks the coordinator,
+        one question for an id at a time: a second one meanwhile fails its request. So these go
+        together, and are waited for."""
+        firsts: dict[int, dict[Place, deque[Sent]]] = defaultdict(dict)
+        for place in new:
+            lane = self._pipeline.lane(place)
+            firsts[lane[0]][place] = deque([waiting[lane][place].popleft()])
+            if not waiting[lane][place]:
+                del waiting[lane][place]
+        for leader, places in firsts.items():
+            while places:
+                self._send_some((leader, 0), places)
+                self._pipeline.settle()
+
+    def _send_some(self, lane: Lane, places: dict[Place, deque[Sent]]) -> None:
         """The next batch of each partition, as far as they fit into one request."""
         taken: dict[Place, Sent] = {}
         size = 0
@@ -144,7 +163,7 @@ class MappedTarget:
         for place, each in taken.items():
             self._number(place, each)
         batches = {place: [each.data] for place, each in taken.items()}
-        self._pipeline.send(leader, batches, lambda answers: self._wrote(taken, answers))
+        self._pipeline.send(lane, batches, lambda answers: self._wrote(taken, answers))
 
     def _number(self, place: Place, each: Sent) -> None:
         sequence = self._producer.sequence(place, each.records)
@@ -175,22 +194,13 @@ class MappedTarget:
         if not self._stretches:
             return
         self._pipeline.settle()
-        now_ms = time.time_ns() // 1_000_000
-        positions = [
-            offset_map.position_row(
-                place, Position(self._sources[place.topic], each.next_offset), now_ms
-            )
-            for place, each in self._stretches.items()
-        ]
-        runs = [
-            offset_map.runs_row(place, each.runs, now_ms)
-            for place, each in self._stretches.items()
-            if each.runs
-        ]
-        self._producer.add([self._positions_place, self._offsets_place][: 2 if runs else 1])
-        self._send_rows(self._offsets_place, runs)
-        self._send_rows(self._positions_place, positions)
-        self._pipeline.settle()
+        rows = self._rows(time.time_ns() // 1_000_000)
+        self._producer.add(list(rows))
+        waiting: dict[Lane, dict[Place, deque[Sent]]] = defaultdict(dict)
+        for place, own in rows.items():
+            sent = Sent(bytearray(_batch.build(own)), len(own), [])
+            waiting[self._pipeline.lane(place)][place] = deque([sent])
+        self._send_first(waiting, list(rows))
         if self._producer.is_open:
             self._producer.commit()
             self._progress.transactions += 1
@@ -198,12 +208,15 @@ class MappedTarget:
             self._progress.wrote(place, each.next_offset, each.records, each.bytes)
         self._stretches.clear()
 
-    def _send_rows(self, place: Place, rows: Iterable[Row]) -> None:
-        rows = list(rows)
-        if rows:
-            sent = Sent(bytearray(_batch.build(rows)), len(rows), [])
-            self._number(place, sent)
-            self._pipeline.send(self._site.leader(place), {place: [sent.data]}, lambda _: None)
+    def _rows(self, now_ms: int) -> dict[Place, list[Row]]:
+        """What is written down of this stretch, and where."""
+        rows: dict[Place, list[Row]] = defaultdict(list)
+        for place, each in self._stretches.items():
+            position = Position(self._sources[place.topic], each.next_offset)
+            rows[self._positions_place].append(offset_map.position_row(place, position, now_ms))
+            if each.runs:
+                rows[self._offsets_place].append(offset_map.runs_row(place, each.runs, now_ms))
+        return rows
 
 
 def rebuilt(data: bytearray, from_offset: int) -> Sent:

@@ -26,7 +26,6 @@ log = event_log.named("mirror")
 
 FINAL = (MirrorFenced, OffsetsCannotBeKept)
 DOUBLINGS_MAX = 30  # beyond any limit; the number must not grow for days
-STEADY_S = 10.0  # a round that lasted so long shows that the link was back
 
 
 class Mirror:
@@ -44,7 +43,7 @@ class Mirror:
         """Until it is stopped; `once`: until everything is mirrored that the source has."""
         failures = 0
         while not self._stopping.is_set():
-            began = time.monotonic()
+            began = time.time()
             try:
                 Round(self.config, self.progress, self._stopping, once, self._held_now).run()
                 return
@@ -53,7 +52,8 @@ class Mirror:
             except FINAL:
                 raise
             except (ApplianceError, OSError) as error:
-                failures = 1 if time.monotonic() - began > STEADY_S else failures + 1
+                # what was written shows that the link was there: the next trouble is another
+                failures = 1 if self.progress.last_written > began else failures + 1
                 self._pause(failures, error)
 
     def _pause(self, failures: int, error: Exception) -> None:

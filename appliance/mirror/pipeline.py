@@ -1,7 +1,9 @@
-"""Produce requests on their way: a connection a target broker, several in flight on each.
+"""Produce requests on their way: a few connections to each target broker, several requests on each.
 
-A broker answers in the order in which it was asked, so a partition's batches stay in theirs as long
-as its leader stays; when anything fails the round ends and everything is asked for again.
+Kafka has one request of a connection in work at a time, so partitions are spread over connections.
+A broker answers a connection in the order in which it was asked, so a partition's batches stay in
+theirs as long as its leader stays; when anything fails the round ends and everything is asked for
+again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from appliance.wire.produce import ProduceResponse
 Answer = ProduceResponse.PartitionProduceResponse
 Then = Callable[[dict[Place, Answer]], None]
 
+Lane = tuple[int, int]  # a broker, and one of the connections to it
+LANES = 4
+
 NO_SOURCES: Mapping[str, str] = {}
 
 FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
@@ -37,7 +42,7 @@ class Pipeline:
     def __init__(self, site: Site, timeout_ms: int, transactional_id: str | None = None) -> None:
         self._site, self._timeout_ms = site, timeout_ms
         self._transactional_id = transactional_id
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[Lane, Connection] = {}
         self._waiting: deque[tuple[Connection, Then]] = deque()  # in the order of the questions
 
     def close(self) -> None:
@@ -48,17 +53,21 @@ class Pipeline:
     def in_flight(self) -> int:
         return len(self._waiting)
 
+    def lane(self, place: Place) -> Lane:
+        """The way that everything of this partition goes."""
+        return self._site.leader(place), place.partition % LANES
+
     def send(
         self,
-        leader: int,
+        lane: Lane,
         batches: Mapping[Place, Batches],
         then: Then,
         mirror_sources: Mapping[str, str] = NO_SOURCES,
     ) -> None:
         """`then` is called with what became of each, while a later one is sent or awaited."""
-        connection = self._connections.get(leader)
+        connection = self._connections.get(lane)
         if connection is None:
-            connection = self._connections[leader] = self._site.connect(leader)
+            connection = self._connections[lane] = self._site.connect(lane[0])
         while connection.in_flight >= IN_FLIGHT_MAX:
             self._receive()
         version = connection.version(PRODUCE, LAST)

@@ -83,10 +83,11 @@ class Producer:
         )
         return answer.producer_id, answer.producer_epoch
 
-    def add(self, places: Collection[Place]) -> None:
+    def add(self, places: Collection[Place]) -> list[Place]:
+        """Those that were not in the transaction yet."""
         missing = [each for each in places if each not in self._added]
         if not missing or self.transactional_id is None:
-            return
+            return []
         topics: dict[str, list[int]] = defaultdict(list)
         for each in missing:
             topics[each.topic].append(each.partition)
@@ -105,6 +106,7 @@ class Producer:
             self._codes_of_added,
         )
         self._added.update(missing)
+        return missing
 
     def _codes_of_added(self, answer: AddPartitionsToTxnResponse) -> set[int]:
         codes = set()

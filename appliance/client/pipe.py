@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from appliance import event_log
 from appliance.client.batch import Batch, Group, batches_of
@@ -18,6 +18,7 @@ from appliance.client.outcome import (
     SendFailed,
     SendInterrupted,
 )
+from appliance.client.partition import BrokerPartition
 from appliance.client.producer_config import MOVE, ProducerConfig
 from appliance.client.router import Router, merged
 from appliance.client.sender import Sender
@@ -96,30 +97,33 @@ class Pipe:
             log.exception("before_send failed", records=sum(map(len, records)))
             self.fail(records, failure("before_send", error))
             return
-        groups: list[Group] = []
-        for each in chosen:
-            groups += self._routed(each, self._deadline())
-        for group in merged(groups):
-            self._add(group, self._deadline())
+        deadline = time.monotonic() + self.config.delivery_timeout_ms / 1000
+        for group in merged(self._routed(chosen, deadline)):
+            self._add(group, deadline)
 
     def fail(self, records: Iterable[Records], error: ApplianceError) -> None:
         for each in records:
             self.report(Outcome(each, None, error=error))
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self.config.delivery_timeout_ms / 1000
+    def _routed(self, records: list[Records], deadline: float) -> Iterator[Group]:
+        """What cannot be routed has failed."""
+        known: dict[str, list[BrokerPartition]] = {}
+        for each in records:
+            try:
+                if each.topic not in known:
+                    known[each.topic] = self._choice(each.topic, deadline)
+                yield from self.router.route(each, known[each.topic])
+            except ApplianceError as error:
+                self.fail([each], error)
 
-    def _routed(self, records: Records, deadline: float) -> list[Group]:
-        """Asks again while nobody can be asked; then the records have failed."""
-        if not len(records):
-            return []
+    def _choice(self, topic: str, deadline: float) -> list[BrokerPartition]:
+        """Asks again while nobody can be asked."""
         while True:
             try:
-                return self.router.route(records, self._avoided())
+                return self.router.choice(topic, self._avoided())
             except ApplianceError as error:
                 if not error.retriable or time.monotonic() >= min(deadline, self.closes_at):
-                    self.fail([records], error)
-                    return []
+                    raise
             self.sender.pump(0)
             time.sleep(WAIT_S)
 
@@ -140,7 +144,8 @@ class Pipe:
     def _move(self, batch: Batch) -> None:
         """Its records go to other partitions, in the time that is left to them."""
         try:
-            groups = self.router.route(batch.records, self._avoided())
+            choice = self.router.choice(batch.topic, self._avoided())
+            groups = self.router.route(batch.records, choice)
         except ApplianceError as error:
             self.report(Outcome(batch.records, batch.partition, -1, error, batch.may_be_written))
             return

@@ -70,8 +70,8 @@ class ProducerConfig(ClientConfig):
     )
     delivery_timeout_ms: int = setting(
         30_000,
-        "A record that no broker has acknowledged for so long is reported as failed. A broker that "
-        "is started again is back well within.",
+        "A record that no broker has acknowledged so long after it was given, or taken from the "
+        "queue, is reported as failed. A broker that is started again is back well within.",
         unit="ms",
         minimum=1,
     )

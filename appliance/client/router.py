@@ -34,11 +34,13 @@ class Router:
             if records.keys is not None:
                 check_fields(records.keys, "key")
 
-    def route(self, records: Records, avoid: Collection[int] = ()) -> list[Group]:
-        """By partition, in the order of the records; brokers in `avoid` are used only when there
-        are no others."""
-        known = self.cluster.partitions(records.topic, self.config.create_topics)
-        choice = [each for each in known if each.broker not in avoid] or known
+    def choice(self, topic: str, avoid: Collection[int]) -> list[BrokerPartition]:
+        """The partitions to choose from; brokers in `avoid` only when there are no others."""
+        known = self.cluster.partitions(topic, self.config.create_topics)
+        return [each for each in known if each.broker not in avoid] or [*known]
+
+    def route(self, records: Records, choice: list[BrokerPartition]) -> list[Group]:
+        """By partition, in the order of the records."""
         values, keys = self._encoded(records)
         if keys is None:
             return [group(records, random.choice(choice), values, None)]
@@ -66,10 +68,9 @@ class Router:
         return values, keys
 
     def _split(
-        self, records: Records, values: Fields, keys: Fields, choice: Collection[BrokerPartition]
+        self, records: Records, values: Fields, keys: Fields, among: list[BrokerPartition]
     ) -> list[Group]:
         """Record by record, for what a user put in."""
-        among = [*choice]
         indices: dict[BrokerPartition, list[int]] = {}
         for i, key in enumerate(keys):
             to = random.choice(among) if key is None else among[self._partition(key, len(among))]

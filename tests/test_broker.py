@@ -738,7 +738,7 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
         await broker.set_broker_configs({"log.roll.ms": "2"})
         await broker.set_broker_configs({"log.roll.ms": "3"}, is_default=True)
         entries = {each.name: each for each in broker.topic_config_entries(topic)}
-        assert len(entries) == 34
+        assert len(entries) == 35
         entry = entries["segment.ms"]
         assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
             ("segment.ms", "1", 1), ("log.roll.ms", "2", 2), ("log.roll.ms", "3", 3),

@@ -181,7 +181,7 @@ def test_topics_are_made(control: Control, version: int) -> None:
         configs = {each.name: each for each in one.configs}
         assert configs["retention.bytes"].value == "-1"
         assert configs["cleanup.policy"].config_source == 5
-        assert len(configs) == 34
+        assert len(configs) == 35
     assert one.topic_id == (control.broker.topics["a"].id if version >= 7 else NO_ID)
 
 
@@ -262,7 +262,7 @@ def test_a_topic_that_is_to_be_made_twice_is_not_made(control: Control) -> None:
 def test_validating_makes_nothing(control: Control) -> None:
     (row,) = create(control, Creatable("a", -1, -1), validate_only=True)
     assert (row.error_code, row.num_partitions, row.topic_id) == (0, 1, NO_ID)
-    assert len(row.configs) == 34
+    assert len(row.configs) == 35
     assert control.broker.topics == {}
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from appliance import wire
 from appliance.wire.types import Array, Data, Fixed, Text, rows_of, struct_of
 
+OWN_TAG = 10_000  # from here on tags are ours, and no other library writes them
 FOLDER = Path(__file__).parents[1] / "data" / "frames"
 
 INTEGERS = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
@@ -59,7 +60,7 @@ def filled(message: Any, version: int, numbers: Iterator[int] | None = None) -> 
     values = {
         each.name: filling(row.kind, version, numbers)
         for each, row in rows_of(message)
-        if version in row.versions
+        if version in row.versions and (row.tag or 0) < OWN_TAG
     }
     return message(**values)
 
@@ -84,7 +85,7 @@ def made(message: Any, version: int, chance: random.Random) -> Any:
     values = {
         each.name: value_of(row.kind, version, chance, version in row.nullable)
         for each, row in rows_of(message)
-        if version in row.versions
+        if version in row.versions and (row.tag or 0) < OWN_TAG
     }
     return message(**values)
 

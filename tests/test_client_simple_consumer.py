@@ -6,6 +6,7 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -116,6 +117,49 @@ def test_columns_are_the_messages(broker: RunningBroker) -> None:
         assert (row["key"], row["value"]) == (message.key, message.value)
         assert row["headers"] == named
     assert table.schema.metadata == {b"next_offset": b"304", b"high_watermark": b"304"}
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_columns_are_read_one_fetch_after_the_other(ahead: bool, broker: RunningBroker) -> None:
+    for first in range(10):
+        produce(broker, values(20, size=100, first_ms=FIRST_MS + 20 * first))
+    produce(broker, values(7), partition=1)
+    with consumer(broker, fetch_ahead=ahead, fetch_size=4096) as client:
+        found: list[int] = []
+
+        def read_on(times: int) -> None:
+            for _ in range(times):
+                offset = len(found)
+                found.extend(client.fetch_arrow("t", 0, offset)["offset"].to_pylist())
+
+        read_on(4)
+        assert bool(client._ahead) == ahead
+        assert client.fetch_arrow("t", 1, 3).num_rows == 4, "another partition in between"
+        read_on(3)
+        assert offsets(client.fetch("t", 0, 10))[:5] == [10, 11, 12, 13, 14]
+        read_on(1)
+        assert client.get_offsets_before("t", 0, LATEST) == [200]
+        while len(found) < 200:
+            read_on(1)
+        assert client.fetch_arrow("t", 0, 200).num_rows == 0
+        produce(broker, values(3))
+        read_on(1)
+        assert found == [*range(203)], "nothing that was asked for too early"
+
+
+def test_what_was_asked_ahead_too_long_ago_is_asked_again(broker: RunningBroker) -> None:
+    for _ in range(6):
+        produce(broker, values(20, size=100))
+    settings = {"fetch_size": 2048, "socket_timeout_ms": 300, "fetch_wait_max_ms": 0}
+    with consumer(broker, **settings) as client:
+        for first in (0, 20):
+            assert client.fetch_arrow("t", 0, first)["offset"].to_pylist()[0] == first
+        (connection,) = client._connections.values()
+        assert connection.in_flight == 1
+        while time.monotonic() < (connection.deadline or 0):
+            time.sleep(0.01)
+        assert client.fetch_arrow("t", 0, 40)["offset"].to_pylist()[0] == 40
+        assert not connection.is_open
 
 
 def test_many_partitions_of_many_brokers_at_once(tmp_path: Path) -> None:

@@ -39,6 +39,11 @@ class FetchConfig(ClientConfig):
         unit="ms",
         minimum=0,
     )
+    fetch_ahead: bool = setting(
+        True,
+        "Whether `fetch_arrow`, once it reads on where it ended, asks for what follows before "
+        "it makes columns of what came.",
+    )
     isolation_level: str = setting(
         READ_UNCOMMITTED,
         "Whether records of transactions that are open or were aborted are read too.",

@@ -10,8 +10,10 @@ One thread at a time may use it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from appliance import arrow
@@ -21,7 +23,12 @@ from appliance.client.assignment import TopicPartition
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import FetchConfig
-from appliance.client.errors import BrokerRefused, ConnectionLost, PartitionUnknown
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    ConnectionLost,
+    PartitionUnknown,
+)
 from appliance.client.fetch import Fetched, Wanted
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset, spread
 from appliance.client.partition import BrokerPartition
@@ -69,6 +76,8 @@ class SimpleConsumer:
         self.cluster = Cluster(config)
         self._connections: dict[int, Connection] = {}
         self._buffer = bytearray()
+        self._ahead: dict[int, list[Wanted]] = {}  # asked of a broker, its answer not yet taken
+        self._follows: Wanted | None = None  # what a reader who goes on would want next
 
     def __enter__(self) -> SimpleConsumer:
         return self
@@ -113,7 +122,17 @@ class SimpleConsumer:
     ) -> pa.RecordBatch:
         """What `fetch` gives, as columns: no Python object is made per record."""
         wanted = Wanted(self._find(topic, partition), offset, size or self.config.fetch_size)
-        return MessageSet(self._whole(wanted, self._room)).arrow()
+        part = self._whole(wanted, self._room)
+        found = MessageSet(part)
+        follows = wanted._replace(offset=found.next_offset)
+        if (
+            self.config.fetch_ahead
+            and wanted == self._follows
+            and found.next_offset < part.end_offset
+        ):
+            self._ask_ahead(follows)
+        self._follows = follows
+        return found.arrow()
 
     # offsets
 
@@ -159,11 +178,24 @@ class SimpleConsumer:
             asked[each.of] += 1
         yield from questions.values()
 
-    def _connection(self, broker: int) -> Connection:
+    def _connection(self, broker: int, wanted: Sequence[Wanted] = ()) -> Connection:
+        """Nothing is in flight on it, or the answer to `wanted`, which was asked for ahead."""
         found = self._connections.get(broker)
+        ahead = self._ahead.pop(broker, None)
+        if found and ahead and (ahead != wanted or time.monotonic() > (found.deadline or 0)):
+            found.close()  # what comes next is not wanted any more
         if found is None or not found.is_open:
             found = self._connections[broker] = self.cluster.connect(broker)
         return found
+
+    def _ask_ahead(self, wanted: Wanted) -> None:
+        """While the columns of what came are made, the broker has work too. Only for what is there
+        already: of that an early answer is no older than a late one."""
+        with suppress(BrokerUnavailable):  # what came is whole; who asks for the next hears of it
+            broker = self.cluster.leader(*wanted.of)
+            connection = self._connection(broker)
+            fetch.send(connection, self.config, [wanted], self.config.fetch_wait_max_ms)
+            self._ahead[broker] = [wanted]
 
     def _ask(self, wanted: list[Wanted], room: Room = bytearray) -> list[Fetched | BrokerRefused]:
         """Of one broker. A connection that was idle may have been closed for that: once more."""
@@ -171,8 +203,9 @@ class SimpleConsumer:
         was_used = broker in self._connections
         for may_fail in (was_used, False):
             try:
-                connection = self._connection(broker)
-                fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
+                connection = self._connection(broker, wanted)
+                if not connection.in_flight:
+                    fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
                 return fetch.receive(connection, self.config, wanted, room)
             except ConnectionLost:
                 if not may_fail:

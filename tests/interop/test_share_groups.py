@@ -147,6 +147,30 @@ def test_members_at_work_are_described(
     assert all(each["success"] for each in events if each["name"] == "offsets_acknowledged")
 
 
+def test_a_consumer_at_work_survives_the_broker(
+    broker: Restarted, tools: KafkaTools, tmp_path: Path
+) -> None:
+    group = begin(tools, "survives")
+    with (tmp_path / "said").open("wb") as said:
+        consumer = kafka_jars.start(
+            TOOLS["kafka-verifiable-share-consumer"], "--bootstrap-server", broker.address,
+            "--topic", group, "--group-id", group, "--verbose", "--acknowledgement-mode", "sync",
+            output=said)
+        try:
+            for turn in range(1, 3):
+                until(lambda: offsets(tools, group) == done(tools, group), "all records")
+                broker.kill()
+                write(tools, group, turn * COUNT, (turn + 1) * COUNT)
+            until(lambda: offsets(tools, group) == done(tools, group), "the last records")
+        finally:
+            consumer.terminate()
+            consumer.wait(DEADLINE_S)
+    events = [json.loads(line) for line in (tmp_path / "said").read_text().splitlines()
+              if line.startswith("{")]
+    read = {each["value"] for each in events if each["name"] == "record_data"}
+    assert sorted(read) == values(0, 3 * COUNT)
+
+
 def test_offsets_are_reset(broker: Restarted, tools: KafkaTools) -> None:
     group = begin(tools, "reset")
     read(tools, group, COUNT)

@@ -4,7 +4,10 @@ clients and the files say, and with the document that it serves of itself."""
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from appliance.admin import api, schema
+from appliance.admin import api, schema, survey
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest, name
 
@@ -355,3 +358,47 @@ def test_health_is_one_sentence(rest: Rest, appliance_broker: RunningBroker) -> 
     assert health["storage"]["total_bytes"] > health["storage"]["free_bytes"] > 0
     assert health["unflushed"]["records"] == 0
     assert json.dumps(health)
+
+
+def test_health_is_followed(appliance_broker: RunningBroker) -> None:
+    url = f"http://{appliance_broker.admin}{PREFIX}/health/stream"
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as events:
+        found = []
+        while len(found) < 2:
+            line = events.readline().decode()
+            if line.startswith("data: "):
+                found.append(json.loads(line.removeprefix("data: ")))
+                produce(appliance_broker, "orders", [b"x" * 1000] * 50)
+    first, second = (each["traffic"] for each in found)
+    assert (first["received_bytes_per_s"], first["produce_p99_ms"]) == (0, None)
+    assert second["received_bytes_per_s"] > 1000
+    assert second["received_records_per_s"] > 1
+    assert 0 < second["produce_p99_ms"] <= 10_000
+
+
+def test_a_percentile_is_of_what_came_since() -> None:
+    none = [0] * 17
+    assert survey.percentile(none, none) is None
+    assert survey.percentile([100, *none[1:]], []) == 0.1
+    assert survey.percentile([100, 2, *none[2:]], none) == 0.25
+    assert survey.percentile([100, 2, *none[2:]], [100, *none[1:]]) == 0.25
+    assert survey.percentile([*none[1:], 5], none) == 10_000
+
+
+def test_a_page_that_is_closed_is_no_error(
+    appliance_broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        with socket.create_connection(address_of(appliance_broker)) as page:
+            path = f"GET {PREFIX}/health/stream HTTP/1.1"
+            page.sendall(f"{path}\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            assert b"200 OK" in page.recv(4096)
+            page.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(4.5)  # two more events, which nobody takes
+    assert Rest(appliance_broker.admin).get("/health")["status"] == "ok"
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def address_of(broker: RunningBroker) -> tuple[str, int]:
+    host, port = broker.admin.split(":")
+    return host, int(port)

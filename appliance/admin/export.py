@@ -13,10 +13,12 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from aiohttp import web
 
+from appliance import event_log
 from appliance._batch import Record
 from appliance._engine import Log
 from appliance.admin import message_filter
@@ -25,6 +27,8 @@ from appliance.admin.route import Call, Param, get
 from appliance.admin.scan import Found, Range, ranges_of
 from appliance.admin.topics import log_at, topic_of
 from appliance.errors import ApplianceError
+
+log = event_log.named("admin")
 
 MESSAGES_OF_LOOK = 5000
 
@@ -182,7 +186,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
 
 async def export(call: Call) -> web.StreamResponse:
     topic = topic_of(call)
-    wanted = message_filter.parse(call.params["filter"])
+    message_filter.parse(call.params["filter"])  # what is no filter is told before anything is sent
     ranges = await ranges_asked(call, topic.logs)
     media, make = FORMATS[call.params["format"]]
     writer = await asyncio.to_thread(make)
@@ -191,17 +195,28 @@ async def export(call: Call) -> web.StreamResponse:
     name = f"{topic.name}.{call.params['format']}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     await response.prepare(call.request)
+    with suppress(ConnectionResetError):  # who wanted it is gone
+        await send(call, ranges, writer, response)
+    return response
+
+
+async def send(
+    call: Call, ranges: list[Range], writer: Writer, response: web.StreamResponse
+) -> None:
+    topic, wanted = topic_of(call), message_filter.parse(call.params["filter"])
     while ranges:
         seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
         if seen.problems:
             # half a file that looks whole would be worse than none
-            raise ConnectionAbortedError(f"{topic.name}: {seen.problems[0].what}")
+            log.error("an export was cut off", topic=topic.name, what=seen.problems[0].what)
+            assert call.request.transport is not None
+            call.request.transport.abort()
+            raise ConnectionResetError
         ranges = seen.left
         if seen.found:
             await response.write(await asyncio.to_thread(writer.piece, seen.found))
     await response.write(await asyncio.to_thread(writer.end))
     await response.write_eof()
-    return response
 
 
 async def ranges_asked(call: Call, logs: list[Log]) -> list[Range]:

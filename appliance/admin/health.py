@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from contextlib import suppress
 from typing import Any, Literal, TypedDict
+
+from aiohttp import web
 
 from appliance import __version__
 from appliance._engine import LogFacts
@@ -13,7 +17,10 @@ from appliance.admin.process import Process
 from appliance.admin.raid import Array
 from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
+from appliance.admin.survey import Taken
 from appliance.broker import Broker
+
+STREAM_SECONDS = 2.0
 
 Level = Literal["ok", "warning", "critical"]
 
@@ -41,6 +48,16 @@ class Behind(TypedDict):
     seconds: float | None
 
 
+class TrafficNow(TypedDict):
+    """Over the last 4 to 30 seconds, while somebody looks."""
+
+    received_bytes_per_s: float
+    received_records_per_s: float
+    sent_bytes_per_s: float
+    produce_p99_ms: float | None  # a bound: 99 of 100 took at most so long; None: there were none
+    fetch_p99_ms: float | None  # of those that did not wait for data
+
+
 class HealthAnswer(TypedDict):
     status: str
     level: Level
@@ -63,13 +80,15 @@ class HealthAnswer(TypedDict):
     raid: list[Array]
     unflushed: Unflushed | None
     most_behind: Behind | None
+    traffic: TrafficNow | None
 
 
 async def get_health(call: Call) -> HealthAnswer:
     process = call.process
     health = process.health()
     broker = process.broker if process.status == "ok" else None
-    facts = (await call.survey.take()).all() if broker else []
+    taken = await call.survey.take() if broker else None
+    facts = taken.all() if taken else []
     unflushed = unflushed_of(facts) if broker else None
     storage = await storage_of(call) if broker else None
     arrays = await asyncio.to_thread(raid.snapshot)
@@ -99,6 +118,7 @@ async def get_health(call: Call) -> HealthAnswer:
         "raid": arrays,
         "unflushed": unflushed,
         "most_behind": most_behind(broker) if broker else None,
+        "traffic": traffic_of(taken) if taken else None,
     }
 
 
@@ -116,6 +136,17 @@ def unflushed_of(facts: list[LogFacts]) -> Unflushed:
         "oldest_ms": max((each.unflushed_age_ms for each in facts), default=0),
         "last_flush_ms": last.flush_took_us / 1000 if last else None,
         "last_flush_ago_ms": last.flushed_ago_ms if last else None,
+    }
+
+
+def traffic_of(taken: Taken) -> TrafficNow:
+    rates = taken.rates.values()
+    return {
+        "received_bytes_per_s": sum(each.bytes_in for each in rates),
+        "received_records_per_s": sum(each.records_in for each in rates),
+        "sent_bytes_per_s": sum(each.bytes_out for each in rates),
+        "produce_p99_ms": taken.latency.produce_ms,
+        "fetch_p99_ms": taken.latency.fetch_ms,
     }
 
 
@@ -185,6 +216,26 @@ def warnings(process: Process, storage: Storage | None, arrays: list[Array]) -> 
     return found
 
 
+async def stream(call: Call) -> web.StreamResponse:
+    """Server-sent events: `health` every other second, for as long as somebody listens."""
+    response = web.StreamResponse(headers={"Cache-Control": "no-cache"})
+    response.content_type = "text/event-stream"
+    await response.prepare(call.request)
+    with suppress(ConnectionResetError):  # who listened is gone
+        while call.process.status != "stopping":
+            body = json.dumps(await get_health(call))
+            await response.write(f"event: health\ndata: {body}\n\n".encode())
+            await asyncio.sleep(STREAM_SECONDS)
+    return response
+
+
 ROUTES = [
+    get(
+        "/health/stream",
+        stream,
+        None,
+        "The same every other second, as server-sent events.",
+        media="text/event-stream",
+    ),
     get("/health", get_health, HealthAnswer, "How the broker is, in one sentence and in numbers."),
 ]

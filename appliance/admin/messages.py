@@ -9,6 +9,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypedDict
 
 from aiohttp import web
@@ -238,6 +239,14 @@ async def follow(call: Call) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Cache-Control": "no-cache"})
     response.content_type = "text/event-stream"
     await response.prepare(call.request)
+    with suppress(ConnectionResetError):  # who listened is gone
+        await send_news(call, topic, wanted, response)
+    return response
+
+
+async def send_news(
+    call: Call, topic: Topic, wanted: Filter, response: web.StreamResponse
+) -> None:
     ends = {number: log.last_stable_offset for number, log in enumerate(topic.logs)}
     await response.write(b": following\n\n")
     quiet_since = time.monotonic()
@@ -256,7 +265,6 @@ async def follow(call: Call) -> web.StreamResponse:
             events.append(event("skipped", {"offsets": left}))
         await response.write(b"".join(events))
         quiet_since = time.monotonic()
-    return response
 
 
 def news(topic: Topic, ends: dict[int, int]) -> list[Range]:

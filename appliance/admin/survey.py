@@ -9,14 +9,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
+from appliance._data_plane import DataPlane
 from appliance._engine import LogFacts, log_facts
+from appliance._traffic import TIME_BOUNDS_NS
 from appliance.admin.process import Process
 from appliance.topics import Topic
 
 FRESH_SECONDS = 1.0
 SLICE_LOGS = 1000
+TIMED = (0, 1)  # the keys of Produce and Fetch
 
 # Rates are over the time since the oldest of a few surveys; nobody looking means that the oldest is
 # long ago, and the mean since then would hide what happens now.
@@ -31,20 +35,34 @@ class Traffic(NamedTuple):
     bytes_out: float = 0
 
 
+class Latency(NamedTuple):
+    """99 of 100 requests took at most so long; None: there were none lately."""
+
+    produce_ms: float | None
+    fetch_ms: float | None  # of those that did not wait for data
+
+
 class Taken(NamedTuple):
     at: float  # of time.monotonic()
     facts: Mapping[str, list[LogFacts]]  # by topic, in the order of partitions
     traffic: Mapping[str, Traffic]
     rates: Mapping[str, Traffic]
+    latency: Latency
 
     def all(self) -> list[LogFacts]:
         return [each for own in self.facts.values() for each in own]
 
 
+class Past(NamedTuple):
+    at: float
+    traffic: Mapping[str, Traffic]
+    times: Mapping[int, list[int]]  # requests by how long they took, by API
+
+
 class Survey:
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._past: deque[tuple[float, Mapping[str, Traffic]]] = deque(maxlen=8)
+        self._past: deque[Past] = deque(maxlen=8)
         self._last: Taken | None = None
         self._taking: asyncio.Task[Taken] | None = None
 
@@ -71,24 +89,45 @@ class Survey:
                     counts[0] if counts else 0,
                 )
             await asyncio.sleep(0)
-        now = time.monotonic()
-        self._last = Taken(now, facts, traffic, self._rates(now, traffic))
+        now, times = time.monotonic(), request_times(data_plane)
+        before = self._before(now)
+        seconds = max(now - before.at, FRESH_SECONDS)
+        if not self._past or now - self._past[-1].at >= RATE_SECONDS_MIN:
+            self._past.append(Past(now, traffic, times))
+        none = Traffic()
+        rates = {
+            name: Traffic(*(
+                max(0.0, a - b) / seconds
+                for a, b in zip(own, before.traffic.get(name, none), strict=True)
+            ))
+            for name, own in traffic.items()
+        }  # fmt: skip
+        took = [percentile(times.get(key, []), before.times.get(key, [])) for key in TIMED]
+        self._last = Taken(now, facts, traffic, rates, Latency(*took))
         return self._last
 
-    def _rates(self, now: float, traffic: Mapping[str, Traffic]) -> dict[str, Traffic]:
-        while self._past and now - self._past[0][0] > RATE_SECONDS_MAX:
+    def _before(self, now: float) -> Past:
+        """What rates are counted from."""
+        while self._past and now - self._past[0].at > RATE_SECONDS_MAX:
             self._past.popleft()
-        since, before = self._past[0] if self._past else (self._process.started, {})
-        if not self._past or now - self._past[-1][0] >= RATE_SECONDS_MIN:
-            self._past.append((now, traffic))
-        seconds = max(now - since, FRESH_SECONDS)
-        none = Traffic()
-        return {
-            name: Traffic(
-                *((a - b) / seconds for a, b in zip(own, before.get(name, none), strict=True))
-            )
-            for name, own in traffic.items()
-        }
+        return self._past[0] if self._past else Past(self._process.started, {}, {})
+
+
+def request_times(data_plane: DataPlane | None) -> dict[int, list[int]]:
+    found = data_plane.request_times() if data_plane else []
+    return {key: counts for key, counts, _, waited in found if key is not None and not waited}
+
+
+def percentile(counts: list[int], before: list[int], of: float = 0.99) -> float | None:
+    """In milliseconds: the bound below which so many lie, of those that came since."""
+    own = [now - then for now, then in zip(counts, before or [0] * len(counts), strict=True)]
+    wanted = sum(own) * of
+    if wanted <= 0:
+        return None
+    for bound, reached in zip(TIME_BOUNDS_NS, accumulate(own), strict=False):
+        if reached >= wanted:
+            return bound / 1e6
+    return TIME_BOUNDS_NS[-1] / 1e6
 
 
 def slices(topics: list[Topic]) -> Iterator[list[Topic]]:

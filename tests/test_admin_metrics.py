@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
 import urllib.request
 from collections.abc import Callable
@@ -142,3 +144,28 @@ def test_while_logs_are_recovered_there_is_a_page_without_them(tmp_path: Path) -
     text = asyncio.run(ask()).decode()
     assert "appliance_healthy 0.0" in text
     assert "appliance_storage" not in text
+
+
+MONITORING = Path(__file__).parents[1] / "docs" / "monitoring"
+
+
+@pytest.mark.parametrize("file", ["alerts.yml", "grafana.json"])
+def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) -> None:
+    """Each metric that rules and dashboard name is on the page, with the labels they use."""
+    produce(appliance_broker, "orders", 3)
+    consume(appliance_broker, "orders", 3).close()
+    families = [*text_string_to_metric_families(page(appliance_broker))]
+    labels: dict[str, set[str]] = {"appliance_zookeeper": {"state"}}  # with a ZooKeeper alone
+    labels |= {f"appliance_group_{name}": {"group", "topic"}
+               for name in ("lag_seconds", "lag_records", "lost_records")}  # once it was measured
+    for family in families:
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    text = (MONITORING / file).read_text()
+    for name in set(re.findall(r"\b(?:appliance|process)_[a-z_]+", text)) - {"appliance_info"}:
+        assert name in labels, name
+    used = set(re.findall(r"(\w+)=~?\\*\"", text)) | set(re.findall(r"by \(([a-z]+)\)", text))
+    known = {each for own in labels.values() for each in own} | {"job", "instance", "le"}
+    assert used <= known
+    if file.endswith("json"):
+        assert len({each["id"] for each in json.loads(text)["panels"]}) > 15

@@ -95,6 +95,8 @@ class Rest:
 
 
 def read(answer: Any) -> Answer:
+    if answer.headers.get_content_type() == "text/event-stream":
+        return Answer(answer.status, None, dict(answer.headers))  # it has no end
     data = answer.read()
     is_json = answer.headers.get_content_type() == "application/json"
     body = json.loads(data) if is_json else data or None

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance import compression
 from appliance._record_builder import key_hash
+from appliance.client.batch import Identity
 from appliance.client.errors import ConfigInvalid, TopicUnknown
 from appliance.client.hooks import CallbackHandler, Delivery, Encoder, EventHandler, Partitioner
 from appliance.client.outcome import HookFailed, Outcome, ProducerClosed, Records, SendFailed
@@ -254,6 +255,11 @@ def test_what_is_no_bytes_is_refused_before_anything_is_sent(
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], fact: str) -> None:
     with pytest.raises(ConfigInvalid, match=fact):
         ProducerConfig(broker_list="a:1", **settings)
+
+
+def test_sequences_begin_at_0_again_where_32_bits_end() -> None:
+    identity = Identity(1, 0, next_sequence=2**31 - 3)
+    assert [identity.take(count) for count in (2, 5, 1)] == [2**31 - 3, 2**31 - 1, 4]
 
 
 # What users put in

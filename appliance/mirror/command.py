@@ -131,6 +131,12 @@ class Shown:
         self._thread.join()
         self._show()
 
+    @property
+    def _state(self) -> str:
+        if self._is_over.is_set():
+            return "ended"
+        return "mirroring" if self._progress.is_connected else "no link"
+
     def _show(self) -> None:
         totals = self._progress.totals()
         if self._as_json:
@@ -145,11 +151,10 @@ class Shown:
         self._before = now, totals["records"], totals["bytes"]
         rate = (totals["records"] - records) / max(now - then, 1e-9)
         mbs = (totals["bytes"] - size) / max(now - then, 1e-9) / 1e6
-        state = "mirroring" if totals["connected"] else "no link"
         more = f", {totals['lost_offsets']:,} offsets lost" if totals["lost_offsets"] else ""
         more += f", refused: {', '.join(totals['refused'])}" if totals["refused"] else ""
         return (
-            f"{state}: {totals['partitions']} partitions, {totals['records']:,} records, "
+            f"{self._state}: {totals['partitions']} partitions, {totals['records']:,} records, "
             f"{rate:,.0f} a second, {mbs:.1f} MB/s, lag {totals['lag']:,}{more}"
         )
 

@@ -677,26 +677,29 @@ def test_a_share_partition_is_written_anew_after_many_changes(tmp_path: Path) ->
 
 
 def test_what_seldom_changes_does_not_keep_the_rest(tmp_path: Path) -> None:
-    config = ShareStateConfig(cold_interval_ms=1)
+    config = ShareStateConfig(cold_interval_ms=1, updates_per_snapshot=2)
     control = Control(tmp_path, share_state=config)
     control.create("t", 2)
     member = ShareClient(control)
     member.initialize(0, 1)
     write_many(control, 20)
     member.acquire()
-    for i in range(5):
-        assert member.acknowledge((2 * i + 1, 2 * i + 1, [ACCEPT])) == 0
+    own = control.broker.share_partitions
+    control.run(own.prune())
     log = control.broker.topics[SHARE_STATE].logs[0]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2), "all of it counts"
+    for i in range(9):
+        assert member.acknowledge((2 * i + 1, 2 * i + 1, [ACCEPT])) == 0
     end = log.log_end_offset
     control.run(asyncio.sleep(0.01))
-    control.run(control.broker.share_partitions.prune())
+    control.run(own.prune())
     assert log.log_start_offset == end, "nothing but two new snapshots"
     assert log.log_end_offset == end + 2
     control.kill()
     control = Control(tmp_path)
     own, topic_id = control.broker.share_partitions, control.broker.topics["t"].id
     assert [own.start_offset("g", topic_id, i) for i in range(2)] == [0, 0]
-    assert own.delivery_complete_count("g", topic_id, 0) == 5
+    assert own.delivery_complete_count("g", topic_id, 0) == 9
     control.close()
 
 

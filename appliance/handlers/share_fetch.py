@@ -11,8 +11,9 @@ records are passed over, like the markers of transactions and what compaction to
 begins (share.auto.offset.reset) is on disk before it reads. A member's session ends with epoch -1,
 when its heartbeats end, or with its connection, and what it had acquired is then anybody's.
 
-Left out: dead letter queues (Kafka 4.4); current leaders, because there is one broker. Whether the
-member is in the group is not asked, as in Kafka.
+Left out: dead letter queues (Kafka 4.4); current leaders, because there is one broker; the quota
+consumer_byte_rate, which counts what Fetch reads. Whether the member is in the group is not asked,
+as in Kafka.
 """
 
 from __future__ import annotations

@@ -219,8 +219,7 @@ class SharePartitions:
         await self._put(Place(group, topic_id, partition), state_epoch, offset)
 
     async def _put(self, place: Place, state_epoch: int, start_offset: int) -> None:
-        topic = self._places.topic_of_id(place.topic_id)
-        epoch = 0 if topic is None else topic.logs[place.partition].leader_epoch
+        epoch = self._log(place).leader_epoch
         async with self._out_of_service(place):
             before = self._known(place.group, place.topic_partition)
             new = Stored(
@@ -495,8 +494,9 @@ class SharePartitions:
         """Writes anew what seldom changes, and deletes the records that nothing depends on."""
         stored = [(each, self._stored[each.group][each.topic_partition])
                   for each in self._places_known()]
+        is_worth_it = self._store.is_mostly_old(own for _, own in stored)
         for place, own in stored:
-            if self._store.is_cold(own):
+            if is_worth_it and self._store.is_cold(own):
                 async with self._turn(place):
                     await self._store_anew(place, own)
         await self._store.prune(stored)

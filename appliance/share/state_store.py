@@ -101,8 +101,14 @@ class StateStore:
 
     # What nothing depends on
 
+    def is_mostly_old(self, stored: Iterable[Stored]) -> bool:
+        """Whether nothing depends on most records that are there: idle groups write nothing."""
+        needed = sum(1 + own.updates for own in stored)
+        logs = self._places.share_state_logs()
+        return sum(log.log_end_offset - log.log_start_offset for log in logs) > 2 * needed
+
     def is_cold(self, own: Stored) -> bool:
-        """Its last snapshot is old, and there are changes since then."""
+        """Its last snapshot is old."""
         age_ms = self._wall_ms() - own.snapshot_ms
         return own.snapshot_offset >= 0 and age_ms >= self._config.cold_interval_ms
 

@@ -14,7 +14,7 @@ import pytest
 from appliance import _batch
 from appliance.config import ShareGroupsConfig, ShareStateConfig
 from appliance.errors import StorageFull
-from appliance.internal_topic import InternalTopic
+from appliance.internal_topic import InternalTopic, Write
 from appliance.topics import SHARE_STATE
 from tests.support.control import Control
 from tests.support.share_client import (
@@ -640,6 +640,33 @@ def test_where_a_group_begins_must_be_written_before_it_reads(
     assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == -1
     assert member.acquire() == []
     assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == 10
+
+
+def test_where_a_group_begins_is_written_for_all_partitions_together(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = ShareClient(control)
+    member.initialize(0, 1, 2, start=-1)
+    write, write_some = InternalTopic.write, InternalTopic._write_some
+    asked: list[Write] = []
+    all_asked = asyncio.Event()
+
+    def counted(self: InternalTopic, wanted: Write) -> None:
+        asked.append(wanted)
+        if len(asked) == 3:
+            all_asked.set()
+        write(self, wanted)
+
+    async def held(self: InternalTopic, writes: list[Write]) -> None:
+        """No write comes to its end before all have been asked for."""
+        await all_asked.wait()
+        await write_some(self, writes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InternalTopic, "write", counted)
+        patch.setattr(InternalTopic, "_write_some", held)
+        member.fetch(0, 1, 2)
+    assert len(asked) == 3
 
 
 def test_acknowledgements_of_many_share_records(control: Control, member: ShareClient) -> None:

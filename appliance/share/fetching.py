@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -118,17 +118,29 @@ class Fetching:
                 each.wake(self.config)
         return answer
 
-    async def _decided(self, entries: Iterable[Entry], answer: Answer) -> list[Entry]:
+    async def _decided(self, entries: Sequence[Entry], answer: Answer) -> list[Entry]:
+        # all at a time: one commit is for all of them
+        undecided = [each for each in entries if each.is_undecided]
+        for begun in await asyncio.gather(*map(self._begin, undecided)):
+            answer.update(begun)
         ready = []
         for each in entries:
+            if each.topic_partition in answer:
+                continue
             try:
-                if each.is_undecided:
-                    await self.decide(each)
                 each.check_there()
                 ready.append(each)
             except ApplianceError as error:
                 answer[each.topic_partition] = Given(error=error)
         return ready
+
+    async def _begin(self, entry: Entry) -> Answer:
+        """Empty, or why it is not known where."""
+        try:
+            await self.decide(entry)
+        except ApplianceError as error:
+            return {entry.topic_partition: Given(error=error)}
+        return {}
 
     def _jobs(self, entries: Sequence[Entry]) -> list[Job]:
         if not entries:

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from appliance.admin import api, schema, survey
+from appliance.admin import api, health, schema, survey
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest, name
 
@@ -402,3 +402,23 @@ def test_a_page_that_is_closed_is_no_error(
 def address_of(broker: RunningBroker) -> tuple[str, int]:
     host, port = broker.admin.split(":")
     return host, int(port)
+
+
+def test_what_follows_from_a_survey_is_worked_out_once(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    real = health.totals_of
+
+    def counted(taken: survey.Taken) -> health.Totals:
+        made.append(id(taken))
+        return real(taken)
+
+    monkeypatch.setattr(health, "totals_of", counted)
+    monkeypatch.setattr(survey, "FRESH_SECONDS", 60.0)
+    for _ in range(5):
+        assert rest.get("/health")["partitions"] == 0
+    assert len(made) == 1
+    monkeypatch.setattr(survey, "FRESH_SECONDS", 0.0)
+    rest.get("/health")
+    assert len(made) >= 2

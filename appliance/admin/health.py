@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import suppress
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from aiohttp import web
 
@@ -88,8 +88,8 @@ async def get_health(call: Call) -> HealthAnswer:
     health = process.health()
     broker = process.broker if process.status == "ok" else None
     taken = await call.survey.take() if broker else None
-    facts = taken.all() if taken else []
-    unflushed = unflushed_of(facts) if broker else None
+    totals = call.survey.derived(taken, "totals", totals_of) if taken else NO_TOTALS
+    unflushed = totals.unflushed
     storage = await storage_of(call) if broker else None
     arrays = await asyncio.to_thread(raid.snapshot)
     warned = warnings(process, storage, arrays)
@@ -108,8 +108,8 @@ async def get_health(call: Call) -> HealthAnswer:
         "data_dir": str(process.config.data_dir.absolute()),
         "zookeeper": process.registration.status if process.registration else None,
         "topics": len(broker.topics) if broker else 0,
-        "partitions": len(facts),
-        "size_bytes": sum(each.size for each in facts),
+        "partitions": totals.partitions,
+        "size_bytes": totals.size,
         "groups": len(broker.groups.groups) if broker else 0,
         "connections": process.data_plane.counters()["connections_open"]
         if process.data_plane
@@ -125,6 +125,20 @@ async def get_health(call: Call) -> HealthAnswer:
 def listeners(process: Process) -> dict[str, str]:
     found = {"kafka": process.kafka_address, "admin": process.admin_address}
     return {name: str(address) for name, address in found.items() if address}
+
+
+class Totals(NamedTuple):
+    partitions: int
+    size: int
+    unflushed: Unflushed | None
+
+
+NO_TOTALS = Totals(0, 0, None)
+
+
+def totals_of(taken: Taken) -> Totals:
+    facts = taken.all()
+    return Totals(len(facts), sum(each.size for each in facts), unflushed_of(facts))
 
 
 def unflushed_of(facts: list[LogFacts]) -> Unflushed:

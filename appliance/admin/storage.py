@@ -12,6 +12,7 @@ import os
 from typing import TypedDict
 
 from appliance.admin.route import Call
+from appliance.admin.survey import Taken
 from appliance.broker import Broker
 from appliance.topics import Topic
 
@@ -31,7 +32,12 @@ class Storage(TypedDict):
 
 
 async def storage_of(call: Call) -> Storage:
-    broker, taken = call.broker, await call.survey.take()
+    taken = await call.survey.take()
+    return call.survey.derived(taken, "storage", lambda _: storage_at(call, taken))
+
+
+def storage_at(call: Call, taken: Taken) -> Storage:
+    broker = call.broker
     disk = os.statvfs(broker.log_dir.path)
     config, free = broker.log_dir.config, broker.log_dir.free_bytes
     seconds = taken.at - call.process.started

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from appliance._data_plane import DataPlane
 from appliance._engine import LogFacts, log_facts
@@ -25,6 +25,9 @@ TIMED = (0, 1)  # the keys of Produce and Fetch
 # Rates are over the time since the oldest of a few surveys; nobody looking means that the oldest is
 # long ago, and the mean since then would hide what happens now.
 RATE_SECONDS_MIN, RATE_SECONDS_MAX = 4.0, 30.0
+
+
+Made = TypeVar("Made")
 
 
 class Traffic(NamedTuple):
@@ -64,6 +67,7 @@ class Survey:
         self._process = process
         self._past: deque[Past] = deque(maxlen=8)
         self._last: Taken | None = None
+        self._derived: dict[str, Any] = {}  # from the last
         self._taking: asyncio.Task[Taken] | None = None
 
     async def take(self) -> Taken:
@@ -72,6 +76,15 @@ class Survey:
         if self._taking is None or self._taking.done():
             self._taking = asyncio.get_running_loop().create_task(self._take())
         return await asyncio.shield(self._taking)
+
+    def derived(self, taken: Taken, name: str, make: Callable[[Taken], Made]) -> Made:
+        """What follows from a survey is worked out once, however many ask."""
+        if taken is not self._last:
+            return make(taken)
+        if name not in self._derived:
+            self._derived[name] = make(taken)
+        made: Made = self._derived[name]
+        return made
 
     async def _take(self) -> Taken:
         facts: dict[str, list[LogFacts]] = {}
@@ -103,6 +116,7 @@ class Survey:
             for name, own in traffic.items()
         }  # fmt: skip
         took = [percentile(times.get(key, []), before.times.get(key, [])) for key in TIMED]
+        self._derived = {}
         self._last = Taken(now, facts, traffic, rates, Latency(*took))
         return self._last
 

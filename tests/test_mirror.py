@@ -1,4 +1,4 @@
-"""The mirror between two brokers in this process; tests/interop/test_mirror.py kills it."""
+"""The mirror between two brokers in this process; tests/interop/test_mirror_kills.py kills it."""
 
 from __future__ import annotations
 

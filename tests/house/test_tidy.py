@@ -145,3 +145,15 @@ def test_orphans_are_found() -> None:
     files = {"a.py", "_b.pyx", "_b.pxd", "_gone.pyi", "_lone.pxd", "_x.h", "_b.h", "__init__.py"}
     lost = orphans(files, {"_b"}, 'cdef extern from "_b.h"')
     assert lost == {"a", "_gone.pyi", "_lone.pxd", "_x.h"}
+
+
+def same_names(paths: list[Path]) -> list[str]:
+    """Of test files: one of two with the same name is not run at all."""
+    names = [path.name for path in paths]
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def test_no_two_test_files_have_the_same_name() -> None:
+    tests = [path for path in sources("py") if path.name.startswith("test_")]
+    assert same_names(tests) == []
+    assert same_names([*tests, Path("elsewhere") / tests[0].name]) == [tests[0].name]

@@ -22,8 +22,8 @@ reason = why_not()
 pytestmark = pytest.mark.skipif(bool(reason), reason=reason)
 
 
-# On a busy machine an fdatasync that ends while the ioctl runs may say 0 with nothing written, for any
-# program: four threads that only write and sync lose their last write in one of five such cuts.
+# On a busy machine an fdatasync that ends while the ioctl runs may say 0 with nothing written, for
+# any program: four threads that only write and sync lose their last write in one of five such cuts.
 @pytest.mark.alone
 def test_a_power_cut_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(SEED)

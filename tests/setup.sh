@@ -4,6 +4,7 @@
 #   a JDK of Java 17+ and Maven                 Apache Kafka's own client and tools, for our files
 #                                               and for the running broker
 #   kcat                                        a client of librdkafka, in an old release of it
+#   Chromium                                    the console is tested in a real browser
 #   mkfs.ext4                                   crash and full-disk tests spoil a file system
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
@@ -15,7 +16,7 @@ jdk_is_new() {
         [ -x "$(dirname "$(readlink -f "$(command -v java)")")/javac" ]
 }
 
-# In the package manager's names: compiler, headers, venv, jdk, maven, e2fsprogs, kcat
+# In the package manager's names: compiler, headers, venv, jdk, maven, e2fsprogs, kcat, chromium
 missing() {
     command -v "${CXX:-c++}" >/dev/null || echo "$1"
     python3_has "$headers" || echo "$2"
@@ -24,10 +25,12 @@ missing() {
     command -v mvn >/dev/null || echo "$5"
     command -v mkfs.ext4 >/dev/null || echo "$6"
     command -v kcat >/dev/null || echo "$7"
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo "$8"
 }
-missing_debian() { missing g++ python3-dev python3-venv "$1" maven e2fsprogs kcat; }
+missing_debian() { missing g++ python3-dev python3-venv "$1" maven e2fsprogs kcat chromium; }
 missing_fedora() {
-    missing gcc-c++ python3-devel python3 java-21-openjdk-devel maven e2fsprogs kcat
+    missing gcc-c++ python3-devel python3 java-21-openjdk-devel maven e2fsprogs kcat \
+        chromium
 }
 
 if [ "$(id -u)" = 0 ]; then
@@ -54,7 +57,7 @@ fi
 if [ -n "$(missing_debian java)" ]; then
     echo "make test: please install:" \
         "$(missing 'a C++ compiler,' "Python's headers (python3-dev)," 'python3-venv,' \
-            'a JDK of Java 17 or newer,' 'Maven,' 'e2fsprogs,' 'kcat,' |
+            'a JDK of Java 17 or newer,' 'Maven,' 'e2fsprogs,' 'kcat,' 'Chromium,' |
             tr '\n' ' ' | sed 's/, $//')" >&2
     exit 1
 fi

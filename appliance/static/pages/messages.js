@@ -103,10 +103,10 @@ function Write({ topic, partitions, onClose }) {
   };
   return html`<${Dialog} title=${`Write to ${topic}`} send="Write" onSend=${write} onClose=${onClose}><div class="fields">
     <label>Partition<select value=${partition} onChange=${(event) => setPartition(event.target.value)}><option value="">by the key</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label>
-    <label>Key (empty: none)<input spellcheck="false" value=${key} onInput=${(event) => setKey(event.target.value)} /></label>
-    <label>Value<textarea rows="6" spellcheck="false" disabled=${isNull} value=${value} onInput=${(event) => setValue(event.target.value)}></textarea></label>
+    <label>Key (empty: none)<input spellcheck=${false} value=${key} onInput=${(event) => setKey(event.target.value)} /></label>
+    <label>Value<textarea rows="6" spellcheck=${false} disabled=${isNull} value=${value} onInput=${(event) => setValue(event.target.value)}></textarea></label>
     <label class="check"><input type="checkbox" checked=${isNull} onChange=${(event) => setNull(event.target.checked)} />null, which deletes the key from a compacted topic</label>
-    <label>Headers, one a line, as name: value<textarea rows="2" spellcheck="false" value=${headers} onInput=${(event) => setHeaders(event.target.value)}></textarea></label>
+    <label>Headers, one a line, as name: value<textarea rows="2" spellcheck=${false} value=${headers} onInput=${(event) => setHeaders(event.target.value)}></textarea></label>
   </div><//>`;
 }
 
@@ -126,7 +126,7 @@ function Replay({ topic, partitions, query, onClose }) {
   };
   return html`<${Dialog} title=${`Write messages of ${topic} once more`} send=${preview === null ? "Show what would be written" : "Write them"} onSend=${send} onClose=${onClose}><div class="fields">
     <p class="muted">${query.partition ? `Partition ${query.partition}` : "All partitions"}, from the first record to the last${query.where ? html`, where <code>${query.where}</code>` : ""}.</p>
-    <label>To the topic<input required spellcheck="false" value=${to} onInput=${(event) => { setTo(event.target.value); setPreview(null); }} /></label>
+    <label>To the topic<input required spellcheck=${false} value=${to} onInput=${(event) => { setTo(event.target.value); setPreview(null); }} /></label>
     ${preview && html`<p class="notice">${preview.next ? "At least " : ""}${count(preview.count)} messages, ${bytes(preview.bytes)}, among ${count(preview.scanned_offsets)} offsets.</p>`}
     ${done !== null && html`<p role="status">${count(done)} written</p>`}</div><//>`;
 }
@@ -147,7 +147,7 @@ export function Messages({ topic, partitions, query, me }) {
       ${from === "time" && html`<label>Time<input type="datetime-local" step="1" required value=${query.at ?? ""} onInput=${set("at")} /></label>`}
       <label>Partition<select value=${query.partition ?? ""} onChange=${set("partition")}><option value="">all</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label>
       <label>At most<select value=${query.limit ?? 100} onChange=${set("limit")}>${LIMITS.map((limit) => html`<option>${limit}</option>`)}</select></label>
-      <label style="flex:1 1 320px">Only those where<input data-filter spellcheck="false" class="mono" placeholder='value contains "refund" and value.user.id = 42' value=${query.where ?? ""} onInput=${set("where")} /></label>
+      <label style="flex:1 1 320px">Only those where<input data-filter spellcheck=${false} class="mono" placeholder='value contains "refund" and value.user.id = 42' value=${query.where ?? ""} onInput=${set("where")} /></label>
     </div>
     <div class="row"><button class="primary">Search</button>
       ${search.status === "running" && html`<button type="button" onClick=${search.stop}>Stop</button>`}

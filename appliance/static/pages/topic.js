@@ -80,7 +80,7 @@ function ChangeConfig({ topic, config, onClose, onChanged }) {
   };
   return html`<${Dialog} title=${config.name} send="Change" onSend=${change} onClose=${onClose}><div class="fields">
     ${config.doc && html`<p class="muted">${config.doc}</p>`}
-    <label>Value<input spellcheck="false" disabled=${back} value=${value} onInput=${(event) => setValue(event.target.value)} /></label>
+    <label>Value<input spellcheck=${false} disabled=${back} value=${value} onInput=${(event) => setValue(event.target.value)} /></label>
     ${/topic/i.test(config.source) && html`<label class="check"><input type="checkbox" checked=${back} onChange=${(event) => setBack(event.target.checked)} />as the broker has it</label>`}
   </div><//>`;
 }
@@ -110,5 +110,5 @@ export function Topic({ route, me }) {
       ${tab === "segments" && html`<${Segments} topic=${name} partitions=${data.partition_rows} query=${route.query} />`}
       ${tab === "messages" && html`<${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query} me=${me} />`}
       ${tab === "configs" && html`<${Configs} topic=${name} configs=${data.configs} isFixed=${isFixed} onChanged=${topic.reload} />`}
-      ${removing && html`<${Remove} topic=${name} records=${data.records} isWhole=${removing === "delete"} onClose=${() => { setRemoving(null); topic.reload(); }} />`}`}<//>`;
+      ${removing && html`<${Remove} topic=${name} records=${data.records} isWhole=${removing === "delete"} onClose=${() => { setRemoving(null); if (removing === "empty") topic.reload(); }} />`}`}<//>`;
 }

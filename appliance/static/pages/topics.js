@@ -32,7 +32,7 @@ function Create({ onClose }) {
     go(["topics", name]);
   };
   return html`<${Dialog} title="New topic" send="Create" onSend=${create} onClose=${onClose}><div class="fields">
-    <label>Name<input required autofocus spellcheck="false" pattern="[a-zA-Z0-9._\\-]+" maxlength="249" title="letters, digits, dots, lines and underscores" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
+    <label>Name<input required autofocus spellcheck=${false} pattern="[a-zA-Z0-9._\\-]+" maxlength="249" title="letters, digits, dots, lines and underscores" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
     <label>Partitions<input type="number" min="1" required value=${partitions} onInput=${(event) => setPartitions(event.target.value)} /></label>
     <label>What is kept<select value=${policy} onChange=${(event) => setPolicy(event.target.value)}><option value="delete">everything, for a time</option><option value="compact">the last record of each key</option><option value="compact,delete">the last record of each key, for a time</option></select></label>
     ${policy !== "compact" && html`<label>For how many days (empty: for ever)<input type="number" min="0" step="any" value=${days} onInput=${(event) => setDays(event.target.value)} /></label>`}

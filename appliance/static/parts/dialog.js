@@ -21,7 +21,7 @@ export function Dialog({ title, children, send = "OK", danger = false, confirm, 
     <form onSubmit=${submit}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
-      ${confirm && html`<label>Type <code>${confirm}</code> to go on<input autocomplete="off" spellcheck="false" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}
+      ${confirm && html`<label>Type <code>${confirm}</code> to go on<input autocomplete="off" spellcheck=${false} value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}
       ${error && html`<p class="notice bad" role="alert">${error}</p>`}
       <div class="row" style="justify-content:flex-end">
         <button type="button" onClick=${onClose}>Cancel</button>

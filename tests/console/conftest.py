@@ -1,0 +1,152 @@
+"""A real browser in front of a real broker that has something to show."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from appliance.testing import RunningBroker, running_broker
+
+WAIT_S = 30
+# Without these a browser looks for updates and syncs, and a machine without a network refuses it.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+# In every place where somebody else's text is shown.
+MARKUP = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>"
+ORDERS = 300
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    settings = {"num.partitions": "2", "log.segment.bytes": "20000"}
+    with running_broker(tmp_path_factory.mktemp("console") / "data", settings) as running:
+        fill(running.bootstrap)
+        yield running
+
+
+def fill(bootstrap: str) -> None:
+    names = [NewTopic("orders", 2), NewTopic("clicks", 1), NewTopic("to-delete", 1)]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics(names).values():
+        made.result(WAIT_S)
+    # small batches, so that there are segments to look at
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": MARKUP,
+            "batch.num.messages": 20,
+            "on_delivery": delivered,
+        }
+    )
+    for number in range(ORDERS):
+        value = {"id": number, "user": {"name": "Ada"}, "note": MARKUP}
+        producer.produce(
+            "orders",
+            json.dumps(value),
+            f"order-{number}",
+            0,
+            headers=[("trace", str(number).encode())],
+        )
+    producer.produce("orders", MARKUP, MARKUP, 1, headers=[(MARKUP, MARKUP.encode())])
+    producer.produce("clicks", b"\x00\xff\x01", None)
+    producer.produce("to-delete", "x")
+    assert producer.flush(WAIT_S) == 0
+    commit(bootstrap, "billing")
+    commit(bootstrap, MARKUP)
+
+
+def delivered(error: Any, _: Any) -> None:
+    assert error is None, error
+
+
+def commit(bootstrap: str, group: str) -> None:
+    """A group that has read some and gone."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["orders"])
+    assert consumer.consume(100, WAIT_S)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program, "wanted Chromium: tests/setup.sh installs it"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield running
+        running.close()
+
+
+class Console:
+    """A page, and what must not happen on it."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page, self.base = page, base
+        self.wrong: list[str] = []
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("request", self._asked)
+        page.on("response", self._answered)
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.base, "data:", "blob:")):
+            self.wrong.append(f"left the host: {request.url}")
+
+    def _answered(self, response: Any) -> None:
+        if response.status >= 400:
+            self.wrong.append(f"{response.status}: {response.url}")
+
+    def open(self, place: str = "") -> Page:
+        self.page.goto(f"{self.base}/#/{place}")
+        self.page.locator("h1").first.wait_for()
+        expect(self.page.locator("[aria-busy]")).to_have_count(0)
+        return self.page
+
+
+@pytest.fixture
+def colours() -> str:
+    return "light"
+
+
+@pytest.fixture
+def size() -> tuple[int, int]:
+    return 1320, 900
+
+
+@pytest.fixture
+def console(
+    browser: Browser, broker: RunningBroker, colours: Any, size: tuple[int, int]
+) -> Iterator[Console]:
+    width, height = size
+    context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": height})
+    context.set_default_timeout(WAIT_S * 1000)
+    made = Console(context.new_page(), f"http://{broker.admin}")
+    yield made
+    context.close()
+    assert made.wrong == []
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The accessibility checks of axe-core, as a script for the page."""
+    import axe_playwright_python
+
+    found: Path = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
+    return found.read_text()

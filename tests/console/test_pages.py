@@ -1,0 +1,216 @@
+"""Every page in a real browser: it shows what is there, and nothing of it runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from appliance.testing import RunningBroker
+from tests.console.conftest import MARKUP, ORDERS, Console
+
+PAGES = {
+    "": "Healthy",
+    "topics": "orders",
+    "topics/orders": "Durable",
+    "topics/orders?tab=segments": "being written",
+    "topics/orders?tab=messages": "order-299",
+    "topics/orders?tab=configs": "retention.ms",
+    "groups": "billing",
+    "groups/billing": "Committed",
+    "clients": "Clients",
+    "settings": "listen.address",
+    "records": "Log",
+    "records?tab=audit": "Audit",
+}
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.mark.parametrize("place", PAGES)
+def test_a_page_shows_what_it_is_for(console: Console, place: str) -> None:
+    page = console.open(place)
+    expect(page.get_by_text(PAGES[place]).first).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("place", PAGES)
+def test_nobody_is_shut_out(console: Console, axe: str, place: str, colours: str) -> None:
+    page = console.open(place)
+    expect(page.get_by_text(PAGES[place]).first).to_be_visible()
+    assert page.evaluate("document.documentElement.dataset.theme") == colours
+    page.evaluate(axe)
+    found: Any = page.evaluate("axe.run(document)")
+    wrong = [
+        f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
+        for each in found["violations"]
+        if each["impact"] in SERIOUS
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("size", [(360, 740)])
+@pytest.mark.parametrize("place", PAGES)
+def test_a_telephone_needs_no_scrolling_sideways(
+    console: Console, place: str, size: tuple[int, int]
+) -> None:
+    page = console.open(place)
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_text_of_others_is_text(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages&partition=1")
+    page.get_by_role("button", name=re.compile(r"^0$")).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text(MARKUP).first).to_be_visible()
+    assert dialog.get_by_text(MARKUP).count() >= 3  # key, value, header
+    page.keyboard.press("Escape")
+    console.open("groups")
+    page.get_by_role("link", name=MARKUP).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(MARKUP)
+    assert page.evaluate("window.hacked") is None
+
+
+def test_segments_are_the_files_on_disk(console: Console, broker: RunningBroker) -> None:
+    page = console.open("topics/orders?tab=segments")
+    files = sorted(each.name for each in (broker.data_dir / "orders-0").glob("*.log"))
+    assert len(files) > 1
+    shown = page.locator("table td:first-child code").all_inner_texts()
+    assert sorted(shown) == files
+    assert page.locator("svg.log-picture rect").count() == len(files)
+    page.locator("svg.log-picture rect").first.click()
+    expect(page.locator("dl.facts")).to_contain_text(files[0])
+
+
+def messages(page: Page) -> list[str]:
+    return page.locator("#messages tbody tr td:nth-child(4)").all_inner_texts()
+
+
+def test_messages_are_found_and_no_match_is_not_empty(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    search = page.get_by_label("Only those where")
+    search.fill("value.id = 17")
+    page.get_by_label("From").select_option("oldest")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("status")).to_contain_text("1 found among")
+    assert messages(page) == ["order-17"]
+    search.fill("value.id = 100000")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("status")).to_have_text(
+        f"No match among the {ORDERS + 1} offsets looked at."
+    )
+    console.open("topics/orders?tab=messages&from=offset&offset=100000")
+    page.reload()
+    expect(page.get_by_role("status")).to_contain_text("no record in this range")
+
+
+def test_a_wrong_filter_says_what_is_wrong(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    page.get_by_label("Only those where").fill("value ==")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("alert")).to_contain_text("==")
+    assert len(console.wrong) == 1  # and the broker's answer is that one thing
+    assert console.wrong.pop().startswith("400:")
+
+
+def test_what_is_written_is_followed(console: Console) -> None:
+    page = console.open("topics/clicks?tab=messages")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.get_by_role("status")).to_contain_text("following")
+    page.wait_for_timeout(500)
+    page.get_by_role("button", name="Write one").click()
+    page.get_by_label("Value", exact=True).fill('{"page": "/cart"}')
+    page.get_by_label(re.compile("Headers")).fill("trace: ab")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#messages")).to_contain_text("/cart")
+    page.locator("#messages tbody button").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text('"page": "/cart"')
+    expect(dialog).to_contain_text("trace")
+
+
+def test_messages_are_replayed_after_a_look_at_what_it_would_be(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    page.get_by_label("Only those where").fill("value.id < 5")
+    page.get_by_role("button", name="Replay").click()
+    page.get_by_label("To the topic").fill("clicks")
+    page.get_by_role("button", name="Show what would be written").click()
+    expect(page.get_by_role("dialog")).to_contain_text("5 messages")
+    page.get_by_role("button", name="Write them").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    console.open("topics/clicks?tab=messages&from=oldest")
+    expect(page.locator("#messages")).to_contain_text("order-4")
+
+
+def test_a_topic_is_made_changed_emptied_and_deleted(console: Console) -> None:
+    page = console.open("topics")
+    page.get_by_role("button", name="New topic").click()
+    page.get_by_label("Name").fill("made-here")
+    page.get_by_label("Partitions").fill("3")
+    page.get_by_label(re.compile("how many days")).fill("2")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("made-here")
+    expect(page.get_by_text("kept: 2 d")).to_be_visible()
+    page.get_by_role("link", name="Configs").click()
+    page.get_by_role("button", name="Change retention.ms").click()
+    page.get_by_role("textbox", name="Value").fill("3600000")
+    page.get_by_role("dialog").get_by_role("button", name="Change", exact=True).click()
+    expect(page.get_by_text("kept: 1 h")).to_be_visible()
+    for action in ("Empty", "Delete"):
+        page.get_by_role("button", name=action).first.click()
+        confirm = page.get_by_role("dialog").get_by_role("button", name=action)
+        expect(confirm).to_be_disabled()
+        page.get_by_label(re.compile("Type")).fill("made-here")
+        confirm.click()
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Topics")
+    expect(page.get_by_text("made-here")).to_have_count(0)
+
+
+def test_a_group_is_put_elsewhere_after_a_look(console: Console) -> None:
+    page = console.open("groups/billing")
+    page.get_by_role("button", name="Reset offsets").click()
+    page.get_by_role("button", name="Show what would change").click()
+    expect(page.get_by_role("dialog").locator("tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Put it there").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_text(f"{ORDERS + 1} records behind")).to_be_visible()
+
+
+def test_all_of_it_goes_without_a_mouse(console: Console) -> None:
+    page = console.open()
+    for key in "gt":
+        page.keyboard.press(key)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Topics")
+    page.locator("tbody tr").first.wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("orde")
+    page.keyboard.press("Escape")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Consumers")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_picture_is_a_table_too(console: Console) -> None:
+    page = console.open()
+    figure = page.get_by_role("img", name=re.compile("Traffic, in and out"))
+    expect(figure).to_have_attribute("aria-label", re.compile(r"in .*B/s, out .*B/s"))
+    page.get_by_role("button", name="show as a table").click()
+    rows = page.get_by_role("region", name="Traffic, in and out").locator("tbody tr")
+    expect(rows.first).to_contain_text("B/s")
+
+
+def test_colours_can_be_chosen_and_stay(console: Console) -> None:
+    page = console.open()
+    page.get_by_label("Colours").select_option("dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    page.locator("h1").wait_for()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"

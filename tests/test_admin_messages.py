@@ -78,6 +78,21 @@ def test_where_a_look_begins(rest: Rest, appliance_broker: RunningBroker) -> Non
         assert rest.refused("GET", PATH, **{"from": wrong}) == (400, "invalid_request")
 
 
+def test_the_newest_are_those_of_all_partitions(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    """Though the first partition alone has more than enough."""
+    rest.post("/topics", {"name": "orders", "partitions": 3})
+    made = producer(appliance_broker)
+    for partition, begin in ((0, 10_000), (2, 20_000), (1, 30_000)):
+        for number in range(100):
+            made.produce("orders", b"x", partition=partition, timestamp=begin + number)
+    assert made.flush(DEADLINE_S) == 0
+    found = rest.get(PATH, limit=150, **{"from": "newest"})["messages"]
+    assert [each["partition"] for each in found] == [1] * 100 + [2] * 50
+    assert [each["offset"] for each in found] == [*range(99, -1, -1), *range(99, 49, -1)]
+
+
 @pytest.mark.parametrize("where", ["oldest", "newest"])
 def test_looks_go_on_until_all_is_seen_once(
     rest: Rest, appliance_broker: RunningBroker, where: str

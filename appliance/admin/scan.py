@@ -72,11 +72,10 @@ class Look:
     deadline: float = 0.0
 
     def is_over(self, bounds: Bounds) -> bool:
-        return (
-            len(self.found) >= bounds.messages
-            or self.bytes >= bounds.bytes
-            or time.monotonic() >= self.deadline
-        )
+        return len(self.found) >= bounds.messages or self.is_long(bounds)
+
+    def is_long(self, bounds: Bounds) -> bool:
+        return self.bytes >= bounds.bytes or time.monotonic() >= self.deadline
 
 
 def look(
@@ -91,7 +90,10 @@ def look(
     """Reads partition by partition; backward, a piece of each in turn, the newest first."""
     seen = Look(deadline=time.monotonic() + bounds.seconds)
     todo = list(ranges)
-    while todo and not seen.is_over(bounds):
+    # the newest may be in any partition: each has its turn, though one may have enough
+    turns_due = len(todo) if is_backward else 0
+    while todo and not (seen.is_long(bounds) if turns_due > 0 else seen.is_over(bounds)):
+        turns_due -= 1
         now = todo.pop(0)
         if is_backward:
             piece = now._replace(first=max(now.first, now.end - BACK_OFFSETS))

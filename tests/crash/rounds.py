@@ -22,6 +22,7 @@ class LoadProcess:
         self.acks = acks
         self.open_seconds = -1.0
         self.acked = 0
+        self.is_counting = True
         self.started = time.monotonic()
         self.serving_seconds = -1.0  # from the start of the process to its first durable ack
         self.is_open = threading.Event()
@@ -48,6 +49,8 @@ class LoadProcess:
             self.open_seconds = float(words[1])
             self.is_open.set()
             return
+        if not self.is_counting:
+            return
         if not self.acked:
             self.serving_seconds = time.monotonic() - self.started
         self.acked += 1
@@ -56,6 +59,10 @@ class LoadProcess:
     def wait_open(self) -> None:
         if not self.is_open.wait(START_SECONDS_MAX) or self.open_seconds < 0:
             raise AssertionError(f"the load did not start: {self.end()}")
+
+    def stop_counting(self) -> None:
+        """Only what was read until now is held against the broker."""
+        self.is_counting = False
 
     def end(self, how: signal.Signals = signal.SIGKILL) -> str:
         """Kill it if it still lives; what it said on the way out."""

@@ -85,7 +85,7 @@ def commit(bootstrap: str, group: str) -> None:
     consumer.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     assert program, "wanted Chromium: tests/setup.sh installs it"

@@ -1,7 +1,7 @@
 // The console knows nothing that the REST API does not say; everything goes through here.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 
-export const BASE = "/api/v1";
+const BASE = "/api/v1";
 
 export class ApiError extends Error {
   constructor(status, code, message) {

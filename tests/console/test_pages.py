@@ -198,6 +198,14 @@ def test_all_of_it_goes_without_a_mouse(console: Console) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_home_tells_who_is_farthest_behind(console: Console) -> None:
+    page = console.open()
+    tile = page.locator("a.tile", has_text="Consumers")
+    expect(tile).to_contain_text(re.compile(r"(billing|img).*, \d+ records"), timeout=30_000)
+    tile.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Consumers")
+
+
 def test_a_picture_is_a_table_too(console: Console) -> None:
     page = console.open()
     figure = page.get_by_role("img", name=re.compile("Traffic, in and out"))

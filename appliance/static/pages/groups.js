@@ -6,7 +6,7 @@ import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Table } from "../parts/table.js";
 import { count, duration } from "../format.js";
 
-export const LEVEL = { Stable: "good", Empty: "", Dead: "bad" };
+const LEVEL = { Stable: "good", Empty: "", Dead: "bad" };
 export const State = ({ state }) => html`<${Badge} level=${LEVEL[state] ?? "warn"}>${state}<//>`;
 
 const COLUMNS = [

@@ -8,7 +8,7 @@ import { bytes, count, duration, percent, rate, short } from "../format.js";
 const KEPT = 600;
 
 /** Ten minutes of traffic, growing by a sample a second. */
-export function useTraffic() {
+function useTraffic() {
   const [samples, setSamples] = useState([]);
   useEvents("/live", (event) => setSamples((old) => [...old.filter((each) => each.number < event.samples[0].number), ...event.samples].slice(-KEPT)));
   return samples;
@@ -58,13 +58,11 @@ function Raid({ arrays }) {
     ${arrays.map((each) => html`<p>${each.name} ${each.level}: ${each.state}${each.missing ? `, ${each.missing} missing` : ""}${each.done !== null ? `, ${each.action} ${percent(each.done)}` : ""}</p>`)}<//>`;
 }
 
-function Consumers({ groups }) {
-  const { data } = useApi("/groups?order=lag&limit=1", 5);
-  const worst = data?.groups[0];
-  const isBehind = worst && worst.lag_records > 0;
-  const late = isBehind && worst.lag_seconds !== undefined && worst.lag_seconds !== null;
-  return html`<${Tile} title="Consumers" href="#/groups" value=${isBehind ? (late ? duration(worst.lag_seconds) : short(worst.lag_records)) : "none behind"} unit=${isBehind ? (late ? "behind" : "records behind") : ""}>
-    <p>${isBehind ? `${worst.group}, ${count(worst.lag_records)} records` : ""}</p><p>${count(groups)} groups</p><//>`;
+function Consumers({ groups, worst }) {
+  const isBehind = worst !== null && worst.records > 0;
+  const isLate = isBehind && worst.seconds !== null;
+  return html`<${Tile} title="Consumers" href="#/groups" value=${isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "none behind"} unit=${isBehind ? (isLate ? "behind" : "records behind") : ""}>
+    <p>${isBehind ? `${worst.group}, ${count(worst.records)} records` : ""}</p><p>${count(groups)} groups</p><//>`;
 }
 
 export function Home() {
@@ -77,7 +75,7 @@ export function Home() {
       <${Traffic} samples=${samples} />
       <${Tile} title="In" value=${rate(now?.in_bytes_per_s)} href="#/topics?sort=-received_bytes_per_s"><p>${short(now?.produces_per_s)} produce requests a second</p><//>
       <${Tile} title="Out" value=${rate(now?.out_bytes_per_s)} href="#/clients"><p>${short(now?.fetches_per_s)} fetch requests a second</p><p>${count(now?.connections)} connections</p><//>
-      <${Consumers} groups=${facts.groups} />
+      <${Consumers} groups=${facts.groups} worst=${facts.most_behind} />
       ${facts.storage && html`<${Storage} storage=${facts.storage} />`}
       ${facts.unflushed && html`<${Durability} unflushed=${facts.unflushed} />`}
       <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${count(facts.partitions)} partitions, the broker's own too</p><//>

@@ -74,7 +74,7 @@ function Following({ topic, filter, onRows }) {
   return html`<p class="muted" role="status">following what is written${skipped ? `; ${count(skipped)} came too fast to be shown` : ""}</p>`;
 }
 
-export function pretty(data) {
+function pretty(data) {
   if (data === null) return "null";
   if (data.form !== "json" || data.is_cut) return data.text;
   // numbers that JavaScript cannot hold would come back changed: then the text stays as it is

@@ -63,6 +63,7 @@ def modules_not_in(text: str) -> set[str]:
     package = ROOT / "appliance"
     names = {path.stem for end in ("py", "pyx") for path in package.glob(f"*.{end}")}
     names |= {path.parent.name for path in package.glob("*/__init__.py")}
+    names |= {path.stem for path in (ROOT / "spark").glob("*.py")}
     return {name for name in names - {"__init__"} if not re.search(rf"`{name}(\.py|/)?`", text)}
 
 

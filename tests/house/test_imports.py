@@ -15,7 +15,9 @@ def modules() -> list[str]:
     """A folder is imported as a whole, not file by file: that is seconds less."""
     found = {path.stem for end in ("py", "pyx") for path in PACKAGE.glob(f"*.{end}")}
     found |= {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    return sorted(f"appliance.{name}" for name in found - {"__init__", "__main__"})
+    beside = {f"appliance_spark.{path.stem}" for path in (PACKAGE.parent / "spark").glob("*.py")}
+    within = {f"appliance.{name}" for name in found - {"__init__", "__main__"}}
+    return sorted(within | beside - {"appliance_spark.__init__", "appliance_spark.__main__"})
 
 
 def import_alone(module: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -68,6 +68,12 @@ ONLY = {
     "__main__": {"cli"},
 }
 
+# The packages beside it are clients, and see of it what they list. `spark/` is shipped to workers
+# with all that it imports.
+BESIDE = {
+    "spark": {"__version__", "client", "arrow", "compression", "errors", "_columns"},
+}
+
 IMPORT = re.compile(
     r"^\s*(?:from\s+appliance\s+c?import\s+(?P<names>\(.*?\)|[^\n(]+)"
     r"|from\s+appliance\.(?P<module>\w+)\b"
@@ -124,6 +130,10 @@ def files() -> list[Path]:
     return sorted(path for end in ("py", "pyx", "pxd") for path in PACKAGE.rglob(f"*.{end}"))
 
 
+def files_beside() -> list[Path]:
+    return sorted(path for name in BESIDE for path in (PACKAGE.parent / name).rglob("*.py"))
+
+
 def place_of(path: Path) -> str:
     """The name under which a file stands in the table."""
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
@@ -138,6 +148,11 @@ def test_every_module_is_in_the_table() -> None:
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_go_downward(path: Path) -> None:
     assert not against_the_layers(place_of(path), imports_of(path))
+
+
+@pytest.mark.parametrize("path", files_beside(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_packages_beside_see_what_they_list(path: Path) -> None:
+    assert imports_of(path) <= BESIDE[path.relative_to(PACKAGE.parent).parts[0]]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ UNNUMBERED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!\s*\(?#\d)")  # not
 
 
 def sources(*ends: str) -> list[Path]:
-    folders = [ROOT / name for name in ("appliance", "bench", "tests")]
+    folders = [ROOT / name for name in ("appliance", "bench", "spark", "tests")]
     found = (path for folder in folders for end in ends for path in folder.rglob(f"*.{end}"))
     return sorted(path for path in found if ".cache" not in path.parts)
 
@@ -157,3 +157,9 @@ def test_no_two_test_files_have_the_same_name() -> None:
     tests = [path for path in sources("py") if path.name.startswith("test_")]
     assert same_names(tests) == []
     assert same_names([*tests, Path("elsewhere") / tests[0].name]) == [tests[0].name]
+
+
+def test_every_folder_of_the_package_is_installed() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert set(re.findall(r'^    "appliance\.(\w+)",$', project, re.MULTILINE)) == folders

@@ -1,0 +1,12 @@
+"""Spark reads and writes the topics of an appliance: `spark.read.format("appliance")`.
+
+    from appliance_spark import ApplianceDataSource
+    spark.dataSource.register(ApplianceDataSource)
+
+Spark pickles the classes of a data source by reference, so every worker must be able to import this
+package; `shipping` brings it to workers that cannot.
+"""
+
+from appliance_spark.source import ApplianceDataSource
+
+__all__ = ["ApplianceDataSource"]

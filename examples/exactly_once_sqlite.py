@@ -2,21 +2,23 @@
 
     python examples/exactly_once_sqlite.py
 
-Orders are added up per account in a database, by a process that is killed now and then, in the
-middle of its work. Each chunk of orders changes the sums and the offset in one transaction: after a
-kill both are there or neither is. The next process begins where the database says that the sums
-end, so every order counts once, although nothing was ever committed to the broker or to ZooKeeper.
+Orders are added up per account in a database, by a process that is killed now and then, just before
+it would have committed. Each chunk of orders changes the sums and the offset in one transaction:
+after a kill both are there or neither is. The next process begins where the database says that the
+sums end, so every order counts once, although nothing was ever committed to the broker or to
+ZooKeeper.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -55,13 +57,13 @@ def opened(file: Path) -> sqlite3.Connection:
 # The consumer
 
 
-def add_up(broker_list: str, file: Path) -> None:
+def add_up(broker_list: str, file: Path, killed_at: int) -> None:
     """All that is there now, from where the database says."""
     config = FetchConfig(broker_list=broker_list, fetch_size=CHUNK_BYTES, fetch_wait_max_ms=0)
     with closing(opened(file)) as database, SimpleConsumer(config) as consumer:
         for partition in consumer.cluster.partitions(ORDERS):
             for chunk in chunks(consumer, partition, stored_offset(database, partition)):
-                store(database, chunk)
+                store(database, chunk, killed_at)
 
 
 def stored_offset(database: sqlite3.Connection, partition: BrokerPartition) -> int:
@@ -78,12 +80,14 @@ def chunks(
         offset = chunk.next_offset
 
 
-def store(database: sqlite3.Connection, chunk: MessageSet) -> None:
+def store(database: sqlite3.Connection, chunk: MessageSet, killed_at: int) -> None:
     database.execute("BEGIN IMMEDIATE")
     for message in chunk:
         order = json.loads(message.value or b"")
         database.execute(ADD, [order["account"], order["cents"]])
     database.execute(MOVE, [str(chunk.partition), chunk.next_offset])
+    if orders_in(database) >= killed_at:
+        os.kill(os.getpid(), signal.SIGKILL)
     database.execute("COMMIT")
 
 
@@ -104,16 +108,14 @@ def send_orders(broker_list: str, count: int) -> Counter[int]:
     return sums
 
 
-def run_until(stored: int, broker_list: str, file: Path) -> int:
-    """Runs the consumer, kills it when so many orders are stored, and returns how many are."""
+def run_until(killed_at: int, broker_list: str, file: Path) -> int:
+    """Runs the consumer, which is killed when it is about to store the order of that number; how
+    many are stored then."""
     command = [sys.executable, __file__, "--broker-list", broker_list, "--into", str(file)]
-    with subprocess.Popen(command) as process, closing(opened(file)) as database:
-        while process.poll() is None and orders_in(database) < stored:
-            time.sleep(0.001)
-        process.kill()
-        code = process.wait()
-        if code > 0:
-            raise SystemExit(f"the consumer failed with code {code}")
+    code = subprocess.run([*command, "--killed-at", str(killed_at)]).returncode
+    if code not in (0, -signal.SIGKILL):
+        raise SystemExit(f"the consumer failed with code {code}")
+    with closing(opened(file)) as database:
         return orders_in(database)
 
 
@@ -127,9 +129,10 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--into", type=Path, help="be the consumer, and add up into this database")
+    parser.add_argument("--killed-at", type=int, help="the order that is not stored any more")
     words = parser.parse_args()
     if words.into:
-        add_up(words.broker_list, words.into)
+        add_up(words.broker_list, words.into, words.killed_at)
         return
     with (
         tempfile.TemporaryDirectory() as folder,

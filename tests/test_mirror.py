@@ -301,6 +301,10 @@ def test_a_topic_made_anew_in_the_source_is_refused_and_others_go_on(
     assert "made anew" in mirror.progress.refused["t"]
     assert [value for _, value in read(target)] == ["a"]
     assert [value for _, value in read(target, Place("u", 0))] == ["b"]
+    with running(config(source, target, offsets=offsets)) as mirror:
+        until(lambda: "t" in mirror.progress.refused, "refused again")
+        time.sleep(0.3)  # three looks at what there is to mirror: they do not forget it
+        assert "made anew" in mirror.progress.refused["t"]
 
 
 def test_a_topic_that_is_no_mirror_is_left_alone(

@@ -70,6 +70,7 @@ class Round:
         self._fetchers: list[Fetcher] = []
         self._target: Target | None = None
         self._keeps_offsets = False
+        self._without_position: set[str] = set()  # topics refused when this round began
 
     def run(self) -> None:
         """Until it is stopped, or caught up and `once`; raises what ends it otherwise."""
@@ -112,7 +113,7 @@ class Round:
         refused = {**arrangement.refused, **self._held()}
         for name, why in refused.items():
             self._refuse(name, why)
-        self._progress.forget_refused(set(refused))
+        self._progress.forget_refused(refused.keys() | self._without_position)
         return [each for each in found if each.name not in refused]
 
     def _refuse(self, topic: str, why: str) -> None:
@@ -134,7 +135,7 @@ class Round:
         places = [place for each in found for place in each.places]
         starts = self._source.offsets(places, EARLIEST)
         ends = self._source.offsets(places, LATEST)
-        refused: set[str] = set()
+        refused = self._without_position
 
         def refuse(error: TopicRefused) -> None:
             refused.add(error.topic)

@@ -152,6 +152,11 @@ SCHEMA = [
         created_ms INTEGER NOT NULL
     );
     """,
+    """
+    ALTER TABLE admin_users ADD COLUMN may_read INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE admin_tokens ADD COLUMN may_read INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE admin_tokens ADD COLUMN expires_ms INTEGER
+    """,
 ]
 
 
@@ -199,6 +204,7 @@ class AdminUser:
     role: str
     password_hash: str = field(repr=False)
     created_ms: int
+    may_read: int = 1  # messages; 0: not
 
 
 @dataclass(frozen=True)
@@ -207,6 +213,8 @@ class AdminToken:
     role: str
     digest: bytes = field(repr=False)
     created_ms: int
+    may_read: int = 1  # messages; 0: not
+    expires_ms: int | None = None  # None: never
 
 
 def has_admin_users(path: Path) -> bool:
@@ -360,24 +368,29 @@ class Catalog:
     # The admin pages
 
     def admin_users(self) -> list[AdminUser]:
-        return [AdminUser(*each) for each in self._rows("SELECT * FROM admin_users")]
+        rows = self._rows("SELECT * FROM admin_users")
+        return [AdminUser(*row) for row in rows]
 
     def put_admin_user(self, user: AdminUser) -> None:
-        values = (user.name, user.role, user.password_hash, user.created_ms)
+        values = (user.name, user.role, user.password_hash, user.created_ms, user.may_read)
         with self._change() as run:
-            run("INSERT OR REPLACE INTO admin_users VALUES (?, ?, ?, ?)", values)
+            run("INSERT OR REPLACE INTO admin_users VALUES (?, ?, ?, ?, ?)", values)
 
     def delete_admin_user(self, name: str) -> None:
         with self._change() as run:
             run("DELETE FROM admin_users WHERE name = ?", (name,))
 
     def admin_tokens(self) -> list[AdminToken]:
-        return [AdminToken(*each) for each in self._rows("SELECT * FROM admin_tokens")]
+        rows = self._rows("SELECT * FROM admin_tokens")
+        return [AdminToken(*row) for row in rows]
 
     def put_admin_token(self, token: AdminToken) -> None:
-        values = (token.name, token.role, token.digest, token.created_ms)
+        values = (
+            token.name, token.role, token.digest, token.created_ms, token.may_read,
+            token.expires_ms,
+        )  # fmt: skip
         with self._change() as run:
-            run("INSERT INTO admin_tokens VALUES (?, ?, ?, ?)", values)
+            run("INSERT INTO admin_tokens VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def delete_admin_token(self, name: str) -> None:
         with self._change() as run:

@@ -21,7 +21,7 @@ from appliance import _batch, event_log, log_files
 from appliance import config as configuration
 from appliance.command import Command
 from appliance.mirror.command import mirror
-from appliance.remote import broker, group, messages, topic
+from appliance.remote import broker, group, messages, topic, user
 from appliance.server import Server
 from appliance.zookeeper_server import ZooKeeperServer
 
@@ -67,7 +67,7 @@ for each in (
     broker.health,
     broker.status,
     broker.config,
-    broker.user,
+    user.user,
     broker.bundle,
 ):
     main.add_command(each)

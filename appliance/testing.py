@@ -46,6 +46,7 @@ class RunningBroker:
         self.data_dir = data_dir
         self.bootstrap = ""  # HOST:PORT for Kafka clients
         self.admin = ""  # HOST:PORT of health and the admin pages
+        self.setup_secret = ""  # of the link that makes their first user
         self._settings = {**SETTINGS, **settings}
         self._serves: Future[Callable[[], object]] = Future()  # what ends it
         thread = ThreadPoolExecutor(1, "appliance")
@@ -75,6 +76,7 @@ class RunningBroker:
         await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             self.bootstrap, self.admin = str(server.kafka_address), str(server.admin_address)
+            self.setup_secret = server.setup_secret
             loop = asyncio.get_running_loop()
             self._serves.set_result(partial(loop.call_soon_threadsafe, server.stop))
         ready.cancel()

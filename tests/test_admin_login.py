@@ -75,7 +75,7 @@ def denied(answer: Any) -> tuple[int, str]:
 
 # What stands in a path: nothing of this name exists, so that who is let in finds nothing.
 NOTHING = {"{topic}": "none", "{partition}": "0", "{group}": "none", "{user}": "none",
-           "{token}": "none"}
+           "{token}": "none", "{session}": "none"}
 
 
 def asked(rest: Rest, route: Route, **headers: str) -> Any:
@@ -150,7 +150,8 @@ def test_what_needs_no_login(broker: RunningBroker, people: dict[str, Rest]) -> 
     assert denied(nobody.raw("GET", "/metrics")) == (401, "login_required")
     assert people["vera"].raw("GET", "/metrics").status == 200
     assert nobody.get("/session") == {
-        "name": None, "role": None, "needs_setup": False, "is_read_only": False, "warning": None}
+        "name": None, "role": None, "may_read": False, "needs_setup": False,
+        "is_read_only": False, "warning": None}
     assert people["otto"].get("/session")["role"] == OPERATOR
 
 
@@ -247,6 +248,87 @@ def test_a_token_is_for_programs(broker: RunningBroker) -> None:
         assert denied(bad.ask("GET", "/topics")) == (401, "login_required")
 
 
+def test_a_token_is_good_until_its_day(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = logged_in(broker, "ada")
+    made = ada.ask("POST", "/tokens", {"name": "short", "role": "viewer", "days": 1}).body
+    assert made["expires_ms"] - made["created_ms"] == pytest.approx(86_400_000, abs=1000)
+    program = Rest(broker.admin, {"Authorization": f"Bearer {made['token']}"})
+    assert program.get("/session")["name"] == "short"
+    monkeypatch.setattr(users, "now_ms", lambda: made["expires_ms"])
+    assert denied(program.ask("GET", "/topics")) == (401, "login_required")
+    monkeypatch.undo()
+    for days in (0, -1, 3651):
+        body = {"name": "long", "role": "viewer", "days": days}
+        assert denied(ada.ask("POST", "/tokens", body)) == (400, "invalid_request")
+    again = ada.ask("POST", "/tokens", {"name": "short", "role": "admin"})
+    assert denied(again) == (409, "duplicate_resource")
+    assert ada.ask("DELETE", "/tokens/short").status == 204
+
+
+# Reading messages
+
+READING = [each for each in api.ROUTES if each.reads_messages]
+
+
+def test_to_read_messages_is_a_right_of_its_own(broker: RunningBroker) -> None:
+    assert {"/topics/{topic}/messages", "/topics/{topic}/messages/live", "/topics/{topic}/export",
+            "/topics/{topic}/replay"} <= {each.path for each in READING}
+    ada = logged_in(broker, "ada")
+    blind = {"name": "blind", "role": "operator", "password": PASSWORD, "may_read": False}
+    ada.ask("POST", "/users", blind)
+    made = ada.ask("POST", "/tokens", {"name": "blind", "role": "operator", "may_read": False})
+    token = Rest(broker.admin, {"Authorization": f"Bearer {made.body['token']}"})
+    for rest in (logged_in(broker, "blind"), token):
+        assert rest.get("/session")["may_read"] is False
+        for route in api.ROUTES:
+            answer = asked(rest, route) if route.path != "/logout" else None
+            hidden = answer is not None and not is_let_in(answer)
+            hidden = hidden and denied(answer) == (403, "messages_hidden")
+            assert hidden == (route in READING), route.path
+    seeing = ada.ask("PATCH", "/users/blind", {"may_read": True})
+    assert {each["name"]: each["may_read"] for each in seeing.body["users"]}["blind"]
+    assert is_let_in(asked(logged_in(broker, "blind"), READING[0]))
+    ada.ask("DELETE", "/users/blind")
+    ada.ask("DELETE", "/tokens/blind")
+
+
+def test_who_reads_messages_is_in_the_trail_once_in_a_while(broker: RunningBroker) -> None:
+    ada, vera = logged_in(broker, "ada"), logged_in(broker, "vera")
+    ada.post("/topics", {"name": "read-by"})
+    for _ in range(3):
+        vera.get("/topics/read-by/messages")
+        vera.ask("GET", "/topics/no-such/messages")
+    ada.get("/topics/read-by/messages")
+    reads = [each for each in ada.get("/audit")["entries"] if "messages" in each["action"]]
+    assert [(each["who"], each["action"]) for each in reads] == [
+        (name, "GET /api/v1/topics/read-by/messages") for name in ("ada", "vera")
+    ]
+
+
+def test_sessions_are_listed_and_ended_by_an_admin(broker: RunningBroker) -> None:
+    ada = logged_in(broker, "ada")
+    ada.ask("POST", "/users", {"name": "olga", "role": "viewer", "password": PASSWORD})
+    first, second = logged_in(broker, "olga"), logged_in(broker, "olga")
+    rows = [each for each in ada.get("/sessions")["sessions"] if each["name"] == "olga"]
+    assert [each["peer"] for each in rows] == ["127.0.0.1"] * 2
+    assert all(each["software"].startswith("Python-urllib") for each in rows)
+    assert [each["name"] for each in ada.get("/sessions")["sessions"] if each["is_own"]] == ["ada"]
+    own = {each["session"] for each in rows}
+    assert ada.ask("DELETE", f"/sessions/{rows[0]['session']}").status == 204
+    assert denied(first.ask("GET", "/topics")) == (401, "login_required")
+    assert second.get("/session")["name"] == "olga"
+    # what names a session opens none
+    for each in own:
+        thief = Rest(broker.admin, {"Cookie": f"appliance_session={each}"})
+        assert denied(thief.ask("GET", "/topics")) == (401, "login_required")
+    assert denied(ada.ask("DELETE", f"/sessions/{rows[0]['session']}"))[0] == 404
+    assert ada.ask("DELETE", "/users/olga/sessions").status == 204
+    assert denied(second.ask("GET", "/topics")) == (401, "login_required")
+    ada.ask("DELETE", "/users/olga")
+
+
 # Users
 
 @pytest.mark.parametrize(
@@ -268,6 +350,34 @@ def test_one_admin_is_left(broker: RunningBroker) -> None:
     assert denied(ada.ask("PATCH", "/users/ada", {"role": "viewer"})) == (400, "invalid_request")
     assert {each["name"] for each in ada.get("/users")["users"]} == set(PEOPLE)
     assert "hash" not in json.dumps(ada.get("/users"))
+
+
+def test_two_admins_cannot_remove_each_other(tmp_path: Path, argon2_is_quick: None) -> None:
+    catalog = Catalog.open(tmp_path / NAME)
+
+    async def both() -> list[Any]:
+        found = users.Users(catalog)
+        await found.make("ada", ADMIN, PASSWORD)
+        await found.make("eve", ADMIN, PASSWORD)
+        at_once = [found.change("ada", role=VIEWER, password=PASSWORD), found.remove("eve")]
+        results = await asyncio.gather(*at_once, return_exceptions=True)
+        assert any(each.role == ADMIN for each in found.users())
+        return results
+
+    assert len([each for each in asyncio.run(both()) if isinstance(each, Exception)]) == 1
+    catalog.close()
+
+
+def test_a_user_is_made_once_however_many_ask(tmp_path: Path, argon2_is_quick: None) -> None:
+    catalog = Catalog.open(tmp_path / NAME)
+
+    async def ask() -> list[Any]:
+        found = users.Users(catalog)
+        asked = [found.make("ada", role, PASSWORD) for role in (ADMIN, VIEWER)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    assert [type(each) for each in asyncio.run(ask())].count(users.NameTaken) == 1
+    catalog.close()
 
 
 def test_a_password_is_kept_as_argon2id() -> None:
@@ -358,7 +468,7 @@ def test_a_name_that_does_not_exist_costs_a_hash_too(
 
     async def ask() -> list[Any]:
         found = users.Users(catalog)
-        await found.put("ada", ADMIN, PASSWORD)
+        await found.make("ada", ADMIN, PASSWORD)
         return [await found.verify(name, word)
                 for name, word in (("ada", PASSWORD), ("ada", "wrong"), ("eve", PASSWORD))]
 

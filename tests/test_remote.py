@@ -19,15 +19,18 @@ from confluent_kafka import Consumer, TopicPartition
 
 from appliance.cli import main
 from appliance.remote import output, where
-from appliance.testing import RunningBroker
+from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import Rest
 
 
 class Shell:
-    def __init__(self, admin: str) -> None:
-        self.admin = admin
+    def __init__(self, admin: str, token: str = "") -> None:
+        self.admin, self.token = admin, token
 
     def run(self, line: str, *more: str, text: str = "") -> Result:
         environment = {"APPLIANCE_ADMIN_ADDRESS": self.admin}
+        if self.token:
+            environment["APPLIANCE_TOKEN"] = self.token
         return CliRunner().invoke(main, [*line.split(), *more], input=text, env=environment)
 
     def out(self, line: str, *more: str, text: str = "") -> str:
@@ -231,3 +234,75 @@ def test_every_command_has_json() -> None:
     remote = [each for each in own if each.name not in ("serve", "settings")]
     assert len(remote) >= 18
     assert all(any(one.name == "as_json" for one in each.params) for each in remote)
+
+
+# Users
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def admin_shell(appliance_broker: RunningBroker) -> Shell:
+    """With a token, in a broker whose first user is ada."""
+    rest = Rest(appliance_broker.admin)
+    setup = {"token": appliance_broker.setup_secret, "name": "ada", "password": PASSWORD}
+    cookie = rest.ask("POST", "/setup", setup).headers["Set-Cookie"].partition(";")[0]
+    ada = Rest(appliance_broker.admin, {"Cookie": cookie})
+    made = ada.post("/tokens", {"name": "cli", "role": "admin"})
+    return Shell(appliance_broker.admin, made["token"])
+
+
+def test_users_tokens_and_sessions(admin_shell: Shell) -> None:
+    shell = admin_shell
+    made = shell.out("user create vera --role operator --no-messages --password", PASSWORD)
+    assert made == "vera made, operator\n"
+    rows = [line.split() for line in shell.out("user list").splitlines()]
+    assert rows[0] == ["user", "role", "messages", "logged", "in", "made"]
+    assert [row[:4] for row in rows[1:]] == [["ada", "admin", "yes", "1"],
+                                             ["vera", "operator", "no", "0"]]
+    twice = f"{PASSWORD} 2\n{PASSWORD} 2\n"
+    shell.out("user change vera --role viewer --messages --password", text=twice)
+    vera = {each["name"]: each for each in shell.json("user list")["users"]}["vera"]
+    assert (vera["role"], vera["may_read"]) == ("viewer", True)
+    logged_in = Rest(shell.admin).ask("POST", "/login", {"name": "vera", "password": twice[:23]})
+    assert logged_in.status == 204
+    assert [each["name"] for each in shell.json("user sessions")["sessions"]] == ["ada", "vera"]
+    assert "vera  127.0.0.1" in shell.out("user sessions")
+    assert shell.out("user logout vera") == "vera is logged out\n"
+    assert [each["name"] for each in shell.json("user sessions")["sessions"]] == ["ada"]
+    assert shell.run("user change vera").exit_code == 2
+    assert shell.out("user delete vera --yes") == "vera deleted\n"
+    gone = shell.run("user delete vera --yes")
+    assert (gone.exit_code, "there is no user 'vera'" in gone.stderr) == (3, True)
+    token = shell.out("user token job --days 3").strip()
+    assert Shell(shell.admin, token).json("topic list")["total"] == 0
+    rows = [line.split() for line in shell.out("user tokens").splitlines()]
+    assert [row[:3] for row in rows[1:]] == [["cli", "admin", "yes"], ["job", "viewer", "yes"]]
+    assert shell.out("user revoke job --yes") == "job revoked\n"
+    refused = Shell(shell.admin, token).run("topic list")
+    assert (refused.exit_code, "APPLIANCE_TOKEN" in refused.stderr) == (4, True)
+
+
+def test_a_lost_password_is_set_anew_when_the_broker_is_stopped(
+    admin_shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    line = f"user reset ada --data-dir {appliance_broker.data_dir} --password"
+    runs = admin_shell.run(line, "another password")
+    assert (runs.exit_code, "appliance user change ada --password" in runs.stderr) == (4, True)
+    appliance_broker.stop()
+    unknown = admin_shell.run(line.replace("ada", "eve", 1), "another password")
+    assert (unknown.exit_code, "there are: ada" in unknown.stderr) == (3, True)
+    assert admin_shell.run(line, "short").exit_code == 1
+    assert admin_shell.out(line, "another password") == "ada has another password\n"
+    with running_broker(appliance_broker.data_dir) as again:
+        rest = Rest(again.admin)
+        for password, status in (("another password", 204), (PASSWORD, 401)):
+            body = {"name": "ada", "password": password}
+            assert rest.ask("POST", "/login", body).status == status
+
+
+def test_no_catalog_is_made_where_there_is_none(tmp_path: Path) -> None:
+    line = f"user reset ada --data-dir {tmp_path} --password"
+    result = Shell("127.0.0.1:1").run(line, "another password")
+    assert (result.exit_code, "catalog.db is not there" in result.stderr) == (3, True)
+    assert list(tmp_path.iterdir()) == []

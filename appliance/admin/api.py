@@ -46,6 +46,7 @@ STATUS = {
     ErrorCode.RESOURCE_NOT_FOUND: HTTPStatus.NOT_FOUND,
     ErrorCode.TOPIC_ALREADY_EXISTS: HTTPStatus.CONFLICT,
     ErrorCode.NON_EMPTY_GROUP: HTTPStatus.CONFLICT,
+    ErrorCode.DUPLICATE_RESOURCE: HTTPStatus.CONFLICT,
     ErrorCode.MESSAGE_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     ErrorCode.TOPIC_DELETION_DISABLED: HTTPStatus.FORBIDDEN,
     ErrorCode.POLICY_VIOLATION: HTTPStatus.FORBIDDEN,
@@ -109,6 +110,8 @@ def served(route: Route, place: Place) -> WebHandler:
             call = await route.call(place, request, who)
         except ApplianceError as raised:
             return refusal(raised)
+        if route.reads_messages and place.reads.is_new(call):
+            await in_the_trail(call, route, HTTPStatus.OK)
         answer = await answered(route, call)
         if route.has_audit:
             await in_the_trail(call, route, answer.status)
@@ -143,7 +146,7 @@ async def in_the_trail(call: Call, route: Route, status: int) -> None:
 
 
 def web_routes(process: Process, guard: Guard) -> list[web.RouteDef]:
-    place = Place(process, Survey(process), guard)
+    place = Place(process, Survey(process), guard, audit.Reads())
     return [web.route(each.method, PREFIX + each.path, served(each, place)) for each in ROUTES]
 
 
@@ -154,5 +157,6 @@ def as_markdown() -> str:
         names = ", ".join(f"`{one.name}`" for one in each.params)
         more = f" Parameters: {names}." if names else ""
         path = f"`{each.method} {PREFIX}{each.path}`"
-        lines.append(f"| {path} | {each.role} | {each.text}{more} |")
+        role = f"{each.role}, messages" if each.reads_messages else each.role
+        lines.append(f"| {path} | {role} | {each.text}{more} |")
     return "\n".join(lines) + "\n"

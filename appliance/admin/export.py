@@ -243,5 +243,6 @@ ROUTES = [
             Param("cursor", str, "Ranges instead: PARTITION:FIRST:END, with commas between."),
         ),
         media="application/octet-stream",
+        reads_messages=True,
     ),
 ]

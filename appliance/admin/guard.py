@@ -3,7 +3,8 @@
     Host       a name that is ours: a page elsewhere whose name points here must not reach us
     Origin     what changes something comes from our own pages, or from no browser at all
     identity   a session's cookie, or a token in `Authorization: Bearer`
-    role       of the route; with `admin.read.only` nothing is changed by anybody
+    role       of the route, and the right to read messages where it gives some; with
+               `admin.read.only` nothing is changed by anybody
 
 As long as nobody has a password whoever reaches the pages is an admin; the pages are on loopback
 then, whatever admin.address says (`server.py`).
@@ -71,6 +72,10 @@ class Guard:
                 HTTPStatus.FORBIDDEN,
                 "role_required",
                 f"{identity.name} is {identity.role}, wanted {route.role}",
+            )
+        if route.reads_messages and not identity.may_read:
+            raise Denied(
+                HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages"
             )
         return identity
 

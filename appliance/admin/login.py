@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from http import HTTPStatus
 from typing import Literal, TypedDict
 
@@ -11,7 +12,12 @@ from typing_extensions import NotRequired
 
 from appliance.admin.guard import COOKIE, Denied, Guard
 from appliance.admin.route import ADMIN, ANYONE, VIEWER, Call, NotServing, delete, get, patch, post
-from appliance.admin.users import Users
+from appliance.admin.users import Users, now_ms
+from appliance.catalog import AdminToken
+from appliance.errors import ApplianceError, RequestInvalid
+
+DAY_MS = 86_400_000
+DAYS_MAX = 3650  # of a token: longer is for ever, and should say so
 
 Role = Literal["viewer", "operator", "admin"]
 
@@ -30,6 +36,7 @@ class Setup(TypedDict):
 class SessionAnswer(TypedDict):
     name: str | None  # None: nobody is logged in
     role: str | None
+    may_read: bool  # messages
     needs_setup: bool  # nobody has a password yet
     is_read_only: bool
     warning: str | None
@@ -43,7 +50,9 @@ class NewPassword(TypedDict):
 class User(TypedDict):
     name: str
     role: str
+    may_read: bool  # messages
     created_ms: int
+    sessions: int
 
 
 class UserList(TypedDict):
@@ -54,17 +63,22 @@ class NewUser(TypedDict):
     name: str
     role: Role
     password: str
+    may_read: NotRequired[bool]  # true, unless told otherwise
 
 
 class UserChange(TypedDict):
     role: NotRequired[Role]
     password: NotRequired[str]
+    may_read: NotRequired[bool]
 
 
 class Token(TypedDict):
     name: str
     role: str
+    may_read: bool
     created_ms: int
+    expires_ms: int | None  # None: never
+    used_ms: int | None  # None: not since the start
 
 
 class TokenList(TypedDict):
@@ -74,10 +88,26 @@ class TokenList(TypedDict):
 class NewToken(TypedDict):
     name: str
     role: Role
+    may_read: NotRequired[bool]
+    days: NotRequired[int]  # that it is good for; for ever, else
 
 
 class MadeToken(Token):
     token: str  # told this once
+
+
+class SessionRow(TypedDict):
+    session: str
+    name: str
+    peer: str
+    software: str
+    age_s: float
+    unused_s: float
+    is_own: bool  # that of who asks
+
+
+class SessionList(TypedDict):
+    sessions: list[SessionRow]
 
 
 def users_of(call: Call) -> Users:
@@ -95,6 +125,7 @@ def get_session(call: Call) -> SessionAnswer:
     return {
         "name": identity.name if identity is not None and is_known else None,
         "role": identity.role if identity is not None else None,
+        "may_read": identity is not None and identity.may_read,
         "needs_setup": is_open,
         "is_read_only": call.process.config.admin.is_read_only,
         "warning": "There is no password: whoever reaches these pages may do everything. They are "
@@ -115,8 +146,12 @@ async def set_up(call: Call) -> web.Response:
     if not secret or not hmac.compare_digest(secret.encode(), body["token"].encode()):
         call.guard.failures.note(peer)
         raise Denied(HTTPStatus.FORBIDDEN, "token_wrong", "token: it is not that of the setup link")
-    await users.put(body["name"], ADMIN, body["password"])
-    call.process.setup_secret = ""
+    call.process.setup_secret = ""  # before there is time for another
+    try:
+        await users.make(body["name"], ADMIN, body["password"])
+    except ApplianceError:
+        call.process.setup_secret = secret
+        raise
     return begun(call, body["name"])
 
 
@@ -136,7 +171,9 @@ def begun(call: Call, name: str) -> web.Response:
     response = web.Response(status=HTTPStatus.NO_CONTENT)
     response.set_cookie(
         COOKIE,
-        call.guard.sessions.begin(name),
+        call.guard.sessions.begin(
+            name, call.request.remote or "", call.request.headers.get("User-Agent", "")
+        ),
         httponly=True,
         samesite="Strict",
         secure=call.request.secure or call.process.config.admin.is_behind_tls,
@@ -160,35 +197,39 @@ async def change_password(call: Call) -> web.Response:
     if identity is None:
         call.guard.failures.note(key)
         raise Denied(HTTPStatus.FORBIDDEN, "login_wrong", "old_password is wrong")
-    await users.put(identity.name, identity.role, call.body["password"])
+    await users.change(identity.name, password=call.body["password"])
     call.guard.sessions.end_all_of(identity.name)
     return begun(call, identity.name)
 
 
 def list_users(call: Call) -> UserList:
+    users = users_of(call)
+    sessions = Counter(each.name for each, _, _ in call.guard.sessions.all())
     return {
         "users": [
-            {"name": each.name, "role": each.role, "created_ms": each.created_ms}
-            for each in users_of(call).users()
+            {
+                "name": each.name,
+                "role": each.role,
+                "may_read": bool(each.may_read),
+                "created_ms": each.created_ms,
+                "sessions": sessions[each.name],
+            }
+            for each in users.users()
         ]
     }
 
 
 async def create_user(call: Call) -> UserList:
     users, body = users_of(call), call.body
-    if users.find(body["name"]) is not None:
-        raise Denied(HTTPStatus.CONFLICT, "user_exists", f"there is a user {body['name']} already")
     if users.is_open:
         raise Denied(HTTPStatus.FORBIDDEN, "setup_required", "the first user is made by the link")
-    await users.put(body["name"], body["role"], body["password"])
+    await users.make(body["name"], body["role"], body["password"], body.get("may_read", True))
     return list_users(call)
 
 
 async def change_user(call: Call) -> UserList:
     users, name = users_of(call), call.path["user"]
-    known = users.find(name)
-    role = call.body.get("role", known.role if known else VIEWER)
-    await users.put(name, role, call.body.get("password") if known else None)
+    await users.change(name, **call.body)
     call.guard.sessions.end_all_of(name)
     return list_users(call)
 
@@ -199,11 +240,18 @@ async def delete_user(call: Call) -> None:
 
 
 def list_tokens(call: Call) -> TokenList:
+    users = users_of(call)
+    return {"tokens": [token_row(users, each) for each in users.tokens()]}
+
+
+def token_row(users: Users, token: AdminToken) -> Token:
     return {
-        "tokens": [
-            {"name": each.name, "role": each.role, "created_ms": each.created_ms}
-            for each in users_of(call).tokens()
-        ]
+        "name": token.name,
+        "role": token.role,
+        "may_read": bool(token.may_read),
+        "created_ms": token.created_ms,
+        "expires_ms": token.expires_ms,
+        "used_ms": users.used_ms(token),
     }
 
 
@@ -211,14 +259,44 @@ async def create_token(call: Call) -> MadeToken:
     users, body = users_of(call), call.body
     if users.is_open:
         raise Denied(HTTPStatus.FORBIDDEN, "setup_required", "without users no token is needed")
-    made, secret = await users.make_token(body["name"], body["role"])
-    return {
-        "name": made.name, "role": made.role, "created_ms": made.created_ms, "token": secret,
-    }  # fmt: skip
+    days = body.get("days")
+    if days is not None and not 1 <= days <= DAYS_MAX:
+        raise RequestInvalid(f"days: got {days}, wanted 1 to {DAYS_MAX}, or none for ever")
+    expires_ms = None if days is None else now_ms() + days * DAY_MS
+    made, secret = await users.make_token(
+        body["name"], body["role"], body.get("may_read", True), expires_ms
+    )
+    return {**token_row(users, made), "token": secret}
 
 
 async def delete_token(call: Call) -> None:
     await users_of(call).remove_token(call.path["token"])
+
+
+def list_sessions(call: Call) -> SessionList:
+    own = call.guard.sessions.find(call.request.cookies.get(COOKIE, ""))
+    rows: list[SessionRow] = [
+        {
+            "session": each.id,
+            "name": each.name,
+            "peer": each.peer,
+            "software": each.software,
+            "age_s": age_s,
+            "unused_s": unused_s,
+            "is_own": own is each,
+        }
+        for each, age_s, unused_s in call.guard.sessions.all()
+    ]
+    return {"sessions": rows}
+
+
+def end_session(call: Call) -> None:
+    call.guard.sessions.end_one(call.path["session"])
+
+
+def end_sessions(call: Call) -> None:
+    """Of one user. Who was deleted has none."""
+    call.guard.sessions.end_all_of(call.path["user"])
 
 
 ROUTES = [
@@ -241,11 +319,16 @@ ROUTES = [
         "/users/{user}",
         change_user,
         UserList,
-        "Another role or password; the user's sessions end.",
+        "Another role, right or password; the user's sessions end.",
         body=UserChange,
         role=ADMIN,
     ),
     delete("/users/{user}", delete_user, None, "Delete a user.", role=ADMIN),
+    get("/sessions", list_sessions, SessionList, "Who is logged in, and from where.", role=ADMIN),
+    delete("/sessions/{session}", end_session, None, "End a session.", role=ADMIN),
+    delete(
+        "/users/{user}/sessions", end_sessions, None, "End all sessions of a user.", role=ADMIN
+    ),
     get("/tokens", list_tokens, TokenList, "Tokens of programs.", role=ADMIN),
     post(
         "/tokens",

@@ -408,6 +408,7 @@ ROUTES = [
             Param("cursor", str, "Where to go on: `next` of the look before."),
             Param("full", bool, "Keys and values whole, however long.", False),
         ),
+        reads_messages=True,
     ),
     get(
         "/topics/{topic}/messages/live",
@@ -416,6 +417,7 @@ ROUTES = [
         "New messages as they come, as server-sent events.",
         params=(FILTER,),
         media="text/event-stream",
+        reads_messages=True,
     ),
     post(
         "/topics/{topic}/messages",
@@ -431,5 +433,6 @@ ROUTES = [
         Replayed,
         "Write messages of one topic into another; a dry run unless dry_run is false.",
         body=Replay,
+        reads_messages=True,
     ),
 ]

@@ -37,6 +37,7 @@ def operation(route: Route) -> dict[str, Any]:
         "operationId": operation_id(route),
         "summary": route.text,
         "x-role": route.role,
+        "x-reads-messages": route.reads_messages,
         "parameters": [*path_parameters(route.path), *query_parameters(route)],
         "responses": {
             str(route.status): answer(route),

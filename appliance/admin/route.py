@@ -27,7 +27,8 @@ from appliance.broker import Broker
 from appliance.errors import ApplianceError
 
 if TYPE_CHECKING:
-    from appliance.admin.guard import Guard  # which knows of routes
+    from appliance.admin.audit import Reads
+    from appliance.admin.guard import Guard  # both know of routes
 
 PREFIX = "/api/v1"
 
@@ -107,6 +108,7 @@ class Place:
     process: Process
     survey: Survey
     guard: Guard
+    reads: Reads
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
 
 
@@ -150,6 +152,7 @@ class Route:
     body: Any = None  # its type
     status: int = 200
     media: str = "application/json"  # of the answer
+    reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
 
     @property
     def has_audit(self) -> bool:

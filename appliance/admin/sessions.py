@@ -24,6 +24,8 @@ FAILURES_MAX = 5
 FAILURE_SECONDS = 60.0
 FAILURES_KEPT = 10_000
 
+SOFTWARE_MAX = 200  # characters of what a browser calls itself
+
 Clock = Callable[[], float]
 
 
@@ -31,11 +33,20 @@ class LoginRefused(ApplianceError):
     kafka_code = 89
 
 
+class SessionUnknown(ApplianceError):
+    kafka_code = 91
+
+
 @dataclass
 class Session:
+    """`id` names it to others: nothing leads from it to the secret."""
+
+    id: str
     name: str
     began: float
     used: float
+    peer: str  # where it began
+    software: str  # what called itself so
 
 
 class Sessions:
@@ -43,25 +54,48 @@ class Sessions:
         self._clock = clock
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
 
-    def begin(self, name: str) -> str:
+    def begin(self, name: str, peer: str = "", software: str = "") -> str:
         now = self._clock()
-        secret = secrets.token_urlsafe(32)
-        self._sessions[digest_of(secret)] = Session(name, now, now)
+        secret, own = secrets.token_urlsafe(32), secrets.token_hex(6)
+        session = Session(own, name, now, now, peer, software[:SOFTWARE_MAX])
+        self._sessions[digest_of(secret)] = session
         while len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return secret
 
-    def name_of(self, secret: str) -> str | None:
-        """None: there is no such session, or no longer."""
+    def find(self, secret: str) -> Session | None:
+        """It is used by that. None: there is no such session, or no longer."""
         digest, now = digest_of(secret), self._clock()
         session = self._sessions.get(digest)
         if session is None:
             return None
-        if now - session.used > IDLE_SECONDS or now - session.began > LIFE_SECONDS:
+        if self._is_over(session, now):
             del self._sessions[digest]
             return None
         session.used = now
-        return session.name
+        return session
+
+    def name_of(self, secret: str) -> str | None:
+        session = self.find(secret)
+        return None if session is None else session.name
+
+    def _is_over(self, session: Session, now: float) -> bool:
+        return now - session.used > IDLE_SECONDS or now - session.began > LIFE_SECONDS
+
+    def all(self) -> list[tuple[Session, float, float]]:
+        """Those that are not over, each with its age and how long it was not used, in seconds."""
+        now = self._clock()
+        return [
+            (each, now - each.began, now - each.used)
+            for each in self._sessions.values()
+            if not self._is_over(each, now)
+        ]
+
+    def end_one(self, own: str) -> None:
+        found = [digest for digest, each in self._sessions.items() if each.id == own]
+        if not found:
+            raise SessionUnknown(f"there is no session {own[:80]!r}")
+        del self._sessions[found[0]]
 
     def end(self, secret: str) -> None:
         self._sessions.pop(digest_of(secret), None)

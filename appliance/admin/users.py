@@ -2,7 +2,8 @@
 
 Of a password its argon2id hash is kept, of a token its SHA-256: it is 32 random bytes, which need
 no slow hash. Roles are in order: a viewer looks, an operator changes, an admin also destroys and
-says who may do what.
+says who may do what. To read messages is a right beside them: who watches over a broker need not
+see what is in it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import argon2
 
@@ -35,6 +36,10 @@ class TokenUnknown(ApplianceError):
     kafka_code = 91
 
 
+class NameTaken(ApplianceError):
+    kafka_code = 92
+
+
 @dataclass(frozen=True)
 class Identity:
     """Who asks, and what they may."""
@@ -42,6 +47,7 @@ class Identity:
     name: str
     role: str
     is_token: bool = False
+    may_read: bool = True  # messages
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
@@ -56,6 +62,8 @@ class Users:
         self._tokens = {each.digest: each for each in catalog.admin_tokens()}
         self._hasher = argon2.PasswordHasher()
         self._hashing = asyncio.Semaphore(HASHES_MAX)
+        self._changing = asyncio.Lock()  # what was looked at stays so until the change is made
+        self._used: dict[bytes, int] = {}  # when a token was used last, since the start
         self._nobody = ""  # a hash that fits no password
 
     @property
@@ -71,7 +79,7 @@ class Users:
 
     def find(self, name: str) -> Identity | None:
         user = self._users.get(name)
-        return None if user is None else Identity(user.name, user.role)
+        return None if user is None else _identity(user)
 
     # Passwords
 
@@ -83,7 +91,7 @@ class Users:
                 self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex())
             stored = user.password_hash if user else self._nobody
             is_right = await asyncio.to_thread(self._fits, stored, password[:PASSWORD_MAX])
-        return Identity(user.name, user.role) if user and is_right else None
+        return _identity(user) if user and is_right else None
 
     def _fits(self, stored: str, password: str) -> bool:
         try:
@@ -91,41 +99,59 @@ class Users:
         except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHash):
             return False
 
-    async def put(self, name: str, role: str, password: str | None) -> None:
-        """A new user, or another role or password of one; None: the same password."""
-        if not NAME.fullmatch(name):
-            raise RequestInvalid(
-                f"name: got {name[:80]!r}, wanted 1 to 64 characters out of a-z A-Z 0-9 . _ @ -"
+    async def make(self, name: str, role: str, password: str, may_read: bool = True) -> None:
+        check_name(name)
+        stored = await self._hash(password)
+        async with self._changing:
+            if name in self._users:
+                raise NameTaken(f"there is a user {name} already")
+            if len(self._users) >= USERS_MAX:
+                raise RequestInvalid(f"there are {USERS_MAX} users already")
+            await self._put(AdminUser(name, role, stored, now_ms(), may_read))
+
+    async def change(
+        self,
+        name: str,
+        role: str | None = None,
+        password: str | None = None,
+        may_read: bool | None = None,
+    ) -> None:
+        """None: as it is."""
+        self._known(name)  # before the hash, which is work
+        stored = None if password is None else await self._hash(password)
+        async with self._changing:
+            known = self._known(name)
+            if role not in (None, ADMIN):
+                self._check_admin_left(name)
+            await self._put(
+                replace(
+                    known,
+                    role=role or known.role,
+                    password_hash=stored or known.password_hash,
+                    may_read=known.may_read if may_read is None else may_read,
+                )
             )
-        known = self._users.get(name)
-        if known is None and len(self._users) >= USERS_MAX:
-            raise RequestInvalid(f"there are {USERS_MAX} users already")
-        if known is None and password is None:
-            raise UserUnknown(f"there is no user {name}")
-        if known is not None and role != ADMIN:
-            self._check_admin_left(name)
-        stored = known.password_hash if known else ""
-        if password is not None:
-            stored = await self._hash(password)
-        created_ms = known.created_ms if known else time.time_ns() // 1_000_000
-        user = AdminUser(name, role, stored, created_ms)
+
+    def _known(self, name: str) -> AdminUser:
+        if name not in self._users:
+            raise UserUnknown(f"there is no user {name[:80]!r}")
+        return self._users[name]
+
+    async def _put(self, user: AdminUser) -> None:
         await asyncio.to_thread(self._catalog.put_admin_user, user)
-        self._users[name] = user
+        self._users[user.name] = user
 
     async def _hash(self, password: str) -> str:
-        if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
-            raise RequestInvalid(
-                f"password: got {len(password)} characters, wanted {PASSWORD_MIN} to {PASSWORD_MAX}"
-            )
+        check_password(password)
         async with self._hashing:
             return await asyncio.to_thread(self._hasher.hash, password)
 
     async def remove(self, name: str) -> None:
-        if name not in self._users:
-            raise UserUnknown(f"there is no user {name[:80]!r}")
-        self._check_admin_left(name)
-        await asyncio.to_thread(self._catalog.delete_admin_user, name)
-        del self._users[name]
+        async with self._changing:
+            self._known(name)
+            self._check_admin_left(name)
+            await asyncio.to_thread(self._catalog.delete_admin_user, name)
+            del self._users[name]
 
     def _check_admin_left(self, name: str) -> None:
         if not any(each.role == ADMIN and each.name != name for each in self._users.values()):
@@ -133,33 +159,75 @@ class Users:
 
     # Tokens
 
-    async def make_token(self, name: str, role: str) -> tuple[AdminToken, str]:
+    async def make_token(
+        self, name: str, role: str, may_read: bool = True, expires_ms: int | None = None
+    ) -> tuple[AdminToken, str]:
         """With its secret, which nobody can be told again."""
-        if not NAME.fullmatch(name):
-            raise RequestInvalid(
-                f"name: got {name[:80]!r}, wanted 1 to 64 characters out of a-z A-Z 0-9 . _ @ -"
-            )
-        if any(each.name == name for each in self._tokens.values()):
-            raise RequestInvalid(f"there is a token {name} already")
-        if len(self._tokens) >= TOKENS_MAX:
-            raise RequestInvalid(f"there are {TOKENS_MAX} tokens already")
+        check_name(name)
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        token = AdminToken(name, role, digest_of(secret), time.time_ns() // 1_000_000)
-        await asyncio.to_thread(self._catalog.put_admin_token, token)
-        self._tokens[token.digest] = token
+        async with self._changing:
+            if any(each.name == name for each in self._tokens.values()):
+                raise NameTaken(f"there is a token {name} already")
+            if len(self._tokens) >= TOKENS_MAX:
+                raise RequestInvalid(f"there are {TOKENS_MAX} tokens already")
+            token = AdminToken(name, role, digest_of(secret), now_ms(), may_read, expires_ms)
+            await asyncio.to_thread(self._catalog.put_admin_token, token)
+            self._tokens[token.digest] = token
         return token, secret
 
     def of_token(self, secret: str) -> Identity | None:
         # Looked up by its digest: how long that takes tells nothing of the secret.
-        token = self._tokens.get(digest_of(secret))
-        return None if token is None else Identity(token.name, token.role, is_token=True)
+        token, now = self._tokens.get(digest_of(secret)), now_ms()
+        if token is None or (token.expires_ms is not None and now >= token.expires_ms):
+            return None
+        self._used[token.digest] = now
+        return Identity(token.name, token.role, is_token=True, may_read=bool(token.may_read))
+
+    def used_ms(self, token: AdminToken) -> int | None:
+        """None: not since the start."""
+        return self._used.get(token.digest)
 
     async def remove_token(self, name: str) -> None:
-        found = [each for each in self._tokens.values() if each.name == name]
-        if not found:
-            raise TokenUnknown(f"there is no token {name[:80]!r}")
-        await asyncio.to_thread(self._catalog.delete_admin_token, name)
-        del self._tokens[found[0].digest]
+        async with self._changing:
+            found = [each for each in self._tokens.values() if each.name == name]
+            if not found:
+                raise TokenUnknown(f"there is no token {name[:80]!r}")
+            await asyncio.to_thread(self._catalog.delete_admin_token, name)
+            del self._tokens[found[0].digest]
+            self._used.pop(found[0].digest, None)
+
+
+def reset_password(catalog: Catalog, name: str, password: str) -> None:
+    """Of a broker that is stopped: for who can read its directory, and has lost the password."""
+    known = {each.name: each for each in catalog.admin_users()}
+    if name not in known:
+        there = ", ".join(sorted(known)) or "none: the next start prints a setup link"
+        raise UserUnknown(f"there is no user {name[:80]!r}; there are: {there}")
+    check_password(password)
+    stored = argon2.PasswordHasher().hash(password)
+    catalog.put_admin_user(replace(known[name], password_hash=stored))
+
+
+def check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise RequestInvalid(
+            f"name: got {name[:80]!r}, wanted 1 to 64 characters out of a-z A-Z 0-9 . _ @ -"
+        )
+
+
+def check_password(password: str) -> None:
+    if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
+        raise RequestInvalid(
+            f"password: got {len(password)} characters, wanted {PASSWORD_MIN} to {PASSWORD_MAX}"
+        )
+
+
+def _identity(user: AdminUser) -> Identity:
+    return Identity(user.name, user.role, may_read=bool(user.may_read))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def digest_of(secret: str) -> bytes:

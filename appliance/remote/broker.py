@@ -1,4 +1,4 @@
-"""Commands about the broker itself: health, status, settings, users, tokens, the log, a bundle."""
+"""Commands about the broker itself: health, status, settings, a bundle."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ from pathlib import Path
 import click
 
 from appliance.command import Command
-from appliance.remote.api import (
-    FAILED,
-    PREFIX,
-    UNHEALTHY,
-    Api,
-    Failed,
-    asks_a_broker,
-    part,
-    sure,
-)
-from appliance.remote.output import duration, moment, put_json, put_table, size
-from appliance.remote.topic import YES, split
+from appliance.remote.api import FAILED, PREFIX, UNHEALTHY, Api, Failed, asks_a_broker
+from appliance.remote.output import duration, put_json, put_table, size
+from appliance.remote.topic import split
 
 
 @click.command(cls=Command)
@@ -98,65 +89,6 @@ def set_config(api: Api, as_json: bool, pairs: tuple[str, ...]) -> None:
     for each in found["settings"]:
         if each["name"] in changes:
             click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
-
-
-ROLE = click.option("--role", type=click.Choice(["viewer", "operator", "admin"]),
-                    default="viewer", show_default=True)  # fmt: skip
-
-
-@click.group()
-def user() -> None:
-    """Users of the admin pages."""
-
-
-@user.command("list", cls=Command)
-@asks_a_broker
-def list_users(api: Api, as_json: bool) -> None:
-    """Who may log in."""
-    found = api.get("/users")
-    if as_json:
-        return put_json(found)
-    put_table(("user", "role", "made"), [
-        (each["name"], each["role"], moment(each["created_ms"])) for each in found["users"]
-    ])  # fmt: skip
-
-
-@user.command("create", cls=Command)
-@click.argument("name")
-@ROLE
-@click.password_option(help="Asked for, unless given.")
-@asks_a_broker
-def create_user(api: Api, as_json: bool, name: str, role: str, password: str) -> None:
-    """Make a user."""
-    found = api.post("/users", {"name": name, "role": role, "password": password})
-    if as_json:
-        return put_json(found)
-    click.echo(f"{name} made, {role}")
-
-
-@user.command("delete", cls=Command)
-@click.argument("name")
-@YES
-@asks_a_broker
-def delete_user(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
-    """Delete a user."""
-    sure(f"Delete user {name}?", is_sure)
-    api.ask("DELETE", f"/users/{part(name)}")
-    if as_json:
-        return put_json({"deleted": name})
-    click.echo(f"{name} deleted")
-
-
-@user.command("token", cls=Command)
-@click.argument("name")
-@ROLE
-@asks_a_broker
-def make_token(api: Api, as_json: bool, name: str, role: str) -> None:
-    """Make a token for a program; it is printed this once."""
-    found = api.post("/tokens", {"name": name, "role": role})
-    if as_json:
-        return put_json(found)
-    click.echo(found["token"])
 
 
 @click.command(cls=Command)

@@ -12,6 +12,7 @@ import { Group } from "./pages/group.js";
 import { Clients } from "./pages/clients.js";
 import { Settings } from "./pages/settings.js";
 import { Records } from "./pages/records.js";
+import { Access } from "./pages/access.js";
 import { Login, Setup } from "./pages/login.js";
 
 const PAGES = [
@@ -21,6 +22,7 @@ const PAGES = [
   { key: "c", path: "clients", title: "Clients", page: Clients },
   { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },
   { key: "l", path: "records", title: "Log and audit", page: Records },
+  { key: "u", path: "access", title: "Users and tokens", page: Access },
 ];
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -108,7 +108,8 @@ export function Topic({ route, me }) {
       ${tabs}
       ${tab === "partitions" && html`<section class="card"><${Table} id=${`partitions-${name}`} rows=${data.partition_rows} columns=${PARTITIONS} sort="partition" /></section>`}
       ${tab === "segments" && html`<${Segments} topic=${name} partitions=${data.partition_rows} query=${route.query} />`}
-      ${tab === "messages" && html`<${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query} me=${me} />`}
+      ${tab === "messages" && !me.may_read && html`<p class="notice">Messages are hidden from ${me.name}: an admin gives the right to read them.</p>`}
+      ${tab === "messages" && me.may_read && html`<${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query} me=${me} />`}
       ${tab === "configs" && html`<${Configs} topic=${name} configs=${data.configs} isFixed=${isFixed} onChanged=${topic.reload} />`}
       ${removing && html`<${Remove} topic=${name} records=${data.records} isWhole=${removing === "delete"} onClose=${() => { setRemoving(null); if (removing === "empty") topic.reload(); }} />`}`}<//>`;
 }

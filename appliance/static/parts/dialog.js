@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 
 /** `onSend` does it; `danger` paints the button; `confirm`: a text that must be typed before the button works. */
-export function Dialog({ title, children, send = "OK", danger = false, confirm, onSend, onClose, wide = false }) {
+export function Dialog({ title, children, send = "OK", cancel = "Cancel", danger = false, confirm, onSend, onClose, wide = false }) {
   const box = useRef();
   const [error, setError] = useState(null), [busy, setBusy] = useState(false), [typed, setTyped] = useState("");
   useEffect(() => { box.current.showModal(); return () => box.current?.close(); }, []);
@@ -24,7 +24,7 @@ export function Dialog({ title, children, send = "OK", danger = false, confirm, 
       ${confirm && html`<label>Type <code>${confirm}</code> to go on<input autocomplete="off" spellcheck=${false} value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}
       ${error && html`<p class="notice bad" role="alert">${error}</p>`}
       <div class="row" style="justify-content:flex-end">
-        <button type="button" onClick=${onClose}>Cancel</button>
+        <button type="button" onClick=${onClose}>${cancel}</button>
         ${onSend && html`<button class=${`primary ${danger ? "danger" : ""}`} disabled=${busy || (confirm && typed !== confirm)}>${busy ? "…" : send}</button>`}
       </div>
     </form>

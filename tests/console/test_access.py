@@ -1,0 +1,211 @@
+"""Users, tokens and sessions in a real browser, from the setup link on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Browser, Page, expect
+
+from appliance.catalog import NAME
+from appliance.testing import RunningBroker, running_broker
+from tests.console.conftest import WAIT_S, Console
+from tests.support.rest import Rest
+
+PASSWORD = "correct horse battery"
+SERIOUS = {"serious", "critical"}
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    """In which nobody has a password yet."""
+    with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def own_console(browser: Browser, own_broker: RunningBroker) -> Iterator[Console]:
+    context = browser.new_context(color_scheme="light", viewport={"width": 1320, "height": 900})
+    context.set_default_timeout(WAIT_S * 1000)
+    made = Console(context.new_page(), f"http://{own_broker.admin}")
+    yield made
+    context.close()
+    assert made.wrong == []
+
+
+def set_up(console: Console, broker: RunningBroker) -> Page:
+    """Through the link that the broker prints."""
+    page = console.page
+    page.goto(f"{console.base}/#/setup/{broker.setup_secret}")
+    page.get_by_label("User").fill("ada")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Set the password").click()
+    expect(page.get_by_text("Healthy").first).to_be_visible()
+    return console.open("access")
+
+
+def log_in(console: Console, name: str, password: str = PASSWORD) -> Page:
+    page = console.page
+    page.goto(f"{console.base}/#/access")
+    page.reload()
+    page.get_by_label("User").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Users and tokens")
+    return page
+
+
+def make_user(page: Page, name: str, role: str, may_read: bool = True) -> None:
+    page.get_by_role("button", name="New user").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill(name)
+    dialog.get_by_label("Role").select_option(role)
+    dialog.get_by_label("may read messages").set_checked(may_read)
+    dialog.get_by_label(re.compile("^Password")).fill(PASSWORD)
+    dialog.get_by_role("button", name="Make").click()
+    expect(dialog).to_have_count(0)
+
+
+def table(page: Page, name: str) -> Any:
+    return page.locator(f"#{name} tbody")
+
+
+def test_without_a_password_the_page_says_so_in_red(own_console: Console) -> None:
+    page = own_console.open("access")
+    expect(page.locator("main .notice.bad")).to_contain_text("Nobody has a password")
+
+
+def test_users_are_made_changed_and_removed(
+    own_console: Console, own_broker: RunningBroker
+) -> None:
+    page = set_up(own_console, own_broker)
+    make_user(page, "vera", "viewer")
+    expect(table(page, "users").locator("tr")).to_have_count(2)
+    page.get_by_role("button", name="Change vera").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Role").select_option("operator")
+    dialog.get_by_label("may read messages").set_checked(False)
+    dialog.get_by_role("button", name="Change").click()
+    expect(table(page, "users").locator("tr", has_text="vera")).to_contain_text(
+        re.compile("operator.*no messages")
+    )
+    page.get_by_role("button", name="Delete vera").click()
+    confirm = page.get_by_role("dialog").get_by_role("button", name="Delete")
+    expect(confirm).to_be_disabled()
+    page.get_by_label(re.compile("Type")).fill("vera")
+    confirm.click()
+    expect(table(page, "users").locator("tr")).to_have_count(1)
+
+
+def test_the_last_admin_stays_and_the_page_says_why(
+    own_console: Console, own_broker: RunningBroker
+) -> None:
+    page = set_up(own_console, own_broker)
+    page.get_by_role("button", name="Change ada").click()
+    page.get_by_role("dialog").get_by_label("Role").select_option("viewer")
+    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    expect(page.get_by_role("alert")).to_contain_text("ada is the last admin")
+    assert [each.partition(":")[0] for each in own_console.wrong] == ["400"]
+    own_console.wrong.clear()
+
+
+def test_a_token_is_shown_once_works_and_is_revoked(
+    own_console: Console, own_broker: RunningBroker
+) -> None:
+    page = set_up(own_console, own_broker)
+    page.get_by_role("button", name="New token").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("prometheus")
+    dialog.get_by_label("Good for").select_option("30 days")
+    dialog.get_by_role("button", name="Make").click()
+    secret = dialog.locator("[data-secret]").inner_text()
+    dialog.get_by_role("button", name="Done").click()
+    row = table(page, "tokens").locator("tr", has_text="prometheus")
+    expect(row).to_contain_text("not since the start")
+    program = Rest(own_broker.admin, {"Authorization": f"Bearer {secret}"})
+    assert program.get("/session")["name"] == "prometheus"
+    page.reload()
+    expect(row).not_to_contain_text("not since the start")
+    assert secret not in page.content()
+    page.get_by_role("button", name="Revoke prometheus").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("No program has a token.")).to_be_visible()
+    assert program.refused("GET", "/topics") == (401, "login_required")
+    assert secret.encode() not in kept(own_broker)
+
+
+def kept(broker: RunningBroker) -> bytes:
+    """All that is on disk of the catalog."""
+    return b"".join(each.read_bytes() for each in broker.data_dir.glob(f"{NAME}*"))
+
+
+def test_sessions_are_seen_and_ended(own_console: Console, own_broker: RunningBroker) -> None:
+    page = set_up(own_console, own_broker)
+    make_user(page, "otto", "operator")
+    answer = Rest(own_broker.admin).ask("POST", "/login", {"name": "otto", "password": PASSWORD})
+    otto = Rest(own_broker.admin, {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]})
+    assert otto.get("/session")["name"] == "otto"
+    page.reload()
+    sessions = table(page, "sessions")
+    expect(sessions.locator("tr")).to_have_count(2)
+    expect(sessions.locator("tr", has_text="ada")).to_contain_text("this one")
+    page.get_by_role("button", name="End the session of otto").click()
+    page.get_by_role("dialog").get_by_role("button", name="End it").click()
+    expect(sessions.locator("tr")).to_have_count(1)
+    assert otto.refused("GET", "/topics") == (401, "login_required")
+
+
+def test_who_may_not_read_messages_is_told_so(
+    own_console: Console, own_broker: RunningBroker
+) -> None:
+    producer = Producer({"bootstrap.servers": own_broker.bootstrap})
+    producer.produce("secrets", "launch code")
+    assert producer.flush(WAIT_S) == 0
+    page = set_up(own_console, own_broker)
+    make_user(page, "vera", "viewer", may_read=False)
+    page.get_by_role("button", name="log out").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    page = log_in(own_console, "vera")
+    expect(page.get_by_text("You are vera, viewer.")).to_be_visible()
+    expect(page.get_by_role("button", name="New user")).to_have_count(0)
+    own_console.open("topics/secrets?tab=messages")
+    expect(page.get_by_text("Messages are hidden from vera")).to_be_visible()
+    assert "launch code" not in page.content()
+
+
+def test_a_password_is_changed_and_the_old_one_is_wrong(
+    own_console: Console, own_broker: RunningBroker
+) -> None:
+    page = set_up(own_console, own_broker)
+    page.get_by_role("button", name="Another password").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("The old one").fill(PASSWORD)
+    dialog.get_by_label(re.compile("The new one")).fill("another password")
+    dialog.get_by_role("button", name="Change").click()
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="log out").click()
+    log_in(own_console, "ada", "another password")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_shut_out_of_it(
+    browser: Browser, own_broker: RunningBroker, axe: str, scheme: Any
+) -> None:
+    for size in ((1320, 900), (360, 740)):
+        context = browser.new_context(
+            color_scheme=scheme, viewport={"width": size[0], "height": size[1]}
+        )
+        console = Console(context.new_page(), f"http://{own_broker.admin}")
+        is_first = size[0] == 1320
+        page = set_up(console, own_broker) if is_first else log_in(console, "ada")
+        table(page, "sessions").wait_for()
+        page.evaluate(axe)
+        found: Any = page.evaluate("axe.run(document)")
+        wrong = [each["id"] for each in found["violations"] if each["impact"] in SERIOUS]
+        assert wrong == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        context.close()

@@ -93,7 +93,27 @@ cdef RecordsClaim batch_claim(const BatchHeader* header) noexcept nogil
 # What each record's timestamp is in a batch with the append-time bit; -1: records have their own.
 cdef int64_t append_time(const BatchHeader* header) noexcept nogil
 
+# The aborted transactions of a range of a log, as a Fetch tells them, while one goes through its
+# batches in order.
+cdef struct AbortedTxn:
+    int64_t producer_id
+    int64_t first_offset
+
+cdef cppclass AbortedTxns:
+    vector[AbortedTxn] told        # by first offset
+    size_t begun                   # of `told`
+    vector[int64_t] active         # producers within an aborted transaction
+
+# Whether the next batch (whole, checked) is of an aborted transaction. It keeps count of those that
+# this batch begins or ends; the marker that ends one is no part of it.
+cdef bint batch_is_aborted(
+    AbortedTxns* txns, const uint8_t* data, const BatchHeader* header
+) noexcept nogil
+
 # The rest takes the GIL.
+
+# `aborted` are pairs of producer id and first offset.
+cdef int take_aborted(AbortedTxns* txns, object aborted) except -1
 
 cdef class BatchInfo:
     cdef BatchHeader header

@@ -4,6 +4,7 @@ of one keeps the object alive, and nothing grows any more by then."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
+from appliance._batch cimport AbortedTxns
 from appliance._bytes cimport Cursor
 from appliance._native cimport RawBytes
 from appliance._records cimport RecordsClaim
@@ -22,15 +23,22 @@ cdef class BinaryColumn:
     cdef vector[uint8_t] validity  # one bit an entry, lowest bit first; 0: null
     cdef readonly int64_t null_count
 
+# What is left out of a range of a log that is read piece by piece.
+cdef class Aborted:
+    cdef AbortedTxns txns
+
 # The records of some batches, column by column.
 cdef class Columns:
     cdef vector[int64_t] offsets
     cdef vector[int64_t] timestamps
+    cdef vector[int32_t] timestamp_types
     cdef vector[int32_t] headers_ends
     cdef vector[Source] sources
     cdef int64_t first_offset      # records below are left out: a Fetch answers with whole batches
     cdef int64_t end_offset        # so are records from here on
+    cdef bint with_keys, with_values, with_headers
     cdef list owners
+    cdef readonly int64_t next_offset  # behind the last batch; -1: there was none
     cdef readonly BinaryColumn key
     cdef readonly BinaryColumn value
     cdef readonly BinaryColumn header_key

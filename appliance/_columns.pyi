@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 from typing_extensions import disjoint_base
 
 _Bytes = bytes | bytearray | memoryview
@@ -15,7 +17,12 @@ class BinaryColumn:
     def buffers(self) -> list[Buffer | None]: ...
 
 @disjoint_base
+class Aborted:
+    def __new__(cls, pairs: Iterable[tuple[int, int]]) -> Aborted: ...
+
+@disjoint_base
 class Columns:
+    next_offset: int
     key: BinaryColumn
     value: BinaryColumn
     header_key: BinaryColumn
@@ -26,8 +33,11 @@ class Columns:
     @property
     def timestamp(self) -> Buffer: ...
     @property
+    def timestamp_type(self) -> Buffer: ...
+    @property
     def header_lists(self) -> Buffer: ...
 
+def is_transactional(data: _Bytes) -> bool: ...
 def columns(
     data: _Bytes,
     *,
@@ -35,4 +45,8 @@ def columns(
     first_offset: int = 0,
     end_offset: int = ...,
     size_max: int = ...,
+    aborted: Aborted | None = None,
+    keys: bool = True,
+    values: bool = True,
+    headers: bool = True,
 ) -> Columns: ...

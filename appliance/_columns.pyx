@@ -1,6 +1,7 @@
 """Records as columns in Arrow's layout, without a Python object per record; `arrow.py` is the user.
 
     offset, timestamp   int64 each
+    timestamp_type      int32: 0, the producer's time; 1, the log's
     key, value          one bit of validity, int32 ends, the bytes one behind the other
     headers             int32 ends of lists; below them a key and a value column as above
 
@@ -14,8 +15,8 @@ from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    ATTRIBUTE_CONTROL, BatchHeader, Payload, append_time, open_batch, open_checked,
-    scan_batches,
+    ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader, Payload, append_time,
+    batch_is_aborted, open_batch, open_checked, scan_batches, take_aborted,
 )
 from appliance._bytes cimport Cursor
 from appliance._codes cimport BATCH_INVALID, OK
@@ -74,11 +75,15 @@ cdef inline int _put_record(
         return 0
     columns.offsets.push_back(offset)
     columns.timestamps.push_back(record_timestamp(&source.claim, record, source.append_time))
-    _put(columns.key, record.key, record.key_size)
-    _put(columns.value, record.value, record.value_size)
-    if record.headers_count:
-        _put_headers(columns, record)
-    columns.headers_ends.push_back(<int32_t>(columns.header_key.ends.size() - 1))
+    columns.timestamp_types.push_back(source.append_time >= 0)
+    if columns.with_keys:
+        _put(columns.key, record.key, record.key_size)
+    if columns.with_values:
+        _put(columns.value, record.value, record.value_size)
+    if columns.with_headers:
+        if record.headers_count:
+            _put_headers(columns, record)
+        columns.headers_ends.push_back(<int32_t>(columns.header_key.ends.size() - 1))
     return 0
 
 
@@ -151,9 +156,18 @@ cdef class BinaryColumn:
         return [validity, ends, _buffer(self, self.data.data(), self.data.size())]
 
 
+cdef class Aborted:
+    """The aborted transactions of a range, as a Fetch tells them: pairs of producer id and first
+    offset. Given to `columns` with one piece of that range after the other, in their order."""
+
+    def __cinit__(self, pairs):
+        take_aborted(&self.txns, pairs)
+
+
 cdef class Columns:
     def __cinit__(self):
         self.headers_ends.push_back(0)
+        self.next_offset = -1
         self.owners = []
         self.key, self.value = BinaryColumn(), BinaryColumn()
         self.header_key, self.header_value = BinaryColumn(), BinaryColumn()
@@ -170,6 +184,12 @@ cdef class Columns:
         return _buffer(self, self.timestamps.data(), self.timestamps.size() * sizeof(int64_t))
 
     @property
+    def timestamp_type(self):
+        return _buffer(
+            self, self.timestamp_types.data(), self.timestamp_types.size() * sizeof(int32_t)
+        )
+
+    @property
     def header_lists(self):
         return _buffer(self, self.headers_ends.data(), self.headers_ends.size() * sizeof(int32_t))
 
@@ -184,11 +204,14 @@ cdef int _reserve(Columns columns, vector[BatchHeader]& found, int64_t size) exc
     count = min(count, size // RECORD_SIZE_MIN)
     columns.offsets.reserve(count)
     columns.timestamps.reserve(count)
-    columns.headers_ends.reserve(count + 1)
+    columns.timestamp_types.reserve(count)
+    if columns.with_headers:
+        columns.headers_ends.reserve(count + 1)
     for column in (columns.key, columns.value):
         column.ends.reserve(count + 1)
         column.validity.reserve(count // 8 + 1)
-    columns.value.data.reserve(size)
+    if columns.with_values:
+        columns.value.data.reserve(size)
     return 0
 
 
@@ -229,20 +252,42 @@ cdef int _refuse(const unsigned char[::1] data) except -1:
     return 0
 
 
+def is_transactional(const unsigned char[::1] data not None):
+    """Whether any of the batches in `data` is of a transaction, and might have been aborted."""
+    cdef vector[BatchHeader] found = scan_batches(data, False)
+    cdef BatchHeader header
+    for header in found:
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            return True
+    return False
+
+
+cdef bint _is_wanted(
+    const unsigned char[::1] data, int64_t position, const BatchHeader* header, Aborted aborted
+):
+    """Control batches are asked too: they end what was aborted."""
+    if aborted is not None and batch_is_aborted(&aborted.txns, &data[position], header):
+        return False
+    return header.records_count > 0 and not header.attributes & ATTRIBUTE_CONTROL
+
+
 def columns(
     const unsigned char[::1] data not None, *, bint partial_tail=False, int64_t first_offset=0,
-    int64_t end_offset=OFFSET_MAX, int64_t size_max=COLUMNS_SIZE_MAX,
+    int64_t end_offset=OFFSET_MAX, int64_t size_max=COLUMNS_SIZE_MAX, Aborted aborted=None,
+    bint keys=True, bint values=True, bint headers=True,
 ):
-    """The records in `data` from `first_offset` up to `end_offset`, control batches left out."""
+    """The records in `data` from `first_offset` up to `end_offset`, control batches left out, and
+    batches of `aborted` transactions. Keys, values and headers that nobody wants are not copied."""
     cdef vector[BatchHeader] found = scan_batches(data, partial_tail)
     cdef Columns filled = Columns()
     cdef BatchHeader header
     cdef int64_t position = 0, opened = 0, copied = 0
     filled.first_offset, filled.end_offset = first_offset, end_offset
+    filled.with_keys, filled.with_values, filled.with_headers = keys, values, headers
     size_max = min(size_max, ENDS_MAX)
     _reserve(filled, found, data.shape[0])
     for header in found:
-        if header.records_count and not header.attributes & ATTRIBUTE_CONTROL:
+        if _is_wanted(data, position, &header, aborted):
             opened += _open(filled, data, position, &header, min(size_max, compression.SIZE_MAX))
             if copied + opened > size_max:
                 raise errors.BatchTooLarge(
@@ -253,5 +298,6 @@ def columns(
             _copy_opened(filled, data)
             copied, opened = copied + opened, 0
         position += header.size
+        filled.next_offset = header.base_offset + header.last_offset_delta + 1
     _copy_opened(filled, data)
     return filled

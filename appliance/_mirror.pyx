@@ -18,8 +18,9 @@ from libcpp.vector cimport vector
 
 from appliance._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON,
-    ATTRIBUTE_TRANSACTIONAL, BATCH_CRC_FROM, BATCH_HEADER_SIZE, CONTROL_ABORT, BatchHeader,
-    batch_check_crc, batch_check_header, batch_control_type, batch_load_header, batch_store_header,
+    ATTRIBUTE_TRANSACTIONAL, BATCH_CRC_FROM, BATCH_HEADER_SIZE, AbortedTxns, BatchHeader,
+    batch_check_crc, batch_check_header, batch_is_aborted, batch_load_header, batch_store_header,
+    take_aborted,
 )
 from appliance._bytes cimport store_i16, store_i32, store_i64, store_u32
 from appliance._codes cimport BATCH_TORN, OK
@@ -38,10 +39,6 @@ cdef enum:
     PRODUCER_AT = 43
     SPAN_MAX = 0x7FFFFFFF          # offsets of one empty batch: its delta has 31 bits
 
-cdef struct AbortedTxn:
-    int64_t producer_id
-    int64_t first_offset
-
 # One batch to send on, or a range of offsets without any.
 cdef struct Piece:
     int64_t position               # of the batch; -1: there is none
@@ -50,9 +47,7 @@ cdef struct Piece:
 
 cdef cppclass Plan:
     vector[Piece] pieces
-    vector[AbortedTxn] aborted     # by first offset
-    vector[int64_t] active         # producers within an aborted transaction
-    size_t begun                   # of `aborted`
+    AbortedTxns aborted
     int64_t next_offset
     int64_t records
     int64_t position               # where reading stopped
@@ -60,31 +55,6 @@ cdef cppclass Plan:
 
 
 # ---- without the GIL ----
-
-cdef bint _is_aborted(Plan* plan, const uint8_t* data, const BatchHeader* header) noexcept nogil:
-    """Keeps count of the aborted transactions that this batch begins or ends."""
-    cdef int64_t last_offset = header.base_offset + header.last_offset_delta
-    cdef int32_t coordinator_epoch
-    cdef size_t i, kept = 0
-    while (plan.begun < plan.aborted.size()
-           and plan.aborted[plan.begun].first_offset <= last_offset):
-        plan.active.push_back(plan.aborted[plan.begun].producer_id)
-        plan.begun += 1
-    if header.attributes & ATTRIBUTE_CONTROL:
-        if batch_control_type(data, header, &coordinator_epoch) == CONTROL_ABORT:
-            for i in range(plan.active.size()):
-                if plan.active[i] != header.producer_id:
-                    plan.active[kept] = plan.active[i]
-                    kept += 1
-            plan.active.resize(kept)
-        return False
-    if not header.attributes & ATTRIBUTE_TRANSACTIONAL:
-        return False
-    for i in range(plan.active.size()):
-        if plan.active[i] == header.producer_id:
-            return True
-    return False
-
 
 cdef void _add_gap(Plan* plan, int64_t end_offset) noexcept nogil:
     """Offsets from the next one up to `end_offset`, joined to a gap that ends there."""
@@ -122,8 +92,8 @@ cdef int _make_plan(Plan* plan, const uint8_t* data, int64_t size) noexcept nogi
         if code != OK:
             return code
         end_offset = header.base_offset + header.last_offset_delta + 1
-        if (_is_aborted(plan, data + plan.position, &header) or header.records_count == 0
-                or header.attributes & ATTRIBUTE_CONTROL):
+        if (batch_is_aborted(&plan.aborted, data + plan.position, &header)
+                or header.records_count == 0 or header.attributes & ATTRIBUTE_CONTROL):
             _add_gap(plan, end_offset)
         elif end_offset > plan.next_offset:
             _add_gap(plan, header.base_offset)
@@ -209,11 +179,8 @@ cdef int _plan_of(
 ) except -1:
     cdef const uint8_t* at = &data[0] if data.shape[0] else NULL
     cdef int64_t size = data.shape[0]
-    cdef AbortedTxn txn
     cdef int code
-    for txn.producer_id, txn.first_offset in sorted(aborted, key=lambda each: each[1]):
-        plan.aborted.push_back(txn)
-    plan.begun = 0
+    take_aborted(&plan.aborted, aborted)
     plan.next_offset = next_offset
     plan.records = 0
     plan.with_gaps = with_gaps

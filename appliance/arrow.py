@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appliance._columns import COLUMNS_SIZE_MAX, BinaryColumn, Buffer, columns
+from appliance._columns import (
+    COLUMNS_SIZE_MAX,
+    Aborted,
+    BinaryColumn,
+    Buffer,
+    Columns,
+    columns,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,10 +46,12 @@ def record_batch(
     end_offset: int = OFFSET_MAX,
     partial_tail: bool = False,
     size_max: int = COLUMNS_SIZE_MAX,
+    aborted: Aborted | None = None,
 ) -> pa.RecordBatch:
     """The records of all batches in `data` with first_offset <= offset < end_offset.
 
-    Control batches are left out; `size_max` bounds the bytes of records, decompressed.
+    Control batches are left out, and those of `aborted` transactions; `size_max` bounds the bytes
+    of records, decompressed.
     """
     import pyarrow as pa
 
@@ -52,25 +61,41 @@ def record_batch(
         end_offset=end_offset,
         partial_tail=partial_tail,
         size_max=size_max,
+        aborted=aborted,
     )
-    shape, count = schema(), len(filled)
-    header_type = shape.field("headers").type.value_type
-    header_keys = _header_keys(filled.header_key)
-    header_values = _binary(filled.header_value)
-    headers = pa.StructArray.from_arrays([header_keys, header_values], fields=list(header_type))
+    shape = schema()
     arrays = [
-        pa.Array.from_buffers(pa.int64(), count, [None, _shared(filled.offset)]),
-        pa.Array.from_buffers(pa.int64(), count, [None, _shared(filled.timestamp)]),
-        _binary(filled.key),
-        _binary(filled.value),
-        pa.Array.from_buffers(
-            shape.field("headers").type,
-            count,
-            [None, _shared(filled.header_lists)],
-            children=[headers],
-        ),
+        numbers(pa.int64(), filled.offset),
+        numbers(pa.int64(), filled.timestamp),
+        binary(filled.key),
+        binary(filled.value),
+        headers(filled, shape.field("headers").type),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=shape)
+
+
+def numbers(kind: pa.DataType, buffer: Buffer) -> Any:
+    import pyarrow as pa
+
+    count = len(buffer) * 8 // kind.bit_width
+    return pa.Array.from_buffers(kind, count, [None, _shared(buffer)])
+
+
+def binary(column: BinaryColumn) -> Any:
+    import pyarrow as pa
+
+    shared = [_shared(buffer) for buffer in column.buffers()]
+    return pa.Array.from_buffers(pa.binary(), len(column), shared, column.null_count)
+
+
+def headers(filled: Columns, kind: pa.ListType) -> Any:
+    """A list of `kind` for each record; empty where it has none."""
+    import pyarrow as pa
+
+    arrays = [_header_keys(filled.header_key), binary(filled.header_value)]
+    pairs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+    ends = _shared(filled.header_lists)
+    return pa.Array.from_buffers(kind, len(filled), [None, ends], children=[pairs])
 
 
 def _shared(buffer: Buffer | None) -> Any:
@@ -79,18 +104,11 @@ def _shared(buffer: Buffer | None) -> Any:
     return None if buffer is None else pa.py_buffer(buffer)
 
 
-def _binary(column: BinaryColumn) -> Any:
-    import pyarrow as pa
-
-    shared = [_shared(buffer) for buffer in column.buffers()]
-    return pa.Array.from_buffers(pa.binary(), len(column), shared, column.null_count)
-
-
 def _header_keys(column: BinaryColumn) -> Any:
     """As strings. What a producer wrote that is not UTF-8 is replaced, as `records` does."""
     import pyarrow as pa
 
-    keys = _binary(column)
+    keys = binary(column)
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

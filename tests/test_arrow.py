@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance import _batch, arrow, errors
+from appliance import _batch, _columns, arrow, errors
 from tests.support.batch_model import batch_of, record_bytes, varint
 
 DATA = Path(__file__).parent / "data"
@@ -100,6 +100,75 @@ def test_more_bytes_than_allowed_are_refused_with_both_numbers() -> None:
     packed = _batch.build([(0, None, bytes(600))], codec="zstd") * 2
     with pytest.raises(errors.BatchTooLarge):
         arrow.record_batch(packed, size_max=1000)
+
+
+def transactions() -> list[bytes]:
+    """Producers 1 and 2 at the same time: 1 aborts and then commits, 2 commits and then aborts, and
+    somebody is there without a transaction."""
+
+    def of(producer: int, value: bytes) -> bytes:
+        at = 10 * len(made)
+        given = [(0, None, value)] * 10
+        return _batch.build(
+            given, base_offset=at, producer_id=producer, producer_epoch=0,
+            base_sequence=0 if producer >= 0 else -1, transactional=producer >= 0,
+        )  # fmt: skip
+
+    def end(kind: str, producer: int) -> bytes:
+        return _batch.build_control(kind, producer, 0, 0, 5, base_offset=10 * len(made))
+
+    made: list[bytes] = []
+    for producer, value in ((1, b"gone"), (2, b"kept"), (-1, b"kept")):
+        made.append(of(producer, value))
+    made.append(end("abort", 1))
+    made.append(of(1, b"kept"))
+    made.append(end("commit", 2))
+    made.append(of(2, b"gone"))
+    made.append(end("commit", 1))
+    made.append(end("abort", 2))
+    made.append(of(2, b"kept"))
+    return made
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 10])
+def test_batches_of_aborted_transactions_are_left_out_piece_by_piece(pieces: int) -> None:
+    batches = transactions()
+    aborted = _columns.Aborted([(2, 60), (1, 0)])
+    step = -(-len(batches) // pieces)
+    found = []
+    for at in range(0, len(batches), step):
+        made = arrow.record_batch(b"".join(batches[at : at + step]), aborted=aborted)
+        found += [(row["offset"], row["value"]) for row in made.to_pylist()]
+    kept = {start + i for start in (10, 20, 40, 90) for i in range(10)}
+    assert found == [(offset, b"kept") for offset in sorted(kept)]
+
+
+def test_without_a_list_of_the_aborted_all_records_are_there() -> None:
+    made = read(b"".join(transactions()))
+    assert made.column("value").to_pylist().count(b"gone") == 20
+
+
+def test_it_is_told_whether_any_batch_is_of_a_transaction() -> None:
+    batches = transactions()
+    assert not _columns.is_transactional(batches[2])
+    assert not _columns.is_transactional(b"")
+    assert _columns.is_transactional(batches[2] + batches[3])
+
+
+def test_the_kind_of_a_timestamp_is_told_record_by_record() -> None:
+    times = bytearray(_batch.build([(7, None, b"v")] * 2))
+    _batch.stamp(times, 2, 0, append_time_ms=9)
+    filled = _columns.columns(_batch.build([(7, None, b"v")] * 2) + times)
+    assert arrow.numbers(pa.int32(), filled.timestamp_type).to_pylist() == [0, 0, 1, 1]
+    assert arrow.numbers(pa.int64(), filled.timestamp).to_pylist() == [7, 7, 9, 9]
+
+
+def test_what_nobody_wants_is_not_copied() -> None:
+    data = _batch.build([(0, b"k", b"v", [("h", b"x")])] * 3, base_offset=5)
+    filled = _columns.columns(data, keys=False, values=False, headers=False)
+    assert (len(filled), len(filled.key), len(filled.value), len(filled.header_key)) == (3, 0, 0, 0)
+    assert filled.next_offset == 8
+    assert _columns.columns(b"").next_offset == -1
 
 
 LONG = record_bytes(value=varint(20) + bytes(20))  # as many bytes as several records may have

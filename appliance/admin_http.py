@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance import event_log
-from appliance.admin import api, live
+from appliance.admin import access, api, live
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
@@ -40,7 +40,7 @@ async def get_healthz(request: web.Request) -> web.Response:
     return web.json_response(body, status=200 if health.status == "ok" else 503)
 
 
-METRICS_ROUTE = get("/metrics", lambda _: None, None, "Metrics for Prometheus.")
+METRICS_ROUTE = get("/metrics", lambda _: None, None, "Metrics for Prometheus.", prefix="")
 
 
 async def get_metrics(request: web.Request) -> web.Response:
@@ -99,6 +99,12 @@ def make_app(process: Process) -> web.Application:
     return app
 
 
+def access_table() -> str:
+    """docs/access.md's; a test compares the two, and asks for each of it."""
+    unguarded = ["GET /livez", "GET /healthz", "GET /", "GET /assets/..."]
+    return access.as_markdown(unguarded, [METRICS_ROUTE, *api.ROUTES])
+
+
 async def start(process: Process, address: Address) -> tuple[web.AppRunner, Address]:
     """Listens; also says where, since port 0 is the kernel's choice."""
     runner = web.AppRunner(make_app(process), shutdown_timeout=STOP_SECONDS)
@@ -110,3 +116,7 @@ async def start(process: Process, address: Address) -> tuple[web.AppRunner, Addr
         raise
     host, port = runner.addresses[0][:2]
     return runner, Address(host, port)
+
+
+if __name__ == "__main__":
+    print(access_table(), end="")

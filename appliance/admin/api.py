@@ -31,7 +31,7 @@ from appliance.admin import (
 )
 from appliance.admin.guard import Denied, Guard
 from appliance.admin.process import Process
-from appliance.admin.route import ANYONE, PREFIX, Call, Place, Route, get
+from appliance.admin.route import ANYONE, Call, Place, Route, get
 from appliance.admin.survey import Survey
 from appliance.errors import ApplianceError
 from appliance.wire import ErrorCode
@@ -147,7 +147,7 @@ async def in_the_trail(call: Call, route: Route, status: int) -> None:
 
 def web_routes(process: Process, guard: Guard) -> list[web.RouteDef]:
     place = Place(process, Survey(process), guard, audit.Reads())
-    return [web.route(each.method, PREFIX + each.path, served(each, place)) for each in ROUTES]
+    return [web.route(each.method, each.url, served(each, place)) for each in ROUTES]
 
 
 def as_markdown() -> str:
@@ -156,7 +156,7 @@ def as_markdown() -> str:
     for each in ROUTES:
         names = ", ".join(f"`{one.name}`" for one in each.params)
         more = f" Parameters: {names}." if names else ""
-        path = f"`{each.method} {PREFIX}{each.path}`"
+        path = f"`{each.method} {each.url}`"
         role = f"{each.role}, messages" if each.reads_messages else each.role
         lines.append(f"| {path} | {role} | {each.text}{more} |")
     return "\n".join(lines) + "\n"

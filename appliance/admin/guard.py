@@ -1,7 +1,8 @@
 """Who is let in: whom the request is for, where it comes from, who asks, what they may.
 
     Host       a name that is ours: a page elsewhere whose name points here must not reach us
-    Origin     what changes something comes from our own pages, or from no browser at all
+    Origin     what is asked comes from our own pages or from no browser at all; other sites may
+               lead here by a link, which changes nothing
     identity   a session's cookie, or a token in `Authorization: Bearer`
     role       of the route, and the right to read messages where it gives some; with
                `admin.read.only` nothing is changed by anybody
@@ -58,10 +59,11 @@ class Guard:
 
     def check(self, request: web.Request, route: Route) -> Identity:
         self._check_host(request)
-        if request.method not in SAFE:
-            self._check_origin(request)
-            if self._process.config.admin.is_read_only and route.role != ANYONE:
-                raise Denied(HTTPStatus.FORBIDDEN, "read_only", "admin.read.only is true")
+        self._check_site(request)
+        self._check_origin(request)
+        is_change = request.method not in SAFE and route.role != ANYONE
+        if is_change and self._process.config.admin.is_read_only:
+            raise Denied(HTTPStatus.FORBIDDEN, "read_only", "admin.read.only is true")
         if route.role == ANYONE:
             return NOBODY
         identity = self.identity(request)
@@ -107,10 +109,16 @@ class Guard:
             f"Host: got {name[:80]!r}, which is no name of this broker; put it into admin.hosts",
         )
 
-    def _check_origin(self, request: web.Request) -> None:
+    def _check_site(self, request: web.Request) -> None:
+        """Other sites may lead here by a link, and do nothing else."""
         site = request.headers.get("Sec-Fetch-Site")
-        if site is not None and site not in SAME_SITE:
-            raise Denied(HTTPStatus.FORBIDDEN, "cross_site", f"Sec-Fetch-Site: got {site[:40]!r}")
+        if site is None or site in SAME_SITE:
+            return
+        if request.method in SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate":
+            return
+        raise Denied(HTTPStatus.FORBIDDEN, "cross_site", f"Sec-Fetch-Site: got {site[:40]!r}")
+
+    def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
             raise Denied(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from appliance import __version__
-from appliance.admin.route import PREFIX, Route
+from appliance.admin.route import Route
 from appliance.admin.schema import schema
 
 
@@ -23,7 +23,7 @@ class Error(TypedDict):
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = operation(route)
+        paths.setdefault(route.url, {})[route.method.lower()] = operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "appliance", "version": __version__},

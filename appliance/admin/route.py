@@ -152,7 +152,12 @@ class Route:
     body: Any = None  # its type
     status: int = 200
     media: str = "application/json"  # of the answer
+    prefix: str = PREFIX
     reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
+
+    @property
+    def url(self) -> str:
+        return self.prefix + self.path
 
     @property
     def has_audit(self) -> bool:

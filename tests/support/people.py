@@ -1,0 +1,55 @@
+"""A broker's directory in which people have passwords, and what they ask of the admin port."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from appliance.admin import users
+from appliance.admin.route import ADMIN, OPERATOR, VIEWER
+from appliance.catalog import NAME, AdminUser, Catalog
+from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import Rest
+
+PASSWORD = "correct horse battery"
+PEOPLE = {"vera": VIEWER, "otto": OPERATOR, "ada": ADMIN}
+
+
+def make_people(path: Path, blind: str = "") -> None:
+    """`blind` is an admin too, and may not read messages."""
+    with running_broker(path):
+        pass
+    catalog = Catalog.open(path / NAME)
+    stored = users.argon2.PasswordHasher().hash(PASSWORD)
+    rows = [AdminUser(name, role, stored, 1_700_000_000_000) for name, role in PEOPLE.items()]
+    if blind:
+        rows.append(AdminUser(blind, ADMIN, stored, 1_700_000_000_000, 0))
+    for each in rows:
+        catalog.put_admin_user(each)
+    catalog.close()
+
+
+def logged_in(broker: RunningBroker, name: str, password: str = PASSWORD) -> Rest:
+    rest = Rest(broker.admin)
+    answer = rest.ask("POST", "/login", {"name": name, "password": password})
+    assert answer.status == 204, answer.body
+    return Rest(broker.admin, {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]})
+
+
+def denied(answer: Any) -> tuple[int, str]:
+    return answer.status, answer.body["error"]["code"]
+
+
+def asked(rest: Rest, method: str, url: str, has_body: bool, **headers: str) -> Any:
+    """What stands for a name in the URL is of nothing that exists, and the body is none that any
+    route takes: who is let in finds nothing, is refused for that, and changes nothing."""
+    path = re.sub(r"{\w+}", "none", url.replace("{partition}", "0"))
+    if method != "GET":
+        headers["Content_Type"] = "application/json"
+    return rest.raw(method, path, b"[]" if has_body else None, **headers)
+
+
+def is_let_in(answer: Any) -> bool:
+    """Whatever comes of it."""
+    return answer.status not in (401, 403, 421)

@@ -9,14 +9,13 @@ class Kept(NamedTuple):
 
 class Committed(NamedTuple):
     data: bytearray
-    base_offset: int
-    next_offset: int
+    runs: list[tuple[int, int]]
     records: int
     is_as_produced: bool
 
 def kept(data: _Bytes, next_offset: int, aborted: list[tuple[int, int]]) -> Kept: ...
 def committed(
-    data: _Bytes, next_offset: int, aborted: list[tuple[int, int]]
+    data: _Bytes, next_offset: int, aborted: list[tuple[int, int]], join_max: int = ...
 ) -> tuple[list[Committed], int]: ...
 def number(
     batch: bytearray,

@@ -2,15 +2,17 @@
 
     kept                 for a log that keeps their offsets: what only means something in its own
                          cluster goes, and an empty batch stands wherever offsets would be missing
-    committed, number    for a log that gives offsets itself: batch by batch, with the mirror's own
-                         producer id and sequence
+    committed, number    for a log that gives offsets itself: batch by batch, small ones joined,
+                         with the mirror's own producer id and sequence
 
 Both read committed data as a consumer does: a Fetch tells which transactions in its range were
 aborted; their batches end with the marker that says so. A CRC is checked before it is made anew,
 so that damage on the way is found here or by who gets the batch, and never sealed in.
 """
 
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
@@ -22,6 +24,9 @@ from appliance._batch cimport (
     batch_check_crc, batch_check_header, batch_is_aborted, batch_load_header, batch_store_header,
     take_aborted,
 )
+from appliance._batch_join cimport (
+    JOIN_GROWTH_MAX, Join, join_add, join_begin, join_end, join_takes,
+)
 from appliance._bytes cimport store_i16, store_i32, store_i64, store_u32
 from appliance._codes cimport BATCH_TORN, OK
 from appliance._crc cimport crc32c
@@ -31,7 +36,7 @@ from collections import namedtuple
 from appliance.errors import from_code
 
 Kept = namedtuple("Kept", "data next_offset records")
-Committed = namedtuple("Committed", "data base_offset next_offset records is_as_produced")
+Committed = namedtuple("Committed", "data runs records is_as_produced")
 
 cdef enum:
     CRC_AT = 17
@@ -172,6 +177,26 @@ cdef bint _is_as_produced(const BatchHeader* header) noexcept nogil:
     return header.records_count == header.last_offset_delta + 1
 
 
+cdef size_t _joinable_end(const Plan* plan, const uint8_t* data, size_t first,
+                          int64_t next_offset, int64_t size_max, int64_t* room) noexcept nogil:
+    """The pieces from `first` on that may become one batch of at most that size, and the bytes that
+    it takes at most."""
+    cdef BatchHeader header
+    cdef int64_t size = BATCH_HEADER_SIZE, growth = 0
+    cdef size_t i = first
+    while i < plan.pieces.size():
+        batch_load_header(data + plan.pieces[i].position, &header)
+        if not join_takes(&header) or header.base_offset < next_offset:
+            break
+        if size + header.size - BATCH_HEADER_SIZE > size_max:
+            break
+        size += header.size - BATCH_HEADER_SIZE
+        growth += <int64_t>header.records_count * JOIN_GROWTH_MAX
+        i += 1
+    room[0] = min(size + growth, size_max)
+    return i
+
+
 # ---- with the GIL ----
 
 cdef int _plan_of(
@@ -205,25 +230,72 @@ def kept(const unsigned char[::1] data not None, int64_t next_offset, list abort
     return Kept(into, plan.next_offset, plan.records)
 
 
-def committed(const unsigned char[::1] data not None, int64_t next_offset, list aborted):
+def committed(
+    const unsigned char[::1] data not None, int64_t next_offset, list aborted, int64_t join_max=0
+):
     """Each committed batch of `data` that ends behind `next_offset`, and the offset behind all of
-    them. One that no broker would take as it is, or that begins below, is not `is_as_produced`."""
+    them. Uncompressed ones that stand one behind the other are joined up to `join_max` bytes.
+    `runs` says where records came from: pairs of a first offset and a length. One that no broker
+    would take as it is, or that begins below `next_offset`, is not `is_as_produced`."""
     cdef Plan plan
     cdef BatchHeader header
     cdef const uint8_t* at = &data[0] if data.shape[0] else NULL
-    cdef size_t i
+    cdef int64_t room
+    cdef size_t i = 0, end
     _plan_of(&plan, data, next_offset, aborted, False)
     found = []
-    for i in range(plan.pieces.size()):
+    while i < plan.pieces.size():
+        end = _joinable_end(&plan, at, i, next_offset, join_max, &room)
+        if end > i + 1:
+            end = i + _join(&plan, at, i, end, room, found)
+            if end > i:
+                i = end
+                continue
         batch_load_header(at + plan.pieces[i].position, &header)
         found.append(Committed(
             PyByteArray_FromStringAndSize(
                 <const char*>at + plan.pieces[i].position, header.size
             ),
-            plan.pieces[i].base_offset, plan.pieces[i].last_offset + 1, header.records_count,
+            [(plan.pieces[i].base_offset, header.records_count)], header.records_count,
             _is_as_produced(&header) and header.base_offset >= next_offset,
         ))
+        i += 1
     return found, plan.next_offset
+
+
+cdef size_t _join(const Plan* plan, const uint8_t* data, size_t first, size_t end, int64_t room,
+                  list found) except? 0:
+    """How many of these pieces were joined to one batch; none when not even two could be."""
+    cdef bytearray into = PyByteArray_FromStringAndSize(NULL, room)
+    cdef Join join
+    cdef BatchHeader header
+    cdef size_t i = first
+    join_begin(&join, <uint8_t*>PyByteArray_AS_STRING(into), room)
+    with nogil:
+        while i < end:
+            batch_load_header(data + plan.pieces[i].position, &header)
+            if not join_add(&join, data + plan.pieces[i].position, &header):
+                break
+            i += 1
+        room = join_end(&join)
+    if i < first + 2:
+        return 0
+    PyByteArray_Resize(into, room)
+    found.append(Committed(into, _runs(plan, first, i), join.records, True))
+    return i - first
+
+
+cdef list _runs(const Plan* plan, size_t first, size_t end):
+    """Of pieces without gaps in them, neighbours as one."""
+    cdef list runs = []
+    cdef int64_t base_offset = plan.pieces[first].base_offset
+    cdef size_t i
+    for i in range(first, end):
+        if i + 1 == end or plan.pieces[i].last_offset + 1 != plan.pieces[i + 1].base_offset:
+            runs.append((base_offset, plan.pieces[i].last_offset + 1 - base_offset))
+            if i + 1 < end:
+                base_offset = plan.pieces[i + 1].base_offset
+    return runs
 
 
 def number(

@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
+from appliance import _batch
 from appliance.cli import main
 from appliance.client.config import as_markdown
 from appliance.client.errors import ConfigInvalid
@@ -31,6 +32,8 @@ from appliance.mirror.progress import serve_metrics
 from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
 from appliance.testing import RunningBroker, running_broker
 from appliance.wire import codec
+from appliance.wire.fetch import API as FETCH
+from appliance.wire.fetch import FetchRequest
 from appliance.wire.produce import ProduceRequest
 from tests.support.mirror_load import committed, held
 
@@ -387,6 +390,36 @@ def test_batches_that_no_broker_takes_as_they_are_are_built_again(
         after = [(each.timestamp, each.value) for each in committed(found, T0)]
     assert after == before
     assert [value for _, value in after] == [b"b", b"c", b"d", b"e", b"f"]
+
+
+def batches(broker: RunningBroker) -> list[tuple[int, int]]:
+    """Records and size of each that holds records."""
+    with site(broker) as found, found.connect(found.leader(T0)) as connection:
+        part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
+                               topics=[FetchRequest.FetchTopic(topic="t", partitions=[part])])
+        (row,) = connection.ask(FETCH, request, version=12).responses[0].partitions
+        return [(each.records_count, each.size) for each in _batch.headers(row.records)
+                if not each.is_control]
+
+
+@pytest.mark.parametrize(("limit", "least"), [(2000, 6), (1 << 20, 1)])
+def test_small_batches_are_joined_up_to_what_the_topic_takes(
+    limit: int, least: int, source: RunningBroker, target: RunningBroker
+) -> None:
+    make(source, "t", max_message_bytes=str(limit))
+    values = [f"{i:0100d}" for i in range(100)]
+    produce(source, *values, batch_num_messages="1")
+    assert len(batches(source)) == 100
+    once(source, target, offsets="map", commit_interval_ms=10_000)
+    found = batches(target)
+    assert sum(records for records, _ in found) == 100
+    assert all(size <= limit for _, size in found)
+    assert least <= len(found) <= least + 4  # a partition's first batch may come before the others
+    assert [value for _, value in read(target)] == values
+    with site(target) as asked:
+        for offset in (0, 50, 99):
+            assert offset_map.translate(asked, "mirror.mirror.offsets", T0, offset).is_exact
 
 
 @BOTH

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from appliance import _batch, _mirror
+from appliance._crc import crc32c
 from appliance.errors import BatchCorrupt, BatchTorn
-from tests.support.logs import bases, batch, end_txn, one_log, produced, values
+from tests.support.logs import NOW, bases, batch, end_txn, marker, one_log, produced, values
 
 SPAN_MAX = 2**31 - 1
 
@@ -89,8 +91,8 @@ def test_committed_batches_come_one_by_one_for_a_broker_that_gives_offsets(
 ) -> None:
     data, aborted = transactions(tmp_path)
     found, next_offset = _mirror.committed(data, 0, aborted)
-    assert [(each.base_offset, each.next_offset, each.records) for each in found] == [
-        (0, 2, 2), (4, 5, 1), (7, 8, 1)]
+    assert [(each.runs, each.records) for each in found] == [
+        ([(0, 2)], 2), ([(4, 1)], 1), ([(7, 1)], 1)]
     assert next_offset == 9
     assert all(each.is_as_produced for each in found)
     for each in found:
@@ -110,6 +112,96 @@ def test_what_no_broker_takes_from_a_producer_is_told_apart() -> None:
                                  (bytes(stamped), 0, False)):
         (found,), _ = _mirror.committed(data, offset, [])
         assert found.is_as_produced is wanted
+
+
+def facts(data: bytes | bytearray) -> list[tuple[int, bytes | None, bytes | None, object]]:
+    return [(each.timestamp, each.key, each.value, each.headers) for each in _batch.records(data)]
+
+
+def small(seed: int, count: int = 40) -> tuple[list[bytes], list[int]]:
+    """Batches of any time and size, one behind the other, and where each begins."""
+    chance = random.Random(seed)
+    found, offsets, offset = [], [], 10
+    for _ in range(count):
+        records = [
+            (NOW + chance.randint(-(10**7), 10**7),
+             chance.choice([None, b"k" * chance.randint(0, 90)]),
+             chance.choice([None, chance.randbytes(chance.choice([0, 1, 60, 130, 20_000]))]),
+             [("h", chance.choice([None, b"x" * chance.randint(0, 200)]))] * chance.randint(0, 2))
+            for _ in range(chance.randint(1, 30))
+        ]
+        found.append(_batch.build(records, base_offset=offset))
+        offsets.append(offset)
+        offset += len(records)
+    return found, [*offsets, offset]
+
+
+@pytest.mark.parametrize("join_max", [0, 62, 5_000, 100_000, 1 << 30])
+@pytest.mark.parametrize("seed", range(5))
+def test_small_batches_are_joined_as_far_as_they_fit(seed: int, join_max: int) -> None:
+    batches, offsets = small(seed)
+    found, next_offset = _mirror.committed(b"".join(batches), 10, [], join_max)
+    assert next_offset == offsets[-1]
+    at = 10
+    for each in found:
+        assert each.runs == [(at, each.records)]
+        _mirror.number(each.data, 77, 3, 5)
+        info = _batch.check(bytes(each.data), deep=True)  # as a broker checks what it is sent
+        assert info.records_count == each.records
+        assert info.max_timestamp == max(fact[0] for fact in facts(each.data))
+        assert len(each.data) <= join_max or each.records in map(int.__sub__, offsets[1:], offsets)
+        at += each.records
+    assert [fact for each in found for fact in facts(each.data)] == [
+        fact for each in batches for fact in facts(each)]
+    if join_max == 1 << 30:
+        assert len(found) == 1
+
+
+def test_offsets_that_are_missing_between_joined_batches_are_told() -> None:
+    data = (batch("a", "b", base_offset=3) + batch("c", base_offset=5) + batch("d", base_offset=9)
+            + marker("commit") + batch("e", base_offset=11))
+    (found,), next_offset = _mirror.committed(data, 0, [], 1000)
+    assert found.runs == [(3, 3), (9, 1), (11, 1)]
+    _mirror.number(found.data, 1, 0, 0)
+    assert (values(bytes(found.data)), next_offset) == ([*"abcde"], 12)
+
+
+def test_what_cannot_be_joined_stands_for_itself() -> None:
+    whole = batch("a", "b", base_offset=0)
+    stamped = bytearray(batch("c", base_offset=2))
+    _batch.stamp(stamped, 2, 0, append_time_ms=5)
+    packed = batch("d", base_offset=3, codec="lz4")
+    compacted = _batch.retain_records(batch("e", "f", base_offset=4), [1])
+    data = (whole + bytes(stamped) + packed + packed_from(packed, 4) + bytes(compacted)
+            + batch("g", base_offset=6) + batch("h", base_offset=7))
+    found, _ = _mirror.committed(data, 1, [], 1000)
+    assert [each.records for each in found] == [2, 1, 1, 1, 1, 2]
+
+
+def packed_from(data: bytes, offset: int) -> bytes:
+    moved = bytearray(data)
+    _batch.stamp(moved, offset, 0)
+    return bytes(moved)
+
+
+def test_records_that_are_not_what_their_batch_says_go_as_they_are() -> None:
+    """Nobody knows what they mean: the target says no, and names the batch."""
+    broken = bytearray(batch("a", "b", base_offset=1))
+    broken[61] = 2  # the length of the first record
+    broken[17:21] = crc32c(bytes(broken[21:])).to_bytes(4, "big")
+    data = batch("x", base_offset=0) + bytes(broken) + batch("y", base_offset=3)
+    found, _ = _mirror.committed(data, 0, [], 1000)
+    assert [each.runs for each in found] == [[(0, 1)], [(1, 2)], [(3, 1)]]
+    assert found[1].data == broken
+
+
+def test_a_timestamp_that_is_too_far_from_the_first_is_not_joined() -> None:
+    ends = [_batch.build([(time, b"k", b"v")], base_offset=i)
+            for i, time in enumerate((-(2**62) - 2**61, 2**62, 2**62 + 5))]
+    found, _ = _mirror.committed(b"".join(ends), 0, [], 1000)
+    assert [each.runs for each in found] == [[(0, 1)], [(1, 2)]]
+    _mirror.number(found[1].data, 1, 0, 0)
+    assert [fact[0] for fact in facts(found[1].data)] == [2**62, 2**62 + 5]
 
 
 def test_damage_is_not_sealed_in() -> None:

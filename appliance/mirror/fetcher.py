@@ -2,6 +2,7 @@
 
 Fetch up to version 12, where topics go by name, without a session. The next request leaves before
 what the last one brought is put into the inbox, so that the broker reads while the target writes.
+Answers come into one buffer, the next over the last: what is to be sent was copied out of it.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from appliance.client.errors import BrokerRefused
 from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import PositionMoved
-from appliance.mirror.inbox import Fetched, Inbox
+from appliance.mirror.inbox import Fetched, Inbox, Octets
 from appliance.mirror.progress import UNKNOWN, Progress
 from appliance.mirror.site import COMMITTED, Place
-from appliance.wire import ErrorCode
+from appliance.wire import ErrorCode, codec
 from appliance.wire.fetch import API as FETCH
 from appliance.wire.fetch import FetchRequest, FetchResponse
 
 BY_NAME = 12
 NO_SESSION = -1
 
-# (records, next offset, aborted transactions) -> (payload, next offset, records, bytes)
-Prepare = Callable[[bytes, int, list[tuple[int, int]]], tuple[Any, int, int, int]]
+# (partition, records, next offset, aborted transactions) -> (payload, next offset, records, bytes)
+Prepare = Callable[[Place, Octets, int, list[tuple[int, int]]], tuple[Any, int, int, int]]
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class Fetcher:
         self._prepare, self._inbox, self._progress = prepare, inbox, progress
         self._config = config
         self._version = connection.version(FETCH, BY_NAME)
+        self._buffer = bytearray()
         self._thread = threading.Thread(target=self._run, name="mirror-fetcher", daemon=True)
 
     def start(self) -> None:
@@ -72,7 +74,7 @@ class Fetcher:
     def _fetch_on(self) -> None:
         self._ask()
         while not self._inbox.is_closed:
-            _, answer = self._connection.receive()
+            answer = self._answer()
             if answer.error_code:
                 raise BrokerRefused(answer.error_code, f"fetch at {self._connection.address}")
             found = list(self._taken(answer))
@@ -83,6 +85,15 @@ class Fetcher:
             for each in found:
                 if not self._inbox.put(each):
                     return
+
+    def _answer(self) -> FetchResponse:
+        _, _, version, body = self._connection.receive_bytes(self._room)
+        return codec.decode(FetchResponse, body, version, borrow=True)
+
+    def _room(self, size: int) -> memoryview:
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        return memoryview(self._buffer)[:size]
 
     def _ask(self) -> None:
         config = self._config
@@ -128,7 +139,7 @@ class Fetcher:
             return None
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         try:
-            payload, next_offset, records, size = self._prepare(row.records, before, aborted)
+            payload, next_offset, records, size = self._prepare(place, row.records, before, aborted)
         except ApplianceError as error:
             self._give_up(place, f"at offset {cursor.fetch_offset}: {error}")
             return None

@@ -9,6 +9,8 @@ from typing import Any
 
 from appliance.mirror.site import Place
 
+Octets = bytes | memoryview  # of a Fetch: batches, the last one perhaps cut off
+
 
 @dataclass(slots=True)
 class Fetched:

@@ -13,7 +13,7 @@ from appliance import _mirror, event_log
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
-from appliance.mirror.inbox import Fetched
+from appliance.mirror.inbox import Fetched, Octets
 from appliance.mirror.pipeline import Lane, Pipeline, Then
 from appliance.mirror.progress import Progress
 from appliance.mirror.site import LATEST, Place, Site
@@ -69,7 +69,7 @@ class KeptTarget:
     # sending
 
     def prepare(
-        self, records: bytes, before: int, aborted: list[tuple[int, int]]
+        self, place: Place, records: Octets, before: int, aborted: list[tuple[int, int]]
     ) -> tuple[bytes, int, int, int]:
         kept = _mirror.kept(records, before, aborted)
         return kept.data, kept.next_offset, kept.records, len(kept.data)

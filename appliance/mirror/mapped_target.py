@@ -1,22 +1,22 @@
 """A target that gives offsets itself: an Apache Kafka cluster.
 
-Batches go out with our producer id and sequence, one a partition in a request, as Kafka wants them.
-Position and map are written at the end of a stretch of time: with the data in one transaction, or
-behind it when each offset may come again.
+Batches go out with our producer id and sequence, one a partition in a request, as Kafka wants them:
+so small ones are joined, as far as the topic takes them. Position and map are written at the end of
+a stretch of time: with the data in one transaction, or behind it when each offset may come again.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance import _batch, _mirror
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
-from appliance.mirror.inbox import Fetched
+from appliance.mirror.inbox import Fetched, Octets
 from appliance.mirror.offset_map import Position, Row, Run, add_run
 from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import Progress
@@ -47,9 +47,16 @@ class Stretch:
 
 class MappedTarget:
     def __init__(
-        self, site: Site, sources: dict[str, str], progress: Progress, config: MirrorConfig
+        self,
+        site: Site,
+        sources: dict[str, str],
+        batch_bytes_max: Mapping[str, int],
+        progress: Progress,
+        config: MirrorConfig,
     ) -> None:
+        """`batch_bytes_max`: what each topic takes; it may change meanwhile."""
         self._site, self._sources, self._progress = site, sources, progress
+        self._batch_bytes_max = batch_bytes_max
         self._config = config
         self._positions_place = Place(config.positions_topic, 0)
         self._offsets_place = Place(config.offsets_topic, 0)
@@ -98,11 +105,12 @@ class MappedTarget:
     # sending
 
     def prepare(
-        self, records: bytes, before: int, aborted: list[tuple[int, int]]
+        self, place: Place, records: Octets, before: int, aborted: list[tuple[int, int]]
     ) -> tuple[list[Sent], int, int, int]:
-        found, next_offset = _mirror.committed(records, before, aborted)
+        join_max = min(self._config.request_max_bytes, self._batch_bytes_max.get(place.topic, 0))
+        found, next_offset = _mirror.committed(records, before, aborted, join_max)
         sent = [
-            Sent(each.data, each.records, [(each.base_offset, each.records)])
+            Sent(each.data, each.records, each.runs)
             if each.is_as_produced
             else rebuilt(each.data, before)
             for each in found

@@ -19,7 +19,7 @@ from appliance.mirror import topics
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import RoundOver, TopicRefused
 from appliance.mirror.fetcher import Cursor, Fetcher
-from appliance.mirror.inbox import Fetched, Inbox
+from appliance.mirror.inbox import Fetched, Inbox, Octets
 from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
 from appliance.mirror.progress import Progress
@@ -32,7 +32,7 @@ IDLE_S = 0.1  # between two looks at what else is to be done while nothing comes
 
 class Target(Protocol):
     def prepare(
-        self, records: bytes, before: int, aborted: list[tuple[int, int]]
+        self, place: Place, records: Octets, before: int, aborted: list[tuple[int, int]]
     ) -> tuple[Any, int, int, int]: ...
 
     def positions(
@@ -69,6 +69,7 @@ class Round:
         self._inbox = Inbox(config.inbox_bytes)
         self._fetchers: list[Fetcher] = []
         self._target: Target | None = None
+        self._batch_bytes_max: dict[str, int] = {}  # by topic of the target
         self._keeps_offsets = False
         self._without_position: set[str] = set()  # topics refused when this round began
 
@@ -110,6 +111,7 @@ class Round:
             self._source, self._target_site, self._config, self._keeps_offsets
         )
         found = arrangement.arrange()
+        self._batch_bytes_max.update(arrangement.batch_bytes_max)
         refused = {**arrangement.refused, **self._held()}
         for name, why in refused.items():
             self._refuse(name, why)
@@ -127,8 +129,10 @@ class Round:
 
     def _open(self, found: list[Topic]) -> Target:
         sources = {each.name: topics.source_of(self._source, each) for each in found}
-        kind = KeptTarget if self._keeps_offsets else MappedTarget
-        return kind(self._target_site, sources, self._progress, self._config)
+        site, progress, config = self._target_site, self._progress, self._config
+        if self._keeps_offsets:
+            return KeptTarget(site, sources, progress, config)
+        return MappedTarget(site, sources, self._batch_bytes_max, progress, config)
 
     def _begin(self, found: list[Topic], target: Target) -> dict[Place, Cursor]:
         """Where each partition goes on; what the source does not have is passed over."""

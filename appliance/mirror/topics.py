@@ -57,7 +57,8 @@ OF_THE_FIRST_WRITE = {
     "message.timestamp.difference.max.ms",
 }
 # Also where the source's topic has it from its broker: a batch that fits there must fit here.
-ALWAYS = {"max.message.bytes"}
+SIZE_MAX = "max.message.bytes"
+ALWAYS = {SIZE_MAX}
 
 Configs = dict[str, str]
 
@@ -97,6 +98,7 @@ class Arrangement:
         self._source, self._target, self._config = source, target, config
         self._keeps_offsets = keeps_offsets
         self.refused: dict[str, str] = {}
+        self.batch_bytes_max: dict[str, int] = {}  # that both sides take, by topic
         self.has_changed = False  # something was made in the target
 
     def arrange(self) -> list[Topic]:
@@ -104,8 +106,14 @@ class Arrangement:
         topics = wanted(self._source, self._config)
         there = self._own_configs(self._source, [each.name for each in topics], ALWAYS)
         here = self._own_configs(
-            self._target, [each.name for each in topics if each.name in self._target.topics]
+            self._target,
+            [each.name for each in topics if each.name in self._target.topics],
+            ALWAYS,
         )
+        self.batch_bytes_max = {
+            name: min(int(own[SIZE_MAX]) for own in (configs, here.get(name, configs)))
+            for name, configs in there.items()
+        }
         found = []
         for topic in topics:
             try:

@@ -12,11 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from appliance import event_log
-from appliance.admin import access, api, live
+from appliance.admin import access, api, audit, live
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
-from appliance.admin.route import BODY_BYTES_MAX, get
+from appliance.admin.route import BODY_BYTES_MAX, Place, get
+from appliance.admin.survey import Survey
 from appliance.config import Address
 from appliance.errors import ApplianceError
 
@@ -93,8 +94,9 @@ def make_app(process: Process) -> web.Application:
     app[GUARD] = Guard(process)
     app[METRICS] = []
     app.add_routes(ROUTES)
-    live.add_to(app, process)
-    app.add_routes(api.web_routes(process, app[GUARD]))
+    survey = Survey(process)
+    live.add_to(app, process, survey)
+    app.add_routes(api.web_routes(Place(process, survey, app[GUARD], audit.Reads())))
     app.add_routes(Console().routes())
     return app
 

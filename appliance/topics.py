@@ -126,7 +126,9 @@ def check_new_name(name: str, taken: Collection[str]) -> None:
 
 
 def check_partitions(name: str, partitions: int, others: int, limits: TopicsConfig) -> int:
-    """How many the topic is to have, next to `others` of all other topics."""
+    """How many the topic is to have, next to `others` of all other topics. The broker's own topics
+    are made even when users have as many as they may: without them nobody could commit an offset.
+    """
     count = limits.num_partitions if partitions == DEFAULT else partitions
     if count <= 0:
         raise PartitionsInvalid(f"{name}: got {count} partitions, wanted at least 1")
@@ -135,7 +137,7 @@ def check_partitions(name: str, partitions: int, others: int, limits: TopicsConf
             f"{name}: got {count} partitions, wanted at most {limits.partitions_per_topic_max} "
             "(max.partitions.per.topic)"
         )
-    if others + count > limits.partitions_max:
+    if name not in INTERNAL and others + count > limits.partitions_max:
         raise LimitExceeded(
             f"{name}: got {count} partitions beside {others} of other topics, wanted at most "
             f"{limits.partitions_max} together (max.partitions.total)"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
 import json
 import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterable, Iterator
 from email.message import Message
 from pathlib import Path
-from typing import cast
 
 import pytest
 
+from appliance.admin import live
 from appliance.admin.console import STATIC, Console
-from appliance.admin.live import _event
-from appliance.admin.process import Process
-from appliance.admin.traffic import KEPT, Rates, Traffic
 from appliance.testing import RunningBroker
 
 PAYLOAD_MAX = 120_000  # bytes, compressed: all that a browser ever has to load
@@ -114,22 +114,56 @@ def test_traffic_comes_by_the_second_and_ends_with_the_broker(
 ) -> None:
     address = f"http://{appliance_broker.admin}/api/v1/live"
     with urllib.request.urlopen(address, timeout=20) as answer:
-        lines = (line for line in answer if line.startswith(b"data: "))
-        told = [json.loads(next(lines)[6:]) for _ in range(2)]
+        told = [json.loads(next(traffic(answer))) for _ in range(3)]
         samples = [each for one in told for each in one["samples"]]
         numbers = [each["number"] for each in samples]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert samples[-1]["connections"] == 0
         begin = time.monotonic()
         appliance_broker.stop()
-        assert [*lines] == []
+        assert [*traffic(answer)] == []
         assert time.monotonic() - begin < 10
 
 
-def test_a_reader_that_was_slow_is_told_what_it_missed() -> None:
-    traffic = Traffic(cast(Process, None))
-    for _ in range(KEPT + 10):
-        traffic._add(Rates(1, 2, 3, 4), 5)
-    told = json.loads(_event(traffic.since(4), 4)[6:])
-    assert (told["skipped"], len(told["samples"])) == (6, KEPT)
-    assert traffic.since(KEPT + 10) == []
+def traffic(lines: Iterable[bytes]) -> Iterator[bytes]:
+    lines = iter(lines)
+    for line in lines:
+        if line == b"event: traffic\n":
+            yield next(lines).removeprefix(b"data: ")
+
+
+def test_a_page_that_is_too_slow_is_told_what_it_missed() -> None:
+    listener = live.Listener()
+    for number in range(live.QUEUE_EVENTS_MAX + 10):
+        listener.tell(live.event("traffic", number))
+    told = asyncio.run(listener.news())
+    assert told.startswith(b'event: skipped\ndata: {"events":10}\n\nevent: traffic\ndata: 10\n')
+    assert told.count(b"event: traffic") == live.QUEUE_EVENTS_MAX
+
+
+def test_a_page_that_hears_nothing_knows_that_somebody_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "HEARTBEAT_S", 0.05)
+    assert asyncio.run(live.Listener().news()) == b": nothing new\n\n"
+
+
+def test_an_event_is_made_once_however_many_pages_are_open(
+    appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[bytes] = []
+    real = live.event
+
+    def counted(name: str, told: object) -> bytes:
+        made.append(real(name, told))
+        return made[-1]
+
+    address = f"http://{appliance_broker.admin}/api/v1/live"
+    with contextlib.ExitStack() as pages:
+        opened = [
+            pages.enter_context(urllib.request.urlopen(address, timeout=20)) for _ in range(5)
+        ]
+        assert all(next(traffic(each)) for each in opened)
+        monkeypatch.setattr(live, "event", counted)
+        assert len({next(traffic(each)) for each in opened}) == 1
+        assert [each.startswith(b"event: traffic") for each in made].count(True) <= 2

@@ -143,6 +143,15 @@ def test_what_may_not_be_is_refused_and_leaves_nothing(
     assert directories(tmp_path) == ["there.is-0", "there.is-1"]
 
 
+def test_the_brokers_own_topics_are_made_beside_as_many_as_there_may_be(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        await broker.create_topic("full", 6)
+        await broker._change(broker._create_topic("__consumer_offsets", 5, {}))
+        assert await look(broker) == {"full": 6, "__consumer_offsets": 5}
+
+    with_broker(tmp_path, use, partitions_per_topic_max=50, partitions_max=6)
+
+
 def test_an_unknown_topic_is_unknown_to_every_change(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         for change in (

@@ -29,10 +29,8 @@ from appliance.admin import (
     settings,
     topics,
 )
-from appliance.admin.guard import Denied, Guard
-from appliance.admin.process import Process
+from appliance.admin.guard import Denied
 from appliance.admin.route import ANYONE, Call, Place, Route, get
-from appliance.admin.survey import Survey
 from appliance.errors import ApplianceError
 from appliance.wire import ErrorCode
 
@@ -145,8 +143,7 @@ async def in_the_trail(call: Call, route: Route, status: int) -> None:
         log.error("not in the audit trail", action=action, error=raised)
 
 
-def web_routes(process: Process, guard: Guard) -> list[web.RouteDef]:
-    place = Place(process, Survey(process), guard, audit.Reads())
+def web_routes(place: Place) -> list[web.RouteDef]:
     return [web.route(each.method, each.url, served(each, place)) for each in ROUTES]
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypedDict
-
-from aiohttp import web
 
 from appliance import __version__
 from appliance._engine import LogFacts
@@ -17,10 +13,8 @@ from appliance.admin.process import Process
 from appliance.admin.raid import Array
 from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
-from appliance.admin.survey import Taken
+from appliance.admin.survey import Survey, Taken
 from appliance.broker import Broker
-
-STREAM_SECONDS = 2.0
 
 Level = Literal["ok", "warning", "critical"]
 
@@ -84,13 +78,16 @@ class HealthAnswer(TypedDict):
 
 
 async def get_health(call: Call) -> HealthAnswer:
-    process = call.process
+    return await health_of(call.process, call.survey)
+
+
+async def health_of(process: Process, survey: Survey) -> HealthAnswer:
     health = process.health()
     broker = process.broker if process.status == "ok" else None
-    taken = await call.survey.take() if broker else None
-    totals = call.survey.derived(taken, "totals", totals_of) if taken else NO_TOTALS
+    taken = await survey.take() if broker else None
+    totals = survey.derived(taken, "totals", totals_of) if taken else NO_TOTALS
     unflushed = totals.unflushed
-    storage = await storage_of(call) if broker else None
+    storage = await storage_of(broker, process, survey) if broker else None
     arrays = await asyncio.to_thread(raid.snapshot)
     warned = warnings(process, storage, arrays)
     level: Level = "critical" if health.status != "ok" else "warning" if warned else "ok"
@@ -230,26 +227,6 @@ def warnings(process: Process, storage: Storage | None, arrays: list[Array]) -> 
     return found
 
 
-async def stream(call: Call) -> web.StreamResponse:
-    """Server-sent events: `health` every other second, for as long as somebody listens."""
-    response = web.StreamResponse(headers={"Cache-Control": "no-cache"})
-    response.content_type = "text/event-stream"
-    await response.prepare(call.request)
-    with suppress(ConnectionResetError):  # who listened is gone
-        while call.process.status != "stopping":
-            body = json.dumps(await get_health(call))
-            await response.write(f"event: health\ndata: {body}\n\n".encode())
-            await asyncio.sleep(STREAM_SECONDS)
-    return response
-
-
 ROUTES = [
-    get(
-        "/health/stream",
-        stream,
-        None,
-        "The same every other second, as server-sent events.",
-        media="text/event-stream",
-    ),
     get("/health", get_health, HealthAnswer, "How the broker is, in one sentence and in numbers."),
 ]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import TypedDict
 
-from appliance.admin.route import Call
-from appliance.admin.survey import Taken
+from appliance.admin.process import Process
+from appliance.admin.survey import Survey, Taken
 from appliance.broker import Broker
 from appliance.topics import Topic
 
@@ -31,16 +31,15 @@ class Storage(TypedDict):
     full_in_s: float | None  # None: not at this rate
 
 
-async def storage_of(call: Call) -> Storage:
-    taken = await call.survey.take()
-    return call.survey.derived(taken, "storage", lambda _: storage_at(call, taken))
+async def storage_of(broker: Broker, process: Process, survey: Survey) -> Storage:
+    taken = await survey.take()
+    return survey.derived(taken, "storage", lambda _: storage_at(broker, process, taken))
 
 
-def storage_at(call: Call, taken: Taken) -> Storage:
-    broker = call.broker
+def storage_at(broker: Broker, process: Process, taken: Taken) -> Storage:
     disk = os.statvfs(broker.log_dir.path)
     config, free = broker.log_dir.config, broker.log_dir.free_bytes
-    seconds = taken.at - call.process.started
+    seconds = taken.at - process.started
     sizes = {name: sum(each.size for each in own) for name, own in taken.facts.items()}
     size = sum(sizes.values())
     rate, steady = None, None

@@ -1,13 +1,10 @@
 """What goes through the broker, second by second: the data plane's counters, ten minutes of them.
 
-Reading the counters stops nobody and costs the same whatever is stored. A page that is slow to take
-its events loses none: it gets what the ring still has, and is told how many it missed.
+Reading the counters stops nobody and costs the same whatever is stored.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from collections import deque
 from typing import Any, NamedTuple
@@ -47,40 +44,26 @@ class Traffic:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._last: tuple[float, list[int]] | None = None
-        self._grown = asyncio.Event()
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self.count = 0  # samples taken since the start
 
-    async def run(self) -> None:
-        while True:
-            self.take()
-            await asyncio.sleep(INTERVAL_S)
-
-    def take(self) -> None:
+    def take(self) -> Sample | None:
+        """None: there is nothing yet that it would be counted from."""
         data_plane = self._process.data_plane
         if data_plane is None:
             self._last = None
-            return
+            return None
         now, counters = time.monotonic(), data_plane.counters()
         values = [counters[name] for name in COUNTED]
-        if self._last is not None:
-            then, before = self._last
-            took = max(now - then, 1e-3)
-            rates = [(new - old) / took for new, old in zip(values, before, strict=True)]
-            self._add(Rates(*rates), counters["connections_open"])
-        self._last = now, values
+        last, self._last = self._last, (now, values)
+        if last is None:
+            return None
+        took = max(now - last[0], 1e-3)
+        rates = [(new - old) / took for new, old in zip(values, last[1], strict=True)]
+        return self.add(Rates(*rates), counters["connections_open"])
 
-    def _add(self, rates: Rates, connections: int) -> None:
+    def add(self, rates: Rates, connections: int) -> Sample:
         self.count += 1
-        at_ms = int(time.time() * 1000)
-        self.samples.append(Sample(self.count, at_ms, connections, rates))
-        self._grown.set()
-        self._grown = asyncio.Event()
-
-    async def grown(self, timeout_s: float) -> None:
-        """Returns with the next sample, or after this time without one."""
-        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._grown.wait(), timeout_s)
-
-    def since(self, number: int) -> list[Sample]:
-        return [each for each in self.samples if each.number > number]
+        sample = Sample(self.count, int(time.time() * 1000), connections, rates)
+        self.samples.append(sample)
+        return sample

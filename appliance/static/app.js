@@ -1,6 +1,7 @@
 // The frame around every page: who is logged in, where one can go, keys that work everywhere.
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { api, useApi, whenLoggedOut } from "./api.js";
+import { useLive, useStream } from "./live.js";
 import { go, href, useRoute } from "./router.js";
 import { Dialog } from "./parts/dialog.js";
 import { LEVELS, Mark } from "./parts/bits.js";
@@ -69,8 +70,9 @@ function move(step) {
 }
 
 function Side({ route, me, onLogout }) {
+  useStream();
   const [open, setOpen] = useState(false);
-  const { data: health } = useApi("/health", 5);
+  const health = useLive((state) => state.health), isCut = useLive((state) => state.isCut);
   useEffect(() => setOpen(false), [route]);
   return html`<div class="side" data-open=${open || undefined}>
     <a class="brand" href="#/"><img src=${new URL("icon.svg", import.meta.url).pathname} alt="" />appliance</a>
@@ -81,6 +83,7 @@ function Side({ route, me, onLogout }) {
         ${page.path === "" && health && health.level !== "ok" && html`<${Mark} level=${LEVELS[health.level]} />`}</a>`)}</nav>
     <div class="foot"><${Theme} />
       ${me.name && html`<p class="muted">${me.name} <span class="badge">${me.role}</span> <button type="button" class="plain" onClick=${onLogout}>log out</button></p>`}
+      ${isCut && html`<p class="notice bad" role="alert">The broker does not answer. It may be restarting; this page tries again.</p>`}
       ${me.warning && html`<p class="notice bad">${me.warning}</p>`}
     </div>
   </div>`;

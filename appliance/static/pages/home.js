@@ -1,18 +1,9 @@
 // Is all well? One sentence, then the facts behind it, each a link to more.
-import { html, useMemo, useState } from "../html.js";
-import { useApi, useEvents } from "../api.js";
-import { Bar, Head, LEVELS, Loaded, Mark, Tile } from "../parts/bits.js";
+import { html, useMemo } from "../html.js";
+import { useLive } from "../live.js";
+import { Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
 import { bytes, count, duration, percent, rate, short } from "../format.js";
-
-const KEPT = 600;
-
-/** Ten minutes of traffic, growing by a sample a second. */
-function useTraffic() {
-  const [samples, setSamples] = useState([]);
-  useEvents("/live", (event) => setSamples((old) => [...old.filter((each) => each.number < event.samples[0].number), ...event.samples].slice(-KEPT)));
-  return samples;
-}
 
 function Sentence({ facts }) {
   const level = LEVELS[facts.level];
@@ -23,9 +14,9 @@ function Sentence({ facts }) {
     </div></section>`;
 }
 
-function Traffic({ samples }) {
+function Traffic({ samples, skipped }) {
   const data = useMemo(() => [samples.map((each) => each.at_ms / 1000), samples.map((each) => each.in_bytes_per_s), samples.map((each) => each.out_bytes_per_s)], [samples]);
-  return html`<section class="card wide"><div class="head"><h2>Traffic</h2><span class="muted">the last ten minutes</span></div>
+  return html`<section class="card wide"><div class="head"><h2>Traffic</h2><span class="muted">the last ten minutes${skipped > 0 && `; ${count(skipped)} events came too fast for this page and were skipped`}</span></div>
     <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate} /></section>`;
 }
 
@@ -66,13 +57,15 @@ function Consumers({ groups, worst }) {
 }
 
 export function Home() {
-  const health = useApi("/health", 2);
-  const samples = useTraffic();
+  const facts = useLive((state) => state.health);
+  const samples = useLive((state) => state.samples);
+  const skipped = useLive((state) => state.skipped);
   const now = samples.at(-1);
-  return html`<${Head} title="Home" /><${Loaded} from=${health}>${(facts) => html`
+  if (!facts) return html`<${Head} title="Home" /><p class="muted" aria-busy="true">…</p>`;
+  return html`<${Head} title="Home" />
     <${Sentence} facts=${facts} />
     <div class="tiles">
-      <${Traffic} samples=${samples} />
+      <${Traffic} samples=${samples} skipped=${skipped} />
       <${Tile} title="In" value=${rate(now?.in_bytes_per_s)} href="#/topics?sort=-received_bytes_per_s"><p>${short(now?.produces_per_s)} produce requests a second</p><//>
       <${Tile} title="Out" value=${rate(now?.out_bytes_per_s)} href="#/clients"><p>${short(now?.fetches_per_s)} fetch requests a second</p><p>${count(now?.connections)} connections</p><//>
       <${Consumers} groups=${facts.groups} worst=${facts.most_behind} />
@@ -82,5 +75,5 @@ export function Home() {
       <${Raid} arrays=${facts.raid} />
       <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings"><p>version ${facts.version}, node ${facts.node_id}</p>
         <p>Kafka <code>${facts.listeners.kafka}</code></p><p>ZooKeeper ${facts.zookeeper ?? "not used"}</p><//>
-    </div>`}<//>`;
+    </div>`;
 }

@@ -1,14 +1,15 @@
-// A table that sorts, filters, and grows as one scrolls: a thousand rows are not drawn before they are looked for.
-import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+// A table that sorts and filters; of a long one only what is in sight is drawn.
+import { html, useMemo } from "../html.js";
 import { setQuery, useRoute } from "../router.js";
+import { useWindow } from "./window.js";
 
-const STEP = 120;
+const collator = new Intl.Collator(undefined, { numeric: true });
 
 const compare = (a, b) => {
   if (a === b) return 0;
   if (a === null || a === undefined) return 1; // what is not known stands last, whichever way one sorts
   if (b === null || b === undefined) return -1;
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
+  return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b));
 };
 
 function sorted(rows, columns, name) {
@@ -44,21 +45,14 @@ export function download(name, text, type = "text/csv") {
 /** `columns`: {name, title, value(row), cell(row), number, fixed}; `text(row)`: what the filter looks into. */
 export function Table({ rows, columns, text, id, sort: first = "", caption, empty = "Nothing here.", tools }) {
   const { query } = useRoute();
-  const [shown, setShown] = useState(STEP);
-  const end = useRef();
   const sort = query.sort ?? first;
   const wanted = (query.filter ?? "").toLowerCase();
   const found = useMemo(() => {
     const kept = wanted && text ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
     return sorted(kept, columns, sort);
   }, [rows, columns, sort, wanted]);
-  useEffect(() => setShown(STEP), [wanted, sort]);
-  useEffect(() => {
-    if (!end.current) return undefined;
-    const watch = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && setShown((old) => old + STEP), { rootMargin: "600px" });
-    watch.observe(end.current);
-    return () => watch.disconnect();
-  }, [found.length > shown, shown]);
+  const { body, first: from, end, above, below } = useWindow(found.length);
+  const space = (px) => px > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${`height:${px}px`}></td></tr>`;
   return html`<div>
     ${(text || tools) && html`<div class="row" style="margin-bottom:10px">
       ${text && html`<input class="search" type="search" data-filter placeholder="Filter ( / )" aria-label="Filter the table" value=${query.filter ?? ""} onInput=${(event) => setQuery({ filter: event.target.value })} />`}
@@ -66,13 +60,12 @@ export function Table({ rows, columns, text, id, sort: first = "", caption, empt
       <span style="flex:1"></span>${tools}
       <button type="button" onClick=${() => download(`${id}.csv`, csv(found, columns))}>CSV</button>
     </div>`}
-    ${found.length === 0 ? html`<div class="empty">${wanted ? `None of ${rows.length} matches “${query.filter}”.` : empty}</div>` : html`<div class="scroll"><table class="cards" id=${id}>
+    ${found.length === 0 ? html`<div class="empty">${wanted ? `None of ${rows.length} matches “${query.filter}”.` : empty}</div>` : html`<div class="scroll"><table class="cards" id=${id} aria-rowcount=${found.length + 1}>
       ${caption && html`<caption>${caption}</caption>`}
       <thead><tr>${columns.map((column) => html`<${Heading} key=${column.name} column=${column} sort=${sort} />`)}</tr></thead>
-      <tbody>${found.slice(0, shown).map((row, index) => html`<tr key=${row.key ?? row.name ?? index} data-row>
+      <tbody ref=${body}>${space(above)}${found.slice(from, end).map((row, index) => html`<tr key=${row.key ?? row.name ?? from + index} data-row aria-rowindex=${from + index + 2}>
         ${columns.map((column) => html`<td key=${column.name} data-label=${column.title} class=${[column.number && "num", column.long && "long", column.time && "time"].filter(Boolean).join(" ")}>${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}</td>`)}
-      </tr>`)}</tbody>
+      </tr>`)}${space(below)}</tbody>
     </table></div>`}
-    ${found.length > shown && html`<p ref=${end} class="muted">${found.length - shown} more</p>`}
   </div>`;
 }

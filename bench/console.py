@@ -1,0 +1,373 @@
+"""What the console costs with 1,000 topics of 10 partitions and 200 groups: how soon it is there
+and how it filters in Chromium, what a page of metrics takes, and what 20 consoles do to producers.
+
+    python -m bench.console [SUITE ...] [--rounds 5] [--seconds 10] [--json FILE]
+
+    pages      each page in a browser that has seen nothing of it: first paint, all rows known, the
+               longest time in which it answered nobody, from a key in the filter to the picture
+    metrics    /metrics, with every partition in it
+    consoles   20 consoles and none, A B A B: a producer's latency at 1,000 records a second. What a
+               console asks was written down from the pages in Chromium, event stream and all; 20
+               clients without a screen ask it in the same rhythm, since 20 browsers on the broker's
+               machine would measure the browsers
+
+Latencies count from when a record was due. The figure of `consoles` is the median of the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from appliance.wire.find_coordinator import FindCoordinatorRequest
+from appliance.wire.offset_commit import OffsetCommitRequest
+from bench.peers import clients, members
+from tests.support.serving import Serving
+
+TOPICS, PARTITIONS, GROUPS = 1000, 10, 200
+GROUP_TOPICS = 5  # that a group reads, all partitions of them
+CONSOLES = 20
+RATE, RECORD_BYTES = 1000, 100
+RHYTHM_S = 12.0  # for so long it is written down what a page asks
+FILTER = "topic-07"
+FIND_COORDINATOR, OFFSET_COMMIT = (10, 3), (8, 7)
+# Beside those of the topics there are the broker's own partitions.
+LIMITS = ("max.partitions.total", "metrics.partitions.max")
+SETTINGS = dict.fromkeys(LIMITS, TOPICS * PARTITIONS + 1000)
+# Those that ask most; the consoles are spread over them.
+PLACES = {
+    "home": "",
+    "topics": "topics",
+    "topic": "topics/topic-0000",
+    "consumers": "groups",
+    "group": "groups/group-000",
+}
+LISTS = {"topics": FILTER, "consumers": "group-07"}
+# Before anything of the page runs: when it painted, and for how long at most it answered nobody.
+WATCH = """
+window.seen = {paint: 0, longest: 0};
+new PerformanceObserver((list) => {
+  for (const each of list.getEntries())
+    if (each.name === 'first-contentful-paint') seen.paint = each.startTime;
+}).observe({type: 'paint', buffered: true});
+new PerformanceObserver((list) => {
+  for (const each of list.getEntries()) seen.longest = Math.max(seen.longest, each.duration);
+}).observe({type: 'longtask', buffered: true});
+"""
+# A key's way to the next picture: two frames, of which the second begins when the first is drawn.
+TYPE = """
+async (text) => {
+  const field = document.querySelector('[data-filter]'), took = [];
+  const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set;
+  const ends = [...text].map((_, at) => at);
+  for (const end of [...ends, text.length, ...ends.reverse()]) {
+    const begin = performance.now();
+    set.call(field, text.slice(0, end));
+    field.dispatchEvent(new Event('input', {bubbles: true}));
+    await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)));
+    took.push(performance.now() - begin);
+    await new Promise((next) => setTimeout(next, 80));
+  }
+  return took;
+}
+"""
+SCROLL = """
+async () => {
+  seen.longest = 0;
+  for (let at = 0; at < document.body.scrollHeight && at < 60000; at += 900) {
+    scrollTo(0, at);
+    await new Promise((next) => requestAnimationFrame(next));
+  }
+  return seen.longest;
+}
+"""
+
+
+class Asked(NamedTuple):
+    at_s: float  # since the page was opened
+    path: str
+
+
+# What there is to see
+
+
+def fill(serving: Serving) -> None:
+    address = f"127.0.0.1:{serving.kafka[1]}"
+    ready(address)
+    admin = AdminClient({"bootstrap.servers": address})
+    names = [f"topic-{each:04}" for each in range(TOPICS)]
+    for first in range(0, TOPICS, 50):
+        wanted = [NewTopic(each, PARTITIONS, 1) for each in names[first : first + 50]]
+        for made in admin.create_topics(wanted, request_timeout=60).values():
+            made.result(60)
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 50,
+                         "queue.buffering.max.messages": TOPICS * PARTITIONS})
+    for each in names:
+        for partition in range(PARTITIONS):
+            producer.produce(each, b"x" * RECORD_BYTES, partition=partition)
+    assert producer.flush(120) == 0
+    link = members.Link(address)
+    for index in range(GROUPS):
+        commit(link, f"group-{index:03}", names[index : index + GROUP_TOPICS])
+    link.socket.close()
+
+
+def commit(link: members.Link, group: str, topics: Sequence[str]) -> None:
+    each = OffsetCommitRequest.OffsetCommitRequestPartition
+    rows = [OffsetCommitRequest.OffsetCommitRequestTopic(name) for name in topics]
+    for row in rows:
+        row.partitions = [each(index, index % 2, -1, "") for index in range(PARTITIONS)]
+    told = members.ask(link, OFFSET_COMMIT, OffsetCommitRequest(group, -1, "", topics=rows))
+    codes = {one.error_code for row in told.topics for one in row.partitions}
+    assert codes == {0}, f"{group}: got {codes}"
+
+
+def ready(address: str) -> None:
+    link = members.Link(address)
+    while members.ask(link, FIND_COORDINATOR, FindCoordinatorRequest("any", 0)).error_code:
+        time.sleep(0.1)
+    link.socket.close()
+
+
+# In a browser
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        raise SystemExit("Chromium is needed: tests/setup.sh installs it")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield running
+        running.close()
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, url: str) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1320, "height": 900})
+    page = context.new_page()
+    page.add_init_script(WATCH)
+    page.goto(url)
+    page.locator("h1").first.wait_for()
+    page.locator("[aria-busy]").first.wait_for(state="detached")
+    yield page
+    context.close()
+
+
+def look(browser: Browser, admin: str, name: str) -> dict[str, float]:
+    with opened(browser, f"http://{admin}/#/{PLACES[name]}") as page:
+        full = page.evaluate("performance.now()")
+        page.wait_for_timeout(300)
+        seen = page.evaluate("seen")
+        found = {"paint ms": seen["paint"], "full ms": full, "longest task ms": seen["longest"]}
+        if name in LISTS:
+            took = page.evaluate(TYPE, LISTS[name])
+            found |= {"filter ms": statistics.median(took), "slowest filter ms": max(took)}
+            found["longest task in scrolling ms"] = page.evaluate(SCROLL)
+        return found
+
+
+def rhythm(browser: Browser, admin: str, name: str) -> list[Asked]:
+    """What the page asks, and when, as long as somebody looks at it."""
+    found: list[Asked] = []
+    begin = time.monotonic()
+
+    def note(request: Any) -> None:
+        path = request.url.partition(admin)[2]
+        if path.startswith("/api/"):
+            found.append(Asked(time.monotonic() - begin, path))
+
+    context = browser.new_context(viewport={"width": 1320, "height": 900})
+    page = context.new_page()
+    page.on("request", note)
+    page.goto(f"http://{admin}/#/{PLACES[name]}")
+    page.wait_for_timeout(RHYTHM_S * 1000)
+    context.close()
+    return found
+
+
+# Without a browser
+
+
+def watch(admin: str, asked: Sequence[Asked], until: threading.Event, bytes_got: list[int]) -> None:
+    """One console. What is a stream stays open; the rest is asked again every RHYTHM_S."""
+    streams = [each for each in asked if each.path.startswith("/api/v1/live")]
+    for each in streams:
+        threading.Thread(target=listen, args=(admin, each.path, until, bytes_got)).start()
+    others = [each for each in asked if each not in streams]
+    connection = http.client.HTTPConnection(admin, timeout=30)
+    begin = time.monotonic()
+    while others:
+        for each in others:
+            if until.wait(max(0.0, begin + each.at_s - time.monotonic())):
+                return
+            connection.request("GET", each.path, headers={"Accept-Encoding": "gzip"})
+            answer = connection.getresponse()
+            bytes_got.append(len(answer.read()))
+            assert answer.status == 200, f"{each.path}: got {answer.status}"
+        begin += RHYTHM_S
+
+
+def listen(admin: str, path: str, until: threading.Event, bytes_got: list[int]) -> None:
+    connection = http.client.HTTPConnection(admin, timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    while not until.is_set():
+        bytes_got.append(len(answer.read1(1 << 16)))
+    connection.close()
+
+
+def watch_all(admin: str, rhythms: Sequence[Sequence[Asked]], consoles: int) -> None:
+    """Until standard input ends; a process of its own."""
+    until, bytes_got = threading.Event(), [0]
+    threads = []
+    for number in range(consoles):
+        own = [Asked(at + RHYTHM_S * number / consoles, path)
+               for at, path in rhythms[number % len(rhythms)]]
+        threads.append(threading.Thread(target=watch, args=(admin, own, until, bytes_got)))
+        threads[-1].start()
+    begin = time.monotonic()
+    sys.stdin.read()
+    until.set()
+    took = time.monotonic() - begin
+    print(json.dumps({"requests/s": len(bytes_got) / took, "bytes/s": sum(bytes_got) / took}))
+
+
+# Suites
+
+
+def pages(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
+    found: dict[str, float] = {}
+    with chromium() as browser:
+        for name in PLACES:
+            turns = [look(browser, serving.admin, name) for _ in range(words.rounds)]
+            for figure in turns[0]:
+                found[f"{name}: {figure}"] = statistics.median(each[figure] for each in turns)
+    return found
+
+
+def metrics(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
+    took, cpu, size = [], cpu_seconds(serving), 0
+    for _ in range(words.rounds):
+        begin = time.perf_counter()
+        connection = http.client.HTTPConnection(serving.admin, timeout=60)
+        connection.request("GET", "/metrics")
+        size = len(connection.getresponse().read())
+        took.append((time.perf_counter() - begin) * 1000)
+        time.sleep(1.1)  # past the age of what was worked out for the last
+    cpu = cpu_seconds(serving) - cpu
+    return {"scrape ms": statistics.median(took), "scrape cpu ms": cpu / words.rounds * 1000,
+            "scrape bytes": size}
+
+
+def cpu_seconds(serving: Serving) -> float:
+    fields = Path(f"/proc/{serving.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def consoles(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
+    with chromium() as browser:
+        rhythms = [rhythm(browser, serving.admin, name) for name in PLACES]
+    alone, beside, asked, cpu = [], [], [], []
+    for turn in range(words.rounds + 1):
+        first = probed(serving, words, f"probe-{turn}-alone")
+        begin, used = time.monotonic(), cpu_seconds(serving)
+        with watching(serving.admin, rhythms) as told:
+            second = probed(serving, words, f"probe-{turn}-beside")
+        used, took = cpu_seconds(serving) - used, time.monotonic() - begin
+        if turn:  # the first one warms up
+            alone.append(first)
+            beside.append(second)
+            asked.append(told)
+            cpu.append(used / took)
+    ratios = [b / a for a, b in zip(alone, beside, strict=True)]
+    return {
+        "p99 us alone": statistics.median(alone),
+        "p99 us beside": statistics.median(beside),
+        "ratio": statistics.median(ratios),
+        "least ratio": min(ratios),
+        "largest ratio": max(ratios),
+        "requests/s": statistics.median(each["requests/s"] for each in asked),
+        "bytes/s": statistics.median(each["bytes/s"] for each in asked),
+        "broker's cores": statistics.median(cpu),
+    }
+
+
+@contextlib.contextmanager
+def watching(admin: str, rhythms: Sequence[Sequence[Asked]]) -> Iterator[dict[str, float]]:
+    """Told: filled in at the end."""
+    told: dict[str, float] = {}
+    command = [sys.executable, "-m", "bench.console", "--watch", admin, json.dumps(rhythms)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    time.sleep(2)  # all of them have begun
+    yield told
+    process.stdin.close()
+    told |= json.loads(process.stdout.readline())
+    process.wait(60)
+
+
+def probed(serving: Serving, words: argparse.Namespace, topic: str) -> float:
+    address = f"127.0.0.1:{serving.kafka[1]}"
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    count = int(RATE * (words.seconds + 1))
+    found = clients.probe_latency(address, topic, RECORD_BYTES, 1, RATE, count)
+    admin.delete_topics([topic])[topic].result(30)
+    return found["ack_p99_us"]
+
+
+SUITES = {"pages": pages, "metrics": metrics, "consoles": consoles}
+
+
+def main() -> None:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="of " + ", ".join(SUITES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--json", type=Path, help="where every figure goes")
+    parser.add_argument("--watch", nargs=2, help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.watch:
+        admin, rhythms = words.watch
+        watch_all(admin, [[Asked(*each) for each in own] for own in json.loads(rhythms)], CONSOLES)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="bench-console-"))
+    results: dict[str, dict[str, float]] = {}
+    serving = Serving(folder, **SETTINGS)
+    try:
+        fill(serving)
+        for name in words.suites or SUITES:
+            results[name] = SUITES[name](serving, words)
+            for figure, value in results[name].items():
+                print(f"{figure:44} {value:,.5g}", flush=True)
+    finally:
+        serving.stop()
+        shutil.rmtree(folder)
+    if words.json:
+        words.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ are described in docs/admin-api.md; a test holds the two together.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from appliance.admin.route import BODY_BYTES_MAX, Place, get
 from appliance.admin.survey import Survey
 from appliance.config import Address
 from appliance.errors import ApplianceError
+from appliance.export.reading import Reading
 
 log = event_log.named("admin")
 
@@ -96,7 +98,10 @@ def make_app(process: Process) -> web.Application:
     app.add_routes(ROUTES)
     survey = Survey(process)
     live.add_to(app, process, survey)
-    app.add_routes(api.web_routes(Place(process, survey, app[GUARD], audit.Reads())))
+    reading = Reading(process.config.export)
+    app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
+    place = Place(process, survey, app[GUARD], audit.Reads(), reading)
+    app.add_routes(api.web_routes(place))
     app.add_routes(Console().routes())
     return app
 

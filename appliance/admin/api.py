@@ -16,6 +16,7 @@ from aiohttp import web
 from appliance import event_log
 from appliance.admin import (
     audit,
+    bulk_export,
     bundle,
     clients,
     export,
@@ -63,6 +64,7 @@ ROUTES: list[Route] = [
     *topics.ROUTES,
     *messages.ROUTES,
     *export.ROUTES,
+    *bulk_export.ROUTES,
     *groups.ROUTES,
     *clients.ROUTES,
     *settings.ROUTES,

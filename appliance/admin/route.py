@@ -25,6 +25,7 @@ from appliance.admin.process import Process
 from appliance.admin.survey import Survey
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
+from appliance.export.reading import Reading
 
 if TYPE_CHECKING:
     from appliance.admin.audit import Reads
@@ -109,6 +110,7 @@ class Place:
     survey: Survey
     guard: Guard
     reads: Reads
+    reading: Reading
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
 
 
@@ -119,6 +121,7 @@ class Call:
     process: Process
     survey: Survey
     guard: Guard
+    reading: Reading  # for bulk export
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
     params: dict[str, Any]
@@ -172,9 +175,8 @@ class Route:
                 raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
         params = {each.name: each.read(request.query) for each in self.params}
         body = await self._body(request) if self.body is not None else None
-        return Call(
-            place.process, place.survey, place.guard, place.looks, request, params, body, who
-        )
+        shared = (place.process, place.survey, place.guard, place.reading, place.looks)
+        return Call(*shared, request, params, body, who)
 
     async def _body(self, request: web.Request) -> Any:
         size = request.content_length or 0
@@ -209,5 +211,6 @@ class Method:
 
 get = Method("GET", VIEWER)
 post = Method("POST", OPERATOR)
+put = Method("PUT", OPERATOR)
 patch = Method("PATCH", OPERATOR)
 delete = Method("DELETE", OPERATOR, {"status": 204})

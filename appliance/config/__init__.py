@@ -11,6 +11,7 @@ share_state   share groups: where it is kept what became of records
 transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
 admin         the admin pages: who may reach them, and what may be done
+export        bulk export: how fast, and how much at a time
 broker        directory, addresses and timers; it holds the parts above
 
 Below them `setting`, what a setting is, and `addresses`; above them `sources`, where values come
@@ -29,6 +30,7 @@ from appliance.config.addresses import (
 from appliance.config.admin import AdminConfig
 from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.control import ControlConfig
+from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
@@ -55,6 +57,7 @@ __all__ = [
     "ConsumerGroupsConfig",
     "ControlConfig",
     "Ensemble",
+    "ExportConfig",
     "GroupsConfig",
     "Hosts",
     "LogConfig",

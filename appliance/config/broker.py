@@ -10,6 +10,7 @@ from pathlib import Path
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
 from appliance.config.admin import AdminConfig
 from appliance.config.control import ControlConfig
+from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
@@ -95,6 +96,7 @@ class BrokerConfig:
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
+    export: ExportConfig = field(default_factory=ExportConfig)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # by setting's name
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
@@ -133,6 +135,7 @@ PARTS: dict[str, type] = {
     "zookeeper": ZooKeeperConfig,
     "consumer_groups": ConsumerGroupsConfig,
     "admin": AdminConfig,
+    "export": ExportConfig,
     "share_groups": ShareGroupsConfig,
     "share_state": ShareStateConfig,
 }

@@ -37,9 +37,10 @@ LAYERS = [
     ("_cleanable",),
     ("_cleaner",),
     ("_engine",),
-    ("_data_plane", "_log_waits"),
+    ("_data_plane", "_log_waits", "_export"),
     ("log_dir", "broker_configs"),
-    ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs"),
+    ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs",
+     "export"),
     ("reconciliation", "groups"),
     ("txn", "share"),
     ("broker",),
@@ -62,7 +63,8 @@ ONLY = {
     # not the broker whose client it is: it must run where there is none
     "client": {"__version__", "errors", "event_log", "wire", "compression", "_crc", "_records",
                "_batch", "_record_builder", "_record_reader", "_columns", "arrow"},
-    "admin_http": {"admin", "config", "errors", "event_log"},  # its parts ask, never a log
+    # its parts ask, never a log
+    "admin_http": {"admin", "config", "errors", "event_log", "export"},
     # a client of two clusters, neither of which need be on this machine
     "mirror": {"client", "command", "errors", "event_log", "wire", "_batch", "_mirror"},
     "__main__": {"cli"},

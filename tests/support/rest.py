@@ -49,12 +49,14 @@ class Rest:
             with error:
                 return read(error)
 
-    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Answer:
+    def ask(
+        self, method: str, path: str, body: Any = None, prefix: str = PREFIX, **query: Any
+    ) -> Answer:
         """`path` below the prefix; its answer is what the document promises, or this fails."""
-        text = PREFIX + path + (f"?{urlencode(query)}" if query else "")
+        text = prefix + path + (f"?{urlencode(query)}" if query else "")
         data = None if body is None else json.dumps(body).encode()
         answer = self.raw(method, text, data, Content_Type="application/json")
-        self._hold(method, PREFIX + path, answer)
+        self._hold(method, prefix + path, answer)
         return answer
 
     def get(self, path: str, **query: Any) -> Any:

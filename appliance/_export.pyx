@@ -1,0 +1,417 @@
+"""Bulk reading: a range of a log as frames of whole batches, and where a range can be cut.
+
+    frame     | length u32, big-endian | so many bytes of whole batches, as they are stored |
+
+A frame is what one read gave: it never spans two segments. Reading goes past the page cache: what
+was not in it before is dropped from it behind the reader, so that a walk through old data does not
+push out what consumers at the end of the log are about to read. What was there already stays.
+
+How that is known: the file is opened anew for the reader, with POSIX_FADV_RANDOM, so that the
+kernel reads nothing ahead for it; then `preadv2` with RWF_NOWAIT gives just what the cache holds.
+The engine's own descriptors keep their read-ahead.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libcpp.vector cimport vector
+
+from appliance._batch cimport BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header
+from appliance._bytes cimport store_i32
+from appliance._codes cimport BATCH_CORRUPT, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK
+from appliance._crc cimport crc32c
+from appliance._engine cimport Log
+from appliance._files cimport read_whole
+from appliance._index cimport index_position_before
+from appliance._log cimport (
+    READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit, log_read,
+)
+from appliance._native cimport (
+    O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, RawBytes, errno, openat, posix_fadvise, snprintf,
+)
+from appliance._segment cimport (
+    FileRef, Found, Segment, SegmentRef, Walker, file_own, segment_file, segment_find,
+    segment_load_index, walker_next,
+)
+
+from appliance.errors import from_code
+
+cdef extern from "fcntl.h" nogil:
+    enum:
+        POSIX_FADV_RANDOM
+
+cdef extern from "sys/uio.h" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t preadv2(int fd, const iovec* parts, int count, int64_t position, int flags)
+    enum:
+        RWF_NOWAIT
+
+cdef extern from "sys/syscall.h" nogil:
+    enum:
+        SYS_ioprio_set
+
+cdef extern from "unistd.h" nogil:
+    long syscall(long number, ...)
+
+cdef enum:
+    LENGTH_SIZE = 4
+    FRAME_SIZE_MAX = 67108864      # batches of one frame; a larger batch is a frame by itself
+    PAGE_SIZE = 4096
+    IOPRIO_WHO_PROCESS = 1         # 0 as its number: the calling thread
+    IOPRIO_BEST_EFFORT_LAST = 16391  # class 2 in the upper bits, level 7 of 0 to 7
+
+_LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
+
+# A place where a range may be cut: a batch begins there.
+cdef struct Cut:
+    int64_t offset
+    int64_t position               # bytes of the range before it
+
+# The bytes of a range within one segment.
+cdef struct Part:
+    int64_t first                  # position
+    int64_t end
+
+
+# ---- without the GIL ----
+
+cdef cppclass Reader:
+    LogRef log
+    int limit
+    int64_t next_offset
+    int64_t end_offset             # the first batch that begins here or later is not read
+    bint is_done
+    uint32_t crc                   # of all batches so far, as `bytes` counts them
+    int64_t bytes
+    int64_t passed_bytes           # of those, read from disk and dropped from the cache again
+    vector[int64_t] holes          # first and end offset of ranges that are damaged or gone
+
+    FileRef theirs                 # the engine's, of the segment at hand
+    FileRef file                   # ours, of the same file
+    int64_t drop_from              # ours; what was read from here on was not in the cache
+
+
+cdef int _reader_next(Reader* reader, int64_t max_bytes, RawBytes* into) noexcept nogil:
+    """Fills `into` with a frame; leaves it empty when there is no more."""
+    cdef Slice slice
+    cdef int code
+    into.clear()
+    while not reader.is_done:
+        if reader.next_offset >= reader.end_offset:
+            reader.is_done = True
+            break
+        code = log_read(reader.log.get(), reader.next_offset, max_bytes, reader.limit, &slice)
+        if code == OFFSET_IN_HOLE and _pass_hole(reader):
+            continue
+        if code != OK:
+            return code
+        if slice.size == 0:
+            reader.is_done = True
+            break
+        code = _read_slice(reader, &slice, into)
+        if code != OK or into.size() > 0:
+            return code
+    return OK
+
+
+cdef bint _pass_hole(Reader* reader) noexcept nogil:
+    cdef PartitionLog* log = reader.log.get()
+    cdef int64_t begin = reader.next_offset, end = begin
+    cdef size_t i
+    log.list_guard.lock()
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset <= end < log.holes[i].end_offset:
+            end = log.holes[i].end_offset
+    log.list_guard.unlock()
+    if end == begin:
+        return False
+    reader.holes.push_back(begin)
+    reader.holes.push_back(end)
+    reader.next_offset = end
+    return True
+
+
+cdef int _read_slice(Reader* reader, Slice* slice, RawBytes* into) noexcept nogil:
+    cdef int64_t got
+    _open_anew(reader, &slice.file)
+    into.resize(LENGTH_SIZE + slice.size)
+    got = _read_past_cache(reader, into.data() + LENGTH_SIZE, slice.size, slice.position)
+    if got < 0:
+        return <int>got
+    got = _take_batches(reader, into.data() + LENGTH_SIZE, got)
+    if got < 0:
+        return <int>got
+    into.resize(LENGTH_SIZE + got if got > 0 else 0)
+    if got > 0:
+        store_i32(into.data(), <int>got)
+        reader.crc = crc32c(reader.crc, into.data() + LENGTH_SIZE, got)
+        reader.bytes += got
+    return OK
+
+
+cdef int64_t _take_batches(Reader* reader, const uint8_t* data, int64_t size) noexcept nogil:
+    """How many bytes are whole batches of the range; moves next_offset behind them."""
+    cdef BatchHeader header
+    cdef int64_t at = 0
+    while at + BATCH_HEADER_SIZE <= size:
+        batch_load_header(data + at, &header)
+        if batch_check_header(&header, size - at) != OK:
+            break
+        if header.base_offset >= reader.end_offset:
+            reader.is_done = True
+            break
+        at += header.size
+        reader.next_offset = header.base_offset + header.last_offset_delta + 1
+    return at if at > 0 or reader.is_done else BATCH_CORRUPT
+
+
+cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
+    cdef char[64] path
+    cdef int fd
+    if reader.theirs.get() == file[0].get():
+        return
+    reader.theirs = file[0]
+    reader.drop_from = -1
+    # By the descriptor, not the name: compaction may have given the name to another file.
+    snprintf(path, sizeof(path), b"/proc/self/fd/%d", file[0].get().fd)
+    fd = openat(-100, path, O_RDONLY | O_CLOEXEC)
+    if fd < 0:
+        # No /proc, or no descriptor left: then read with the engine's, and drop nothing.
+        reader.file.reset()
+        return
+    posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)
+    reader.file = file_own(fd)
+
+
+cdef int64_t _read_past_cache(Reader* reader, uint8_t* data, int64_t size,
+                              int64_t position) noexcept nogil:
+    cdef iovec part
+    cdef int64_t cached, got, end
+    cdef int fd
+    if reader.file.get() == NULL:
+        return read_whole(reader.theirs.get().fd, data, size, position)
+    fd = reader.file.get().fd
+    part.iov_base = data
+    part.iov_len = size
+    cached = preadv2(fd, &part, 1, position, RWF_NOWAIT)
+    if cached >= size:
+        reader.drop_from = -1
+        return size
+    cached = max(cached, <int64_t>0)
+    got = read_whole(fd, data + cached, size - cached, position + cached)
+    if got < 0:
+        return got
+    # Whole pages only: the one that a frame ends in is dropped with the next frame.
+    if cached > 0 or reader.drop_from < 0:
+        reader.drop_from = (position + cached + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
+    end = (position + cached + got) // PAGE_SIZE * PAGE_SIZE
+    if end > reader.drop_from:
+        posix_fadvise(fd, reader.drop_from, end - reader.drop_from, POSIX_FADV_DONTNEED)
+        reader.drop_from = end
+    reader.passed_bytes += got
+    return cached + got
+
+
+# Where a range can be cut
+
+cdef int _cuts(PartitionLog* log, int64_t first_offset, int64_t end_offset, int64_t step,
+               int64_t* size, vector[Cut]* cuts) noexcept nogil:
+    """`size`: of the range. A cut about every `step` bytes; none with a step of 0."""
+    cdef vector[SegmentRef] segments
+    cdef Segment* segment
+    cdef Part part
+    cdef size_t i
+    cdef int code
+    size[0] = 0
+    log.list_guard.lock()
+    segments = log.segments
+    log.list_guard.unlock()
+    for i in range(segments.size()):
+        segment = segments[i].get()
+        if segment.base_offset >= end_offset or segment.end_offset.load() <= first_offset:
+            continue
+        code = _part(segment, first_offset, end_offset, &part)
+        if code == OK and step > 0:
+            code = _cut_segment(segment, &part, step, size[0], cuts)
+        if code == OFFSET_OUT_OF_RANGE and segment.end_offset.load() <= log.log_start_offset.load():
+            continue  # retention came by
+        if code != OK:
+            return code
+        size[0] += part.end - part.first
+    return OK
+
+
+cdef int _part(Segment* segment, int64_t first_offset, int64_t end_offset,
+               Part* part) noexcept nogil:
+    cdef Found found
+    cdef int code = OK
+    part.first = 0
+    part.end = segment.size.load()
+    if segment.base_offset < first_offset:
+        code = segment_find(segment, first_offset, &found)
+        part.first = found.position if code == OK else part.end
+    if segment.end_offset.load() > end_offset and (code == OK or code == OFFSET_OUT_OF_RANGE):
+        code = segment_find(segment, end_offset, &found)
+        if code == OK:
+            part.end = found.position
+            if found.header.base_offset < end_offset:
+                part.end += found.header.size
+    # Compaction leaves segments that end before their last offset.
+    return OK if code == OFFSET_OUT_OF_RANGE else code
+
+
+cdef int _cut_segment(Segment* segment, const Part* part, int64_t step, int64_t before,
+                      vector[Cut]* cuts) noexcept nogil:
+    cdef int64_t wanted = step * <int64_t>(cuts.size() + 1), position
+    cdef int code
+    while wanted < before + part.end - part.first:
+        position = part.first + wanted - before
+        # A segment's first batch is as good a place, and its file is then read by one alone.
+        if position - part.first < step // 8:
+            position = part.first
+        code = _cut_at(segment, part, position, before, cuts)
+        if code != OK:
+            return code
+        wanted = step * <int64_t>(cuts.size() + 1)
+    return OK
+
+
+cdef int _cut_at(Segment* segment, const Part* part, int64_t position, int64_t before,
+                 vector[Cut]* cuts) noexcept nogil:
+    """The batch at the last index entry up to `position`."""
+    cdef Walker walker
+    cdef FileRef file
+    cdef BatchHeader header
+    cdef Cut cut
+    cdef int code = segment_load_index(segment)
+    if code == OK:
+        code = segment_file(segment, &file)
+    if code != OK:
+        return code
+    segment.guard.lock()
+    walker.position = index_position_before(&segment.index, position + 1)
+    segment.guard.unlock()
+    walker.position = max(walker.position, part.first)
+    walker.fd = file.get().fd
+    walker.end = part.end
+    walker.window_size = 0
+    code = walker_next(&walker, &header)
+    if code < 0:
+        return code
+    cut.offset = header.base_offset
+    cut.position = before + walker.position - part.first
+    # Where an index is sparser than the step two cuts fall on one batch: then the one counts twice.
+    cuts.push_back(cut)
+    return OK
+
+
+# ---- with the GIL ----
+
+@cython.no_gc  # it is in no cycle
+cdef class Frame:
+    """A frame's bytes, as Python's buffer protocol shows them."""
+
+    cdef RawBytes data
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data.data(), self.data.size(), 1, flags)
+
+    def __len__(self):
+        return self.data.size()
+
+    @property
+    def whole(self):
+        return memoryview(self)
+
+    @property
+    def batches(self):
+        """Without the length before them."""
+        return memoryview(self)[LENGTH_SIZE:]
+
+
+cdef class RangeReader:
+    """Reads [first, end) of a log. One thread at a time."""
+
+    cdef Reader reader
+    cdef str name
+
+    def __cinit__(self, Log log not None, int64_t first_offset, int64_t end_offset,
+                  str up_to="stable"):
+        self.reader.log = log.log
+        self.reader.limit = _LIMITS[up_to]
+        self.reader.next_offset = first_offset
+        self.reader.end_offset = end_offset
+        self.reader.is_done = False
+        self.reader.crc = 0
+        self.reader.bytes = self.reader.passed_bytes = 0
+        self.reader.drop_from = -1
+        self.name = log.name
+
+    def read(self, int64_t max_bytes=1 << 20):
+        """The next frame, of about so many bytes; an empty one when there is no more."""
+        cdef Frame frame = Frame.__new__(Frame)
+        cdef int64_t most = min(max_bytes, <int64_t>FRAME_SIZE_MAX)
+        cdef int code
+        with nogil:
+            code = _reader_next(&self.reader, most, &frame.data)
+        if code != OK:
+            raise from_code(code, f"{self.name}: cannot read on at offset {self.next_offset}; log "
+                                  f"start {self.reader.log.get().log_start_offset.load()}, log end "
+                                  f"{self.reader.log.get().log_end_offset.load()}")
+        return frame
+
+    @property
+    def next_offset(self):
+        """Behind the last batch that was read; at the end of the range when nothing of it is left,
+        also where compaction took the last offsets."""
+        if self.reader.is_done and self._reaches_end():
+            return max(self.reader.next_offset, self.reader.end_offset)
+        return self.reader.next_offset
+
+    cdef bint _reaches_end(self):
+        return log_limit(self.reader.log.get(), self.reader.limit) >= self.reader.end_offset
+
+    @property
+    def crc(self):
+        """CRC-32C of all batches read so far."""
+        return self.reader.crc
+
+    @property
+    def bytes(self):
+        return self.reader.bytes
+
+    @property
+    def passed_bytes(self):
+        """Of those, how many came from the disk and were dropped from the page cache again."""
+        return self.reader.passed_bytes
+
+    @property
+    def holes(self):
+        """[first, end) of the ranges that were passed over: damaged, or gone."""
+        cdef size_t i
+        return [(self.reader.holes[i], self.reader.holes[i + 1])
+                for i in range(0, self.reader.holes.size(), 2)]
+
+
+def cuts(Log log not None, int64_t first_offset, int64_t end_offset, int64_t step=0):
+    """The bytes of a range, and where to cut it about every `step` bytes: offsets, each with the
+    bytes before it."""
+    cdef vector[Cut] found
+    cdef int64_t size
+    cdef size_t i
+    cdef int code
+    with nogil:
+        code = _cuts(log.log.get(), first_offset, end_offset, step, &size, &found)
+    if code != OK:
+        raise from_code(code, f"{log.name}: offsets {first_offset} to {end_offset} cannot be cut "
+                              f"every {step} bytes")
+    return size, [(found[i].offset, found[i].position) for i in range(found.size())]
+
+
+def lower_io_priority():
+    """The calling thread reads from disk after all others; 0, or the errno of a refusal."""
+    if syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_BEST_EFFORT_LAST) == 0:
+        return 0
+    return errno

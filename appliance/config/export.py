@@ -1,0 +1,39 @@
+"""Bulk export: how fast it may read, and how much of it there may be at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.config.setting import check_fields, setting
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Bulk export: how fast it may read, and how much of it there may be at a time."""
+
+    bytes_per_second: int = setting(
+        "export.bytes.per.second",
+        0,
+        "Bytes a second that all exports read together, so that they leave the disk to producers. "
+        "0: as many as the disk and the readers take.",
+        minimum=0,
+    )
+    threads: int = setting(
+        "export.threads",
+        2,
+        "Threads that read for exports. They come last at the disk, and a reader that takes "
+        "nothing away holds none.",
+        minimum=1,
+        maximum=64,
+    )
+    streams_max: int = setting(
+        "export.streams.max",
+        256,
+        "Exports that are read at a time; each holds up to 3 MiB. More are refused and may ask "
+        "again.",
+        minimum=1,
+        maximum=10_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)

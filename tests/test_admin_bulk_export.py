@@ -1,0 +1,257 @@
+"""Bulk export over HTTP: what is planned and streamed equals the log, whatever the log is like."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from confluent_kafka import Producer
+
+from appliance.testing import RunningBroker
+from tests.support.export_stream import Stream, batches
+from tests.support.rest import Answer, Rest
+
+DEADLINE_S = 20.0
+BEGIN_MS = 1_700_000_000_000
+COUNT = 3000
+SEGMENT_BYTES = 20_000
+
+
+@pytest.fixture(scope="session")
+def appliance_settings() -> Mapping[str, str]:
+    return {"log.segment.bytes": str(SEGMENT_BYTES), "log.index.interval.bytes": "1000",
+            "log.retention.check.interval.ms": "50", "log.retention.ms": "-1",
+            "checkpoint.interval.ms": "50"}
+
+
+@pytest.fixture
+def rest(appliance_broker: RunningBroker) -> Rest:
+    return Rest(appliance_broker.admin)
+
+
+def producer(broker: RunningBroker, **settings: Any) -> Producer:
+    return Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0,
+                     "batch.num.messages": 20, **settings})
+
+
+def produce(broker: RunningBroker, count: int = COUNT, topic: str = "t", **settings: Any) -> None:
+    made = producer(broker, **settings)
+    for number in range(count):
+        made.produce(topic, b"value %d" % number * 4, b"k%d" % number, partition=0,
+                     timestamp=BEGIN_MS + number)
+    assert made.flush(DEADLINE_S) == 0
+
+
+def plan(rest: Rest, topic: str = "t", **query: Any) -> Any:
+    answer = rest.ask("GET", f"/topics/{topic}/plan", prefix="/export/v1", **query)
+    assert answer.status == 200, answer.body
+    return answer.body
+
+
+def refused(rest: Rest, path: str, **query: Any) -> tuple[int, str]:
+    return rest.refused("GET", path, prefix="/export/v1", **query)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def read(broker: RunningBroker, split: Mapping[str, Any], **query: Any) -> Stream:
+    return batches(broker.admin, "t", split["partition"], start=split["start"], end=split["end"],
+                   **query)
+
+
+# The whole of it
+
+@pytest.mark.parametrize("splits", [0, 1, 2, 7, 40])
+def test_all_splits_together_are_the_log(
+    rest: Rest, appliance_broker: RunningBroker, splits: int
+) -> None:
+    produce(appliance_broker)
+    found = plan(rest, splits=splits)
+    assert found["partitions"] == [
+        {"partition": 0, "log_start_offset": 0, "end_offset": COUNT, "start": 0, "end": COUNT}]
+    each = found["splits"]
+    assert (each[0]["start"], each[-1]["end"]) == (0, COUNT)
+    assert [one["end"] for one in each[:-1]] == [one["start"] for one in each[1:]]
+    assert len(each) == max(1, splits)
+    assert each[0]["split"] == "1/t/0/0"
+    read_all = [offset for one in each
+                for offset in read(appliance_broker, one).offsets(one["start"], one["end"])]
+    assert read_all == list(range(COUNT))
+
+
+def test_splits_are_even_in_bytes(rest: Rest, appliance_broker: RunningBroker) -> None:
+    produce(appliance_broker)
+    sizes = [each["bytes"] for each in plan(rest, splits=6)["splits"]]
+    whole = sum(sizes)
+    assert whole == sum(map(len, batches(appliance_broker.admin, "t").frames))
+    # a cut lies on a batch that the index knows, or at the beginning of a segment
+    assert all(abs(size - whole / 6) < whole / 6 / 4 + 1000 for size in sizes)
+
+
+def test_partitions_share_the_splits_by_their_bytes(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    rest.post("/topics", {"name": "t", "partitions": 3})
+    produce(appliance_broker)
+    made = producer(appliance_broker)
+    made.produce("t", b"little", partition=2)
+    assert made.flush(DEADLINE_S) == 0
+    each = plan(rest, splits=5)["splits"]
+    assert [one["partition"] for one in each] == [0] * 5 + [2]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_batches_are_as_they_are_stored(
+    rest: Rest, appliance_broker: RunningBroker, codec: str
+) -> None:
+    produce(appliance_broker, **{"compression.type": codec})
+    stored = b"".join(
+        path.read_bytes() for path in sorted(appliance_broker.data_dir.glob("t-0/*.log")))
+    found = batches(appliance_broker.admin, "t")
+    assert b"".join(found.frames) == stored
+    assert found.trailer["next_offset"] == COUNT
+    # a frame is of one segment
+    assert len(found.frames) >= len(stored) // SEGMENT_BYTES
+
+
+def test_a_stream_goes_on_where_one_was_cut(appliance_broker: RunningBroker) -> None:
+    produce(appliance_broker)
+    first = batches(appliance_broker.admin, "t", start=100, end=1234)
+    behind = first.trailer["next_offset"]
+    assert first.offsets(100, 1234) == list(range(100, 1234))
+    assert behind >= 1234
+    assert batches(appliance_broker.admin, "t", start=behind).offsets(behind, COUNT) == list(
+        range(behind, COUNT))
+
+
+# Bounds
+
+@pytest.mark.parametrize(
+    ("begin", "end", "wanted"),
+    [
+        ("earliest", "latest", (0, COUNT)),
+        ("-2", "-1", (0, COUNT)),
+        ("10", "20", (10, 20)),
+        ("10", "999999", (10, COUNT)),
+        ("20", "10", (20, 20)),
+        ("999999", "latest", (COUNT, COUNT)),
+        (f"@{BEGIN_MS + 100}", f"@{BEGIN_MS + 200}", (100, 200)),
+        ("@2023-11-14T22:13:20.500Z", "@2023-11-14T22:13:21", (500, 1000)),
+        ("@2023-11-14T23:13:20.500+01:00", "@9999999999999", (500, COUNT)),
+        ('{"0": 5}', '{"0": "latest"}', (5, COUNT)),
+        ('{"0": -2}', '{"0": "@1700000000007"}', (0, 7)),
+    ],
+)
+def test_bounds(rest: Rest, appliance_broker: RunningBroker, begin: str, end: str,
+                wanted: tuple[int, int]) -> None:
+    produce(appliance_broker)
+    one = plan(rest, **{"from": begin, "to": end})["partitions"][0]
+    assert (one["start"], one["end"]) == wanted
+
+
+def test_a_map_leaves_partitions_out(rest: Rest) -> None:
+    rest.post("/topics", {"name": "t", "partitions": 4})
+    found = plan(rest, **{"from": '{"1": 0, "3": 0}', "to": '{"3": 0, "2": 0}'})
+    assert [each["partition"] for each in found["partitions"]] == [3]
+    assert found["splits"] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["soon", "", "1.5", "@", "@monday", "{", '{"0": "soon"}', '{"7": 0}', '{"x": 0}',
+             '{"0": null}', "-3", "1" * 30])
+def test_what_is_no_bound_is_refused(
+    rest: Rest, appliance_broker: RunningBroker, text: str
+) -> None:
+    produce(appliance_broker, 1)
+    assert refused(rest, "/topics/t/plan", **{"from": text}) == (400, "invalid_request")
+
+
+def test_what_is_not_there_is_refused(rest: Rest, appliance_broker: RunningBroker) -> None:
+    assert refused(rest, "/topics/none/plan") == (404, "unknown_topic_or_partition")
+    produce(appliance_broker, 1)
+    path = "/topics/t/partitions/1/batches"
+    assert refused(rest, path) == (404, "unknown_topic_or_partition")
+    path = "/topics/t/partitions/0/batches"
+    assert refused(rest, path, start=2) == (400, "invalid_request")
+
+
+def test_offsets_that_retention_deleted_are_told(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    produce(appliance_broker)
+    rest.ask("PATCH", "/topics/t", {"configs": {"retention.bytes": "40000"}})
+    until(lambda: bool(plan(rest)["partitions"][0]["log_start_offset"]))
+    one = plan(rest, **{"from": "7"})["partitions"][0]
+    begin = one["log_start_offset"]
+    assert (one["start"], one["lost"]) == (begin, begin - 7)
+    assert "lost" not in plan(rest)["partitions"][0]
+    answer: Answer = rest.raw("GET", "/export/v1/topics/t/partitions/0/batches?start=7")
+    assert (answer.status, answer.body["error"]["code"]) == (410, "offset_out_of_range")
+    assert "7" in answer.body["error"]["message"]
+    assert str(begin) in answer.body["error"]["message"]
+
+
+# Transactions
+
+def test_committed_data_ends_at_the_last_stable_offset(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    made = producer(appliance_broker, **{"transactional.id": "one"})
+    made.init_transactions()
+    for ends in (made.commit_transaction, made.abort_transaction, None):
+        made.begin_transaction()
+        for number in range(10):
+            made.produce("t", b"%d" % number, partition=0)
+        assert made.flush(DEADLINE_S) == 0
+        if ends is not None:
+            ends()
+    committed = plan(rest)["partitions"][0]
+    assert committed["end_offset"] == 22
+    assert plan(rest, isolation="read_uncommitted")["partitions"][0]["end_offset"] == 32
+    found = batches(appliance_broker.admin, "t")
+    [(_, first)] = found.trailer["aborted"]
+    assert first == 11
+    assert found.trailer["next_offset"] == 22
+    assert found.offsets(0, 99) == [*range(10), *range(11, 21)]
+    found = batches(appliance_broker.admin, "t", isolation="read_uncommitted")
+    assert found.trailer["aborted"] == []
+    assert found.offsets(0, 99)[-1] == 31
+    made.abort_transaction()
+
+
+def test_the_end_behind_what_compaction_took_is_reached(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    rest.post("/topics", {"name": "t", "configs": {
+        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}})
+    made = producer(appliance_broker)
+    for number in range(COUNT):
+        made.produce("t", b"x" * 60, b"k%d" % (number % 10), partition=0)
+    assert made.flush(DEADLINE_S) == 0
+
+    def is_compacted() -> bool:
+        return len(batches(appliance_broker.admin, "t").offsets(0, COUNT)) < COUNT // 2
+
+    until(is_compacted)
+    for end in range(1, COUNT, 111):
+        found = batches(appliance_broker.admin, "t", start=0, end=end)
+        assert found.trailer["next_offset"] >= end
+    splits = plan(rest, splits=5)["splits"]
+    assert (splits[0]["start"], splits[-1]["end"]) == (0, COUNT)
+
+
+def test_json_of_a_plan_is_small_for_a_map_of_bounds(rest: Rest) -> None:
+    """A map of a topic's every partition is a parameter of a URL, so it has to fit into one."""
+    rest.post("/topics", {"name": "t", "partitions": 150})
+    whole = json.dumps({str(number): 10**15 for number in range(150)})
+    assert len(urlencode({"from": whole})) < 8190
+    assert len(plan(rest, **{"from": whole})["partitions"]) == 150

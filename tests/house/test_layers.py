@@ -18,7 +18,7 @@ LAYERS = [
     ("__init__", "errors", "event_log", "wall_clock", "_native", "_socket", "_codes", "_bytes"),
     ("closures", "request_queue", "_traffic"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
-     "_kafka_error"),
+     "_kafka_error", "_record_hash"),
     ("command", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
     ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
@@ -73,7 +73,8 @@ ONLY = {
 # The packages beside it are clients, and see of it what they list. `spark/` is shipped to workers
 # with all that it imports.
 BESIDE = {
-    "spark": {"__version__", "client", "arrow", "compression", "errors", "_columns"},
+    "spark": {"__version__", "client", "arrow", "compression", "errors", "_columns",
+              "_batch", "_record_hash"},
 }
 
 IMPORT = re.compile(

@@ -1,0 +1,98 @@
+"""What an export asks the broker's admin port, and tells it. Reading the records is `batches`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from appliance_spark.export_layout import ExportFailed
+
+TIMEOUT_S = 60.0
+
+
+class BrokerRefused(ExportFailed):
+    """It answered, with an error."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class BrokerUnreachable(ExportFailed):
+    """It did not answer."""
+
+
+@dataclass(frozen=True)
+class AdminPort:
+    address: str  # HOST:PORT or a URL
+    token: str | None = None
+
+    @property
+    def url(self) -> str:
+        return (self.address if "://" in self.address else f"http://{self.address}").rstrip("/")
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        given = {name: value for name, value in query.items() if value is not None}
+        url = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refused(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise BrokerUnreachable(f"{self.url} is not reached: {reason}") from error
+        return json.loads(text) if text else None
+
+    def _refused(self, error: urllib.error.HTTPError) -> BrokerRefused:
+        try:
+            told = json.loads(error.read())["error"]
+            text = f"{told['message']} ({told['code']})"
+        except (ValueError, KeyError, TypeError):
+            text = f"{self.url} answered {error.code} {error.reason}"
+        return BrokerRefused(text, error.code)
+
+    def plan(self, topic: str, begin: Any, end: Any, splits: int, isolation: str) -> Any:
+        path = f"/export/v1/topics/{quote(topic, safe='')}/plan"
+        bounds = {"from": _bound(begin), "to": _bound(end)}
+        return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
+
+    def topics(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("GET", "/api/v1/topics")["topics"]
+        return found
+
+    def hold(self, name: str, topic: str, offsets: dict[int, int], max_bytes: int) -> None:
+        body = {"topic": topic, "offsets": {str(p): o for p, o in offsets.items()},
+                "max_bytes": max_bytes}
+        self.ask("PUT", f"/export/v1/holds/{quote(name, safe='')}", body)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        answer = self.ask("GET", "/api/v1/exports")
+        found: list[dict[str, Any]] = answer["exports"] if isinstance(answer, dict) else answer
+        return found
+
+    def definition(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.ask("GET", f"/api/v1/exports/{quote(name, safe='')}")
+        return found
+
+    def report(self, name: str, run: dict[str, Any]) -> None:
+        self.ask("POST", f"/api/v1/exports/{quote(name, safe='')}/runs", run)
+
+
+def _bound(bound: Any) -> str | None:
+    if bound is None or isinstance(bound, str):
+        return bound
+    if isinstance(bound, dict):
+        return json.dumps({str(partition): offset for partition, offset in bound.items()})
+    return str(bound)

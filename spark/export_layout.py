@@ -1,0 +1,154 @@
+"""Where things stand in the target of an export, and how they get there durably.
+
+    topic=T/date=2026-11-21/hour=08/T+0003+0000000012345+0000000045678.parquet
+    topic=T/date=2026-11-21/hour=08/_SUCCESS         nothing more is expected for this hour
+    _dead_letter/topic=T/date=…/hour=…/T+….parquet   records that did not parse, and why
+    _export/manifest.json                            the truth: files, and how far each partition is
+    _export/runs/ID/plan.json                        the offsets of a run, fixed before it reads
+    _export/staging/ID/…                             files of a run that has not ended
+    _export/lock                                     one run at a time
+
+Readers such as Spark skip what begins with an underscore. The range in a file's name is the split
+that was read, from its first offset up to, not including, the last number.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+HOURS_MAX = 24 * 365 * 8000  # a date has four digits: beyond it a timestamp is taken for none
+NO_HOUR = "__HIVE_DEFAULT_PARTITION__"  # as Hive and Spark write a partition of null
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+DEAD_LETTERS = "_dead_letter"
+OWN = "_export"
+
+
+class ExportFailed(Exception):
+    """A run, a check or a plan that cannot go on, with the numbers and what can be done."""
+
+
+def hour_folder(topic: str, hour: int | None) -> str:
+    """`hour` counts from 1970, in UTC; None where a record has no time."""
+    if hour is None or not 0 <= hour < HOURS_MAX:
+        return f"topic={topic}/date={NO_HOUR}/hour={NO_HOUR}"
+    begin = EPOCH + timedelta(hours=hour)
+    return f"topic={topic}/date={begin:%Y-%m-%d}/hour={begin:%H}"
+
+
+def range_name(topic: str, partition: int, start: int, end: int, part: int = 0) -> str:
+    more = f"+part{part}" if part else ""
+    return f"{topic}+{partition:04d}+{start:013d}+{end:013d}{more}.parquet"
+
+
+def merged_name(topic: str, sequence: int, number: int) -> str:
+    return f"{topic}+merged+{sequence:06d}+{number:04d}.parquet"
+
+
+def hour_end_ms(folder: str) -> int | None:
+    """When the hour of a folder is over; None where there is no hour."""
+    date, hour = (part.split("=", 1)[1] for part in folder.split("/")[-2:])
+    if NO_HOUR in (date, hour):
+        return None
+    begin = datetime.strptime(f"{date} {hour}", "%Y-%m-%d %H").replace(tzinfo=timezone.utc)
+    return round((begin - EPOCH).total_seconds() * 1000) + 3_600_000
+
+
+def target_path(text: str) -> Path:
+    """Only paths: elsewhere there is no rename that commits, and no fsync."""
+    parts = urlsplit(text)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    if "://" in text:
+        raise ExportFailed(
+            f"got the target {text}: wanted a path, the same folder for all Spark workers. "
+            "An object store has no rename that commits a run; export to a path, and copy from it"
+        )
+    return Path(text).absolute()
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """With all above it, each durable in the one that holds it."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_folder(each.parent)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """The old text or the new one, never half of it."""
+    scratch = path.with_name(f".{path.name}.new")
+    with scratch.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    sync_folder(path.parent)
+
+
+def move_durably(moves: list[tuple[Path, Path]]) -> None:
+    """Many renames, each folder synced once."""
+    for source, to in moves:
+        make_folder(to.parent)
+        source.replace(to)
+    for folder in sorted({to.parent for _, to in moves}):
+        sync_folder(folder)
+
+
+class Target:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.own = root / OWN
+        self.runs = self.own / "runs"
+        self.staging = self.own / "staging"
+        self.manifest = self.own / "manifest.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One run, compaction or repair at a time; the kernel lets go of it when we die."""
+        make_folder(self.own)
+        with (self.own / "lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise ExportFailed(
+                    f"{self.root} is being written by process {lock.read().strip() or 'unknown'}: "
+                    "one run at a time"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
+    def data_files(self) -> Iterator[str]:
+        """Every Parquet file that a reader could find, committed or not."""
+        for top in (*self.root.glob("topic=*"), *self.root.glob(f"{DEAD_LETTERS}/topic=*")):
+            for path in sorted(top.rglob("*.parquet")):
+                yield str(path.relative_to(self.root))
+
+    def plan_path(self, run: str) -> Path:
+        return self.runs / run / "plan.json"
+
+    def store_plan(self, plan: dict[str, Any]) -> None:
+        path = self.plan_path(plan["id"])
+        make_folder(path.parent)
+        write_durably(path, json.dumps(plan, indent=1) + "\n")

@@ -1,0 +1,187 @@
+"""The manifest of a target: which files are in, and how far each partition is. One file, replaced
+by one rename, so that data and position are committed together.
+
+Nothing else is believed. A file that is not in it is the leftover of a killed run and is swept away
+by the next; a run begins where it ends. The broker hears of it afterwards, and can be told again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from appliance_spark.export_layout import ExportFailed, Target, hour_end_ms, write_durably
+
+FORMAT = 1
+RUNS_KEPT = 200  # summaries in the manifest, and plans below runs/: a week of hourly runs and more
+
+Manifest = dict[str, Any]
+File = dict[str, Any]
+
+
+def empty() -> Manifest:
+    return {
+        "format": FORMAT,
+        "sequence": 0,  # of commits: runs, compactions, repairs
+        "topics": {},
+        "files": [],
+        "retired": [],  # replaced by compaction, deleted after a grace
+        "hours": {},  # folders that have a _SUCCESS
+        "reopened": [],  # that had one when late records came
+        "runs": [],
+    }
+
+
+def load(target: Target) -> Manifest:
+    try:
+        found: Manifest = json.loads(target.manifest.read_text())
+    except FileNotFoundError:
+        return empty()
+    except ValueError as error:
+        raise ExportFailed(f"{target.manifest} is not JSON: {error}") from error
+    if found.get("format") != FORMAT:
+        raise ExportFailed(
+            f"{target.manifest} has format {found.get('format')}, wanted {FORMAT}: "
+            "it was written by another version"
+        )
+    return found
+
+
+def save(target: Target, manifest: Manifest) -> None:
+    write_durably(target.manifest, json.dumps(manifest, separators=(",", ":")) + "\n")
+
+
+def position(manifest: Manifest, topic: str) -> dict[int, int]:
+    """The next offset to export, of each partition that was seen before."""
+    found = manifest["topics"].get(topic, {}).get("position", {})
+    return {int(partition): offset for partition, offset in found.items()}
+
+
+def ranges(files: Iterable[File]) -> dict[tuple[str, int, int, int], list[dict[str, Any]]]:
+    """What was read, by topic, partition, from and to, with all that came of it."""
+    found: dict[tuple[str, int, int, int], list[dict[str, Any]]] = {}
+    for file in files:
+        for part in file["ranges"]:
+            key = (file["topic"], part["partition"], part["from"], part["to"])
+            found.setdefault(key, []).append(part)
+    return found
+
+
+def committed(
+    manifest: Manifest, plan: dict[str, Any], files: list[File], partitions: list[dict[str, Any]],
+    ended_ms: int,
+) -> Manifest:
+    """The manifest after a run: its files are in, and its ends are the new positions."""
+    new = _next(manifest, manifest["files"], files, plan["sequence"])
+    _advance(new, plan)
+    _reopen(new, files, plan["id"])
+    rows, dead = _sum(partitions, "rows"), _sum(partitions, "dead_letters")
+    summary = {
+        "id": plan["id"],
+        "sequence": plan["sequence"],
+        "reason": plan["reason"],
+        "due_ms": plan.get("due_ms"),
+        "started_ms": plan["created_ms"],
+        "ended_ms": ended_ms,
+        "files": len(files),
+        "bytes": _sum(files, "bytes"),
+        "rows": rows,
+        "dead_letters": dead,
+        "partitions": partitions,
+    }
+    new["runs"] = [*new["runs"], summary][-RUNS_KEPT:]
+    return new
+
+
+def _next(
+    manifest: Manifest, kept: list[File], added: list[File], sequence: int
+) -> Manifest:
+    if sequence != manifest["sequence"] + 1:
+        raise ExportFailed(
+            f"commit {sequence} cannot follow commit {manifest['sequence']}: "
+            "another run wrote this target meanwhile"
+        )
+    copied: Manifest = json.loads(json.dumps({**manifest, "files": kept}))
+    copied["files"] += [{**file, "sequence": sequence} for file in added]
+    return {**copied, "sequence": sequence}
+
+
+def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
+    for planned in plan["topics"]:
+        old = manifest["topics"].setdefault(
+            planned["topic"],
+            {"topic_id": planned["topic_id"], "cluster_id": planned["cluster_id"],
+             "begin": {}, "position": {}, "losses": [], "schema_changes": []},
+        )
+        for part in planned["partitions"]:
+            name = str(part["partition"])
+            old["begin"].setdefault(name, part["from"])
+            old["position"][name] = part["to"]
+            if part.get("lost"):
+                old["losses"].append({**part, "run": plan["id"]})
+        if planned.get("schema_changes"):
+            old["schema_changes"] += [
+                {**each, "run": plan["id"]} for each in planned["schema_changes"]
+            ]
+        old["schema"], old["isolation"] = planned["schema"], planned["isolation"]
+
+
+def _reopen(manifest: Manifest, files: list[File], run: str) -> None:
+    for folder in sorted({file["folder"] for file in files if not file["is_dead_letter"]}):
+        if manifest["hours"].pop(folder, None) is not None:
+            manifest["reopened"].append({"folder": folder, "run": run})
+    manifest["reopened"] = manifest["reopened"][-RUNS_KEPT:]
+
+
+def replaced(
+    manifest: Manifest, old: set[str], files: list[File], now_ms: int, are_kept: bool = True
+) -> Manifest:
+    """The manifest after a compaction or a repair: the same records in other files."""
+    before = [file for file in manifest["files"] if file["path"] in old]
+    problem = unequal(before, files)
+    if problem:
+        raise ExportFailed(f"the new files do not hold what the old ones held: {problem}")
+    kept = [file for file in manifest["files"] if file["path"] not in old]
+    new = _next(manifest, kept, files, manifest["sequence"] + 1)
+    if are_kept:
+        gone = sorted(old - {file["path"] for file in files})
+        new["retired"] += [{"path": path, "since_ms": now_ms} for path in gone]
+    return new
+
+
+def unequal(old: list[File], new: list[File]) -> str:
+    """How two sets of files differ in what they hold of each range; nothing when they do not."""
+    first, second = (
+        {key: (_sum(parts, "rows"), hash_of(parts)) for key, parts in ranges(files).items()}
+        for files in (old, new)
+    )
+    for key in sorted({*first, *second}):
+        if first.get(key) != second.get(key):
+            topic, partition, start, end = key
+            return (f"{topic} partition {partition} offsets {start} to {end}: "
+                    f"{first.get(key)} became {second.get(key)}")
+    return ""
+
+
+def hash_of(parts: Iterable[dict[str, Any]]) -> str:
+    return f"{sum(int(part['hash'], 16) for part in parts) % (1 << 64):016x}"
+
+
+def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
+    return sum(row[name] for row in rows)
+
+
+def finished_hours(manifest: Manifest, plan: dict[str, Any], grace_ms: int) -> list[str]:
+    """Folders whose hour was over, by more than the grace, when the plan was made to the end of the
+    log: nothing but late records can come for them."""
+    at_end = {
+        topic["topic"] for topic in plan["topics"]
+        if all(part["to"] >= part["end_offset"] for part in topic["partitions"])
+    }
+    found = set()
+    for file in manifest["files"]:
+        end = None if file["is_dead_letter"] else hour_end_ms(file["folder"])
+        if end is not None and file["topic"] in at_end and plan["created_ms"] >= end + grace_ms:
+            found.add(file["folder"])
+    return sorted(found - set(manifest["hours"]))

@@ -1,0 +1,188 @@
+"""The plan of a run: a closed range of offsets per partition, fixed before anything is read.
+
+All that a run writes is a function of its plan, so a run that was killed is done again from the
+same plan and gives the same files.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from appliance_spark import export_manifest
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_layout import ExportFailed
+
+Plan = dict[str, Any]
+
+SPLIT_BYTES = 128 << 20  # of the log, for one task: some seconds of work, and what a retry repeats
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run was asked for."""
+
+    topics: tuple[str, ...]
+    first: Any = "earliest"  # where a partition begins that the manifest does not know
+    end: Any = "latest"
+    isolation: str = "read_committed"
+    partition_by: str = "timestamp"
+    schema: dict[str, Any] | None = None
+    accept_loss: bool = False
+    reason: str = "command"
+    due_ms: int | None = None
+    split_bytes: int = SPLIT_BYTES
+
+
+def make(
+    broker: AdminPort, wanted: Wanted, manifest: export_manifest.Manifest, now_ms: int
+) -> Plan:
+    sequence = manifest["sequence"] + 1
+    moment = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
+    topics, splits = [], []
+    for topic in wanted.topics:
+        known = export_manifest.position(manifest, topic)
+        answer = _ask(broker, wanted, topic, known)
+        _same_topic(manifest["topics"].get(topic), answer)
+        topics.append(_topic(answer, known, wanted))
+        splits += _splits(answer)
+    return {
+        "id": f"{moment:%Y%m%dT%H%M%SZ}-{sequence:06d}",
+        "sequence": sequence,
+        "created_ms": now_ms,
+        "due_ms": wanted.due_ms,
+        "reason": wanted.reason,
+        "partition_by": wanted.partition_by,
+        "topics": topics,
+        "splits": splits,
+    }
+
+
+def _ask(broker: AdminPort, wanted: Wanted, topic: str, known: dict[int, int]) -> Any:
+    """Twice: how many bytes there are says into how many splits they are cut."""
+    bounds = broker.plan(topic, wanted.first, wanted.end, 1, wanted.isolation)
+    first = {part["partition"]: part["start"] for part in bounds["partitions"]}
+    ends = {part["partition"]: part["end"] for part in bounds["partitions"]}
+    starts = {**first, **{p: known[p] for p in known if p in first or not _is_map(wanted.first)}}
+    ends = {p: ends.get(p, "latest") for p in starts}
+    total = broker.plan(topic, starts, ends, 1, wanted.isolation)
+    fixed = {part["partition"]: part["end"] for part in total["partitions"]}
+    count = math.ceil(sum(each["bytes"] for each in total["splits"]) / wanted.split_bytes)
+    return broker.plan(topic, starts, fixed, max(count, 1), wanted.isolation)
+
+
+def _is_map(bound: Any) -> bool:
+    return isinstance(bound, dict)
+
+
+def _same_topic(known: dict[str, Any] | None, answer: dict[str, Any]) -> None:
+    if known is not None and known["topic_id"] != answer["topic_id"]:
+        raise ExportFailed(
+            f"topic {answer['topic']} is another one than this target holds (id "
+            f"{answer['topic_id']}, exported so far: {known['topic_id']}): it was deleted and made "
+            "again. Export it into a new target"
+        )
+
+
+def _topic(answer: dict[str, Any], known: dict[int, int], wanted: Wanted) -> dict[str, Any]:
+    parts, problems = [], []
+    for part in answer["partitions"]:
+        number, start, end = part["partition"], part["start"], part["end"]
+        lost = part.get("lost", 0)
+        if lost and not wanted.accept_loss:
+            problems.append(
+                f"{answer['topic']} partition {number}: offsets {start - lost} to {start - 1} "
+                f"({lost}) were deleted before they were exported"
+            )
+        if number in known and part["end_offset"] < known[number]:
+            problems.append(
+                f"{answer['topic']} partition {number} ends at {part['end_offset']}, before the "
+                f"position {known[number]} of this target"
+            )
+        parts.append({"partition": number, "from": start, "to": max(start, end),
+                      "end_offset": part["end_offset"], "lost": lost})
+    if problems:
+        raise ExportFailed("; ".join(problems) + ". --accept-loss goes on with what is left")
+    return {
+        "topic": answer["topic"],
+        "topic_id": answer["topic_id"],
+        "cluster_id": answer["cluster_id"],
+        "isolation": answer["isolation"],
+        "partitions": parts,
+        "schema": wanted.schema or {"mode": "raw"},
+    }
+
+
+def _splits(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"topic": answer["topic"], "partition": each["partition"], "from": each["start"],
+         "to": each["end"], "bytes": each["bytes"]}
+        for each in answer["splits"] if each["start"] < each["end"]
+    ]
+
+
+def check_splits(plan: Plan) -> None:
+    """They must cover each partition from its first offset to its last, each once."""
+    at = {(topic["topic"], part["partition"]): part["from"]
+          for topic in plan["topics"] for part in topic["partitions"]}
+    for split in sorted(plan["splits"], key=lambda each: (each["topic"], each["from"])):
+        key = (split["topic"], split["partition"])
+        if at[key] != split["from"]:
+            raise ExportFailed(f"the plan goes from {at[key]} to {split['from']} in {key}")
+        at[key] = split["to"]
+    for topic in plan["topics"]:
+        for part in topic["partitions"]:
+            key = (topic["topic"], part["partition"])
+            if at[key] != part["to"]:
+                raise ExportFailed(f"the plan ends at {at[key]} in {key}, wanted {part['to']}")
+
+
+def is_same(plan: Plan, other: Plan) -> bool:
+    """Whether a run that was killed can be done again by its old plan: it begins where the new one
+    would, and makes the same of it."""
+    def begin(each: Plan) -> Any:
+        return (
+            each["sequence"], each["partition_by"],
+            {t["topic"]: (t["topic_id"], t["schema"].get("given"), t["isolation"],
+                          {p["partition"]: p["from"] for p in t["partitions"]})
+             for t in each["topics"]},
+        )
+    return bool(begin(plan) == begin(other))
+
+
+def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Per partition: what the plan says and what came of it. Both are equal, or the run fails."""
+    rows, problems = [], []
+    for topic in plan["topics"]:
+        for part in topic["partitions"]:
+            mine = [each for each in done if (each["topic"], each["partition"])
+                    == (topic["topic"], part["partition"])]
+            row = {"topic": topic["topic"], **part, **_counted(mine)}
+            rows.append(row)
+            wanted = part["to"] - part["from"]
+            found = row["rows"] + row["dead_letters"] + row["missing"]
+            if wanted != found:
+                problems.append(
+                    f"{topic['topic']} partition {part['partition']}: {wanted} offsets from "
+                    f"{part['from']} to {part['to']}, but {row['rows']} rows, "
+                    f"{row['dead_letters']} dead letters and {row['gone']} make {found}"
+                )
+    if problems:
+        raise ExportFailed("the run does not balance: " + "; ".join(problems))
+    return rows
+
+
+def _counted(splits: list[dict[str, Any]]) -> dict[str, Any]:
+    gone = {name: sum(each["gone"].get(name, 0) for each in splits)
+            for name in ("markers", "aborted", "compacted")}
+    return {
+        "rows": sum(each["rows"] for each in splits),
+        "dead_letters": sum(each["dead_letters"] for each in splits),
+        "gone": gone,
+        "missing": sum(gone.values()),
+        "hash": export_manifest.hash_of(splits),
+        "min_offset": min((e["min_offset"] for e in splits if e["min_offset"] >= 0), default=None),
+        "max_offset": max((e["max_offset"] for e in splits if e["max_offset"] >= 0), default=None),
+    }

@@ -1,0 +1,116 @@
+"""What becomes of records: rows in a schema, or dead letters with a reason. One decoder per mode.
+
+    raw    the columns of Spark's Kafka connector without the topic, which is in the path
+    json   the fields of a JSON object, and the record's own columns under names with an underscore
+    avro   the fields of an Avro record, likewise
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from appliance_spark import export_avro, export_hours, export_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RAW = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
+OWN = {"_key": "key", "_partition": "partition", "_offset": "offset", "_timestamp": "timestamp",
+       "_headers": "headers"}
+
+Given = dict[str, Any]
+Parse = Callable[[list[bytes | None]], "Parsed"]
+
+
+@dataclass
+class Parsed:
+    """Of the values of a batch: a struct array of the good ones, and why the others are not."""
+
+    fields: Any  # pa.StructArray, as long as `good`
+    good: list[int]
+    bad: dict[int, str]
+    values: list[Any]  # the good ones as Python has them; empty where nobody asked
+
+
+@dataclass
+class Rows:
+    """Of a batch of records: what goes into files, and which record each row is."""
+
+    table: pa.RecordBatch
+    hours: pa.Array
+    index: pa.Array | None  # None: all of them
+    bad: dict[int, str]
+
+
+def decoder(schema: Given, way: str) -> Callable[[pa.RecordBatch], Rows]:
+    path = way.removeprefix("field:").split(".") if way.startswith("field:") else None
+    if schema["mode"] == "raw":
+        return _raw_by_field(path) if path else lambda batch: _raw(batch, way)
+    parse = export_json.parser(schema) if schema["mode"] == "json" else export_avro.parser(schema)
+    return lambda batch: _parsed(batch, parse, way, path)
+
+
+def _raw(batch: pa.RecordBatch, way: str) -> Rows:
+    return Rows(batch.select(RAW), export_hours.by_timestamp(batch, way), None, {})
+
+
+def _raw_by_field(path: list[str]) -> Callable[[pa.RecordBatch], Rows]:
+    def decode(batch: pa.RecordBatch) -> Rows:
+        import pyarrow as pa
+
+        hours, good, bad = _hours(
+            batch.column("value").to_pylist(), lambda value: export_hours.by_field(value, path)
+        )
+        index = pa.array(good, pa.int64())
+        return Rows(batch.select(RAW).take(index), pa.array(hours, pa.int64()), index, bad)
+
+    return decode
+
+
+def _hours(
+    values: list[Any], hour: Callable[[Any], int]
+) -> tuple[list[int], list[int], dict[int, str]]:
+    hours, good, bad = [], [], {}
+    for i, value in enumerate(values):
+        try:
+            hours.append(hour(value))
+            good.append(i)
+        except (ValueError, RecursionError) as error:
+            bad[i] = str(error)
+    return hours, good, bad
+
+
+def _parsed(batch: pa.RecordBatch, parse: Any, way: str, path: list[str] | None) -> Rows:
+    import pyarrow as pa
+
+    found = parse(batch.column("value").to_pylist())
+    index = pa.array(found.good, pa.int64())
+    table = _with_own(batch.take(index), found.fields)
+    if path is None:
+        return Rows(table, export_hours.by_timestamp(batch.take(index), way), index, found.bad)
+    hours, good, late = _hours(found.values, lambda value: export_hours.hour_of(value, path))
+    bad = {**found.bad, **{found.good[i]: reason for i, reason in late.items()}}
+    kept = pa.array(good, pa.int64())
+    return Rows(table.take(kept), pa.array(hours, pa.int64()), index.take(kept), bad)
+
+
+def _with_own(batch: pa.RecordBatch, fields: Any) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays = [batch.column(name) for name in OWN.values()]
+    names = [*OWN]
+    arrays += [fields.field(i) for i in range(fields.type.num_fields)]
+    names += [fields.type.field(i).name for i in range(fields.type.num_fields)]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def dead_letters(batch: pa.RecordBatch, bad: dict[int, str]) -> pa.RecordBatch:
+    """The records as they are, and the reason beside each."""
+    import pyarrow as pa
+
+    index = pa.array(sorted(bad), pa.int64())
+    reasons = pa.array([bad[i][:1000] for i in sorted(bad)], pa.string())
+    kept = batch.select(RAW).take(index)
+    return pa.RecordBatch.from_arrays([*kept.columns, reasons], names=[*RAW, "reason"])

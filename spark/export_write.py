@@ -1,0 +1,271 @@
+"""One task of a run, in an executor: a split is read, hashed, decoded and written, a file per hour.
+
+The files go to the staging folder under a name of this attempt alone, so a task that is done twice
+disturbs nobody: the driver takes what the attempt that Spark believes says of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from appliance_spark import export_hash, export_layout, export_rows
+from appliance_spark.export_layout import ExportFailed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILES_OPEN_MAX = 64  # of one task: records out of order by more hours make more files instead
+HOLES_MAX = 100  # of one batch of columns; with more it is one hole that has records in it
+GROUP_BYTES = 64 << 20  # of a row group before compression
+DIGEST_SIZE = 16
+
+
+class DigestFile:
+    """A new file that knows the digest of its bytes, and is on the disk when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("xb")
+        self._digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            try:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class PartFile:
+    """A Parquet file in the staging folder that grows by row groups."""
+
+    def __init__(self, staged: Path, shape: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        self.staged = staged
+        self.size, self.rows = 0, 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._file = DigestFile(staged)
+        self._writer = pq.ParquetWriter(self._file, shape, compression="zstd", version="2.6")
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._held_bytes += batch.get_total_buffer_size()
+        if self._held_bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(self._held)
+        self._held, self._held_bytes = [], 0
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self.rows += table.num_rows
+
+    def close(self) -> dict[str, Any]:
+        """What the manifest keeps of it."""
+        if self._held:
+            self._write_group()
+        self._writer.close()
+        size = self._file.tell()
+        self._file.close()
+        return {"staged": str(self.staged), "rows": self.rows, "bytes": size,
+                "digest": self._file.digest}
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+class SplitFiles:
+    """The files of one split, one per hour and kind; the least used is closed if many are."""
+
+    def __init__(self, staging: Path, split: dict[str, Any]) -> None:
+        self._staging = staging / uuid.uuid4().hex
+        self._split = split
+        self._open: OrderedDict[tuple[str, bool], tuple[PartFile, dict[str, Any]]] = OrderedDict()
+        self._parts: dict[tuple[str, bool], int] = {}
+        self.done: list[dict[str, Any]] = []
+
+    def add(
+        self, hour: int | None, is_dead: bool, batch: pa.RecordBatch, offsets: Any, words: Any
+    ) -> None:
+        import pyarrow.compute as pc
+
+        key = (export_layout.hour_folder(self._split["topic"], hour), is_dead)
+        if key not in self._open:
+            self._start(key, batch.schema)
+        self._open.move_to_end(key)
+        file, tally = self._open[key]
+        file.add(batch)
+        ends = pc.min_max(offsets).as_py()
+        tally["rows"] += batch.num_rows
+        tally["hash"] = (tally["hash"] + export_hash.sum_of(words)) % export_hash.WORDS
+        tally["min_offset"] = min(tally.get("min_offset", ends["min"]), ends["min"])
+        tally["max_offset"] = max(tally.get("max_offset", ends["max"]), ends["max"])
+
+    def _start(self, key: tuple[str, bool], shape: pa.Schema) -> None:
+        if len(self._open) >= FILES_OPEN_MAX:
+            self._finish(next(iter(self._open)))
+        part = self._parts[key] = self._parts.get(key, -1) + 1
+        folder, is_dead = key
+        split = self._split
+        name = export_layout.range_name(
+            split["topic"], split["partition"], split["from"], split["to"], part
+        )
+        path = f"{export_layout.DEAD_LETTERS}/{folder}/{name}" if is_dead else f"{folder}/{name}"
+        tally = {"path": path, "rows": 0, "hash": 0}
+        self._open[key] = (PartFile(self._staging / path, shape), tally)
+
+    def _finish(self, key: tuple[str, bool]) -> None:
+        file, tally = self._open.pop(key)
+        folder, is_dead = key
+        part = {name: self._split[name] for name in ("partition", "from", "to")}
+        part |= {name: tally[name] for name in ("rows", "min_offset", "max_offset")}
+        part["hash"] = f"{tally['hash']:016x}"
+        self.done.append(
+            {**file.close(), "path": tally["path"], "topic": self._split["topic"],
+             "folder": folder, "is_dead_letter": is_dead, "ranges": [part]}
+        )
+
+    def close(self) -> list[dict[str, Any]]:
+        for key in list(self._open):
+            self._finish(key)
+        return sorted(self.done, key=lambda file: str(file["path"]))
+
+    def abandon(self) -> None:
+        for file, _ in self._open.values():
+            file.abandon()
+
+
+def write_split(
+    staging: Path, split: dict[str, Any], schema: dict[str, Any], way: str,
+    batches: Iterator[pa.RecordBatch],
+) -> dict[str, Any]:
+    """Reads the split to its end. The answer is what the driver needs for balance and manifest."""
+    files = SplitFiles(staging, split)
+    decode = export_rows.decoder(schema, way)
+    tally: dict[str, Any] = {"rows": 0, "dead_letters": 0, "hash": 0, "min_offset": -1,
+                             "max_offset": split["from"] - 1, "holes": []}
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                _add(files, batch, decode, split, tally)
+        done = files.close()
+    except BaseException:
+        files.abandon()
+        raise
+    _note_hole(tally, split["to"])
+    words = tally.pop("hash")
+    return {**{name: split[name] for name in ("topic", "partition", "from", "to")}, **tally,
+            "hash": f"{words:016x}", "files": done}
+
+
+def _add(
+    files: SplitFiles, batch: pa.RecordBatch, decode: Any, split: dict[str, Any],
+    tally: dict[str, Any],
+) -> None:
+    import pyarrow as pa
+
+    offsets = batch.column("offset")
+    _in_order(offsets, split, tally)
+    words = export_hash.hashes(batch, split["partition"])
+    tally["hash"] = (tally["hash"] + export_hash.sum_of(words)) % export_hash.WORDS
+    rows = decode(batch)
+    mine = (offsets, words) if rows.index is None else (
+        offsets.take(rows.index), words.take(rows.index))
+    for hour, part, index in _by_hour(rows.table, rows.hours):
+        taken = mine if index is None else tuple(each.take(index) for each in mine)
+        files.add(hour, False, part, *taken)
+    tally["rows"] += rows.table.num_rows
+    if rows.bad:
+        index = pa.array(sorted(rows.bad), pa.int64())
+        letters = export_rows.dead_letters(batch, rows.bad)
+        hours = _hour_of_dead(batch.take(index))
+        for hour, part, at in _by_hour(letters, hours):
+            taken = (offsets.take(index), words.take(index))
+            files.add(hour, True, part, *(taken if at is None else (x.take(at) for x in taken)))
+        tally["dead_letters"] += len(rows.bad)
+
+
+def _hour_of_dead(batch: pa.RecordBatch) -> pa.Array:
+    from appliance_spark.export_hours import by_timestamp
+
+    return by_timestamp(batch, "timestamp")
+
+
+def _in_order(offsets: Any, split: dict[str, Any], tally: dict[str, Any]) -> None:
+    """Each offset once, upward, within the split. What is left out is remembered as holes: from,
+    to, and how many records are within."""
+    import pyarrow.compute as pc
+
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    steps = pc.subtract(offsets[1:], offsets[:-1])
+    if first <= tally["max_offset"] or last >= split["to"] or (
+        len(steps) and pc.min(steps).as_py() < 1
+    ):
+        raise ExportFailed(
+            f"{split['topic']} partition {split['partition']}: offsets {first} to {last} came "
+            f"after {tally['max_offset']}, out of order, or not in {split['from']} to {split['to']}"
+        )
+    if tally["min_offset"] < 0:
+        tally["min_offset"] = first
+    _note_hole(tally, first)
+    gaps = pc.indices_nonzero(pc.greater(steps, 1))
+    if len(gaps) > HOLES_MAX:
+        tally["holes"].append([first, last + 1, len(offsets)])
+    else:
+        for i in gaps.to_pylist():
+            tally["holes"].append([offsets[i].as_py() + 1, offsets[i + 1].as_py(), 0])
+    tally["max_offset"] = last
+
+
+def _note_hole(tally: dict[str, Any], upto: int) -> None:
+    if upto > tally["max_offset"] + 1:
+        tally["holes"].append([tally["max_offset"] + 1, upto, 0])
+
+
+def _by_hour(
+    table: pa.RecordBatch, hours: pa.Array
+) -> Iterator[tuple[int | None, pa.RecordBatch, Any]]:
+    """Runs of the same hour, each with the index of its rows; in the order of the log within."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(hours):
+        return
+    ends = pc.min_max(hours).as_py()
+    if ends["min"] == ends["max"] and (hours.null_count in (0, len(hours))):
+        yield ends["min"], table, None
+        return
+    order = pc.sort_indices(pa.table({"hour": hours}), sort_keys=[("hour", "ascending")])
+    sorted_hours = hours.take(order)
+    runs = pc.run_end_encode(sorted_hours)
+    begin = 0
+    for hour, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        index = order.slice(begin, end - begin)
+        yield hour, table.take(index), index
+        begin = end

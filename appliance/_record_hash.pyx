@@ -4,9 +4,9 @@ It is SipHash-2-4 under the key 00 01 .. 0f, which is public: it finds accidents
 sum of the hashes of many records, modulo 2^64, does not depend on their order, so the hash of two
 files is the sum of theirs. What is hashed, little-endian:
 
-    partition i32 | offset i64 | timestamp i64 | key | value | headers, how many i32 | key, value ...
+    partition i32 | offset i64 | timestamp i64 | key | value | headers, their number i32 | ...
 
-and a key or a value is its size as i32, or -1 for null, and its bytes.
+where a key or a value, of a header too, is its size as i32, or -1 for null, and its bytes.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -13,7 +13,9 @@ def encode_records(
     timestamps: int | list[int],
     start: int,
     size_max: int,
+    headers: list[bytes | None] | None = None,
 ) -> EncodedRecords: ...
+def encode_headers(pairs: list[tuple[bytes, bytes | None]]) -> bytes: ...
 def batch_head(
     records: EncodedRecords,
     payload: Buffer,

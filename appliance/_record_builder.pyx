@@ -32,12 +32,15 @@ cdef enum:
     HASH_SEED = 0x9747B28C         # of Kafka's default partitioner, as is what follows
     HASH_FACTOR = 0x5BD1E995
     HASH_SHIFT = 24
+    VARINT_32_MAX = 5              # bytes of a length
 
 # A record to be written. Its bytes belong to objects in lists that outlive it.
 cdef struct Piece:
     const uint8_t* key
     const uint8_t* value
+    const uint8_t* headers         # as they are written, with their count
     int64_t timestamp_delta
+    int32_t headers_size           # -1: there are none
     int32_t key_size               # -1: null
     int32_t value_size             # -1: null
     int32_t body_size              # behind the length
@@ -64,8 +67,12 @@ cdef void _put_records(uint8_t* at, const vector[Piece]& pieces) noexcept nogil:
         at = write_varint(at, <int64_t>i)
         at = _put_field(at, piece.key, piece.key_size)
         at = _put_field(at, piece.value, piece.value_size)
-        at[0] = 0
-        at += 1
+        if piece.headers_size < 0:
+            at[0] = 0
+            at += 1
+        else:
+            memcpy(at, piece.headers, piece.headers_size)
+            at += piece.headers_size
 
 
 cdef inline int32_t _field_size(int32_t size) noexcept nogil:
@@ -74,8 +81,9 @@ cdef inline int32_t _field_size(int32_t size) noexcept nogil:
 
 cdef void _measure(Piece* piece, int64_t offset_delta) noexcept nogil:
     piece.body_size = (
-        2 + <int32_t>varint_size(piece.timestamp_delta) + <int32_t>varint_size(offset_delta)
+        1 + <int32_t>varint_size(piece.timestamp_delta) + <int32_t>varint_size(offset_delta)
         + _field_size(piece.key_size) + _field_size(piece.value_size)
+        + (1 if piece.headers_size < 0 else piece.headers_size)
     )
 
 
@@ -131,18 +139,22 @@ cdef object _unfit(str what, list given, Py_ssize_t i):
     return TypeError(f"{what} {i}: got {kind}, wanted bytes of less than 2 GiB, or None")
 
 
-cdef int _fill_piece(Piece* piece, list values, list keys, Py_ssize_t i) except -1:
-    piece.key_size = -1
+cdef int _fill_piece(Piece* piece, list values, list keys, list headers, Py_ssize_t i) except -1:
+    piece.key_size = piece.headers_size = -1
     if not _find(PyList_GET_ITEM(values, i), &piece.value, &piece.value_size):
         raise _unfit("value", values, i)
     if keys is not None and not _find(PyList_GET_ITEM(keys, i), &piece.key, &piece.key_size):
         raise _unfit("key", keys, i)
+    if headers is not None and not _find(
+        PyList_GET_ITEM(headers, i), &piece.headers, &piece.headers_size
+    ):
+        raise _unfit("headers", headers, i)
     return 0
 
 
 cdef int64_t _collect(
-    list values, list keys, list timestamps, int64_t base_timestamp, Py_ssize_t start,
-    int64_t size_max, vector[Piece]& pieces, int64_t* max_timestamp,
+    list values, list keys, list headers, list timestamps, int64_t base_timestamp,
+    Py_ssize_t start, int64_t size_max, vector[Piece]& pieces, int64_t* max_timestamp,
 ) except -1:
     """As many records from `start` on as fit into `size_max` bytes; returns their size."""
     cdef Piece piece
@@ -150,14 +162,13 @@ cdef int64_t _collect(
     cdef Py_ssize_t i
     piece.timestamp_delta = 0
     for i in range(start, PyList_GET_SIZE(values)):
-        _fill_piece(&piece, values, keys, i)
+        _fill_piece(&piece, values, keys, headers, i)
         if timestamps is not None:
             timestamp = timestamps[i]
             piece.timestamp_delta = timestamp - base_timestamp
             max_timestamp[0] = max(max_timestamp[0], timestamp)
-        if <int64_t>piece.key_size + piece.value_size > size_max:
-            more = <int64_t>piece.key_size + piece.value_size
-        else:
+        more = <int64_t>piece.key_size + piece.value_size + piece.headers_size
+        if more <= size_max:
             _measure(&piece, pieces.size())
             more = varint_size(piece.body_size) + piece.body_size
         if size + more > size_max:
@@ -170,12 +181,14 @@ cdef int64_t _collect(
 
 
 def encode_records(
-    list values not None, list keys, timestamps, Py_ssize_t start, int64_t size_max
+    list values not None, list keys, timestamps, Py_ssize_t start, int64_t size_max,
+    list headers=None,
 ):
     """As many records from `start` on as fit into `size_max` bytes, as EncodedRecords.
 
     `values` and `keys` are bytes or None each; `keys` may be None, which is no key at all.
     `timestamps` is one for all, or a list. A first record that does not fit is BatchTooLarge.
+    `headers` are what `encode_headers` makes, or None, each.
     """
     cdef vector[Piece] pieces
     cdef EncodedRecords made = EncodedRecords.__new__(EncodedRecords)
@@ -185,24 +198,52 @@ def encode_records(
         raise IndexError(f"from record {start} of {given}")
     if keys is not None and PyList_GET_SIZE(keys) != given:
         raise ValueError(f"{PyList_GET_SIZE(keys)} keys for {given} values")
+    if headers is not None and PyList_GET_SIZE(headers) != given:
+        raise ValueError(f"{PyList_GET_SIZE(headers)} headers for {given} values")
     if each is not None and PyList_GET_SIZE(each) != given:
         raise ValueError(f"{PyList_GET_SIZE(each)} timestamps for {given} values")
     made.base_timestamp = timestamps if each is None else each[start]
     made.max_timestamp = made.base_timestamp
     cdef int64_t size = _collect(
-        values, keys, each, made.base_timestamp, start, size_max, pieces, &made.max_timestamp
+        values, keys, headers, each, made.base_timestamp, start, size_max, pieces,
+        &made.max_timestamp,
     )
     # from here on another thread may change the caller's lists: these hold what the pieces point to
     cdef Py_ssize_t end = start + pieces.size()
     held = PyList_GetSlice(values, start, end)
     held_keys = None if keys is None else PyList_GetSlice(keys, start, end)
+    held_headers = None if headers is None else PyList_GetSlice(headers, start, end)
     made.count = <int32_t>pieces.size()
     made.data = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(made.data)
     with nogil:
         _put_records(at, pieces)
-    del held, held_keys
+    del held, held_keys, held_headers
     return made
+
+
+cdef uint8_t* _write_field(uint8_t* at, bytes field):
+    if field is None:
+        return _put_field(at, NULL, -1)
+    return _put_field(
+        at, <const uint8_t*>PyBytes_AS_STRING(field), <int32_t>PyBytes_GET_SIZE(field)
+    )
+
+
+def encode_headers(list pairs not None):
+    """Names and values, bytes or None, as one record of `encode_records` has them."""
+    cdef bytes name, value
+    cdef int64_t size = varint_size(len(pairs))
+    for name, value in pairs:
+        size += 2 * VARINT_32_MAX + len(name) + (0 if value is None else len(value))
+    if size > 0x7FFFFFFF:
+        raise errors.BatchTooLarge(f"{len(pairs)} headers of {size} bytes")
+    into = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* begin = <uint8_t*>PyBytes_AS_STRING(into)
+    cdef uint8_t* at = write_varint(begin, len(pairs))
+    for name, value in pairs:
+        at = _write_field(_write_field(at, name), value)
+    return into[:at - begin]
 
 
 def batch_head(

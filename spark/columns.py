@@ -1,13 +1,134 @@
-"""The columns of a record, as Spark's own Kafka connector has them, in Spark's words."""
+"""The columns of a record, as Spark's own Kafka connector has them, and how Arrow columns of
+those very types are made of raw batches: in compiled code, without a Python object per record.
+
+Spark compares the types of the first batch with its own, and trusts the others: so all are made
+here. It does not tell a Python source which columns a query needs. Who wants fewer names them:
+`.schema("value binary")`.
+"""
 
 from __future__ import annotations
 
-RECORD = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int"
-)
-HEADERS = "headers array<struct<key: string, value: binary>>"
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from appliance import arrow
+from appliance._columns import Aborted, Columns, columns
+from appliance_spark.options import OptionInvalid
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+HEADERS = "headers"
 
 
 def record_schema(include_headers: bool) -> str:
-    return f"{RECORD}, {HEADERS}" if include_headers else RECORD
+    names = [name for name in TYPES if include_headers or name != HEADERS]
+    return ", ".join(f"{name} {TYPES[name]}" for name in names)
+
+
+def names_of(schema: StructType) -> tuple[str, ...]:
+    """Those that are wanted; anything but columns of a record is refused."""
+    for field in schema.fields:
+        wanted = TYPES.get(field.name, "no such column")
+        if field.dataType.simpleString() != wanted:
+            raise OptionInvalid(
+                f"schema: got {field.name} {field.dataType.simpleString()}, wanted {wanted}; "
+                f"the columns are {record_schema(True)}"
+            )
+    return tuple(schema.fieldNames())
+
+
+class Decoder:
+    """Raw batches of one partition to Arrow's batches."""
+
+    def __init__(self, topic: str, partition: int, names: tuple[str, ...]) -> None:
+        import pyarrow as pa
+
+        self.topic, self.partition, self.names = topic, partition, names
+        self.kinds = kinds()
+        self.schema = pa.schema([pa.field(name, self.kinds[name]) for name in names])
+        self._constants: dict[str, Any] = {}
+
+    def columns(
+        self, data: bytes | bytearray, first_offset: int, end_offset: int, aborted: Aborted | None
+    ) -> Columns:
+        return columns(
+            data,
+            first_offset=first_offset,
+            end_offset=end_offset,
+            aborted=aborted,
+            keys="key" in self.names,
+            values="value" in self.names,
+            headers=HEADERS in self.names,
+        )
+
+    def batch(self, filled: Columns) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        arrays = [self._makers[name](filled) for name in self.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    @cached_property
+    def _makers(self) -> dict[str, Callable[[Columns], Any]]:
+        import pyarrow as pa
+
+        return {
+            "key": lambda filled: arrow.binary(filled.key),
+            "value": lambda filled: arrow.binary(filled.value),
+            "topic": lambda filled: self._constant("topic", self.topic, len(filled)),
+            "partition": lambda filled: self._constant("partition", self.partition, len(filled)),
+            "offset": lambda filled: arrow.numbers(pa.int64(), filled.offset),
+            "timestamp": lambda filled: arrow.numbers(
+                pa.timestamp("ms", "UTC"), filled.timestamp
+            ).cast(self.kinds["timestamp"]),
+            "timestampType": lambda filled: arrow.numbers(pa.int32(), filled.timestamp_type),
+            HEADERS: self._headers,
+        }
+
+    def _constant(self, name: str, value: Any, count: int) -> Any:
+        """Made once for the largest batch so far; smaller ones are a view of it."""
+        import pyarrow as pa
+
+        made = self._constants.get(name)
+        if made is None or len(made) < count:
+            made = self._constants[name] = pa.repeat(pa.scalar(value, self.kinds[name]), count)
+        return made.slice(0, count)
+
+    def _headers(self, filled: Columns) -> Any:
+        """Null where a record has none, as the Kafka connector has it."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = self.kinds[HEADERS]
+        made = arrow.headers(filled, kind)
+        has_some = pc.greater(pc.list_value_length(made), 0)
+        return pc.if_else(has_some, made, pa.scalar(None, kind))
+
+
+def kinds() -> dict[str, Any]:
+    """Arrow's types, exactly as Spark makes them of the schema: everything may be null."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestampType": pa.int32(),
+        HEADERS: pa.list_(header),
+    }

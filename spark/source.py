@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
 
+from appliance_spark.batch_read import BatchReader, takes_filters
 from appliance_spark.columns import record_schema
+from appliance_spark.options import Given
+from appliance_spark.stream_read import reader_of
+from appliance_spark.writers import BatchWriter, stream_writer_of
 
 
 class ApplianceDataSource(DataSource):
@@ -15,4 +26,21 @@ class ApplianceDataSource(DataSource):
         return "appliance"
 
     def schema(self) -> str:
-        return record_schema(self.options.get("includeHeaders", "false").lower() == "true")
+        return record_schema(Given(self.options).bool("includeHeaders"))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        given = Given(self.options)
+        if not takes_filters():
+            return BatchReader(given, schema)
+        from appliance_spark.pushdown import FilteringReader  # PySpark 4.1 and newer
+
+        return FilteringReader(given, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return reader_of(Given(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(Given(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return stream_writer_of(Given(self.options), schema, overwrite)

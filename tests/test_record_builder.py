@@ -15,6 +15,7 @@ from appliance._record_builder import (
     EncodedRecords,
     batch_head,
     check_fields,
+    encode_headers,
     encode_records,
     key_hash,
     split_by_key,
@@ -50,6 +51,23 @@ def test_records_read_back_as_they_were_given(codec: int) -> None:
         assert [each.value for each in found] == values
         assert [each.key for each in found] == (keys or [None] * count)
         assert [each.timestamp for each in found] == times
+
+
+def test_headers_read_back_as_they_were_given() -> None:
+    pairs = [(b"n", b"x" * size) for size in (0, 63, 64, 8192)] + [(b"", None)]
+    given = [encode_headers(pairs), None, encode_headers([])]
+    made = encode_records([b"v"] * 3, None, 5, 0, SIZE_MAX, given)
+    wanted = [(name.decode(), value) for name, value in pairs]
+    assert [list(each.headers) for each in read_back(made)] == [wanted, [], []]
+
+
+def test_headers_count_towards_the_size_of_a_batch() -> None:
+    headers: list[bytes | None] = [encode_headers([(b"n", bytes(600))])] * 3
+    assert encode_records([b"v"] * 3, None, 5, 0, 1300, headers).count == 2
+    with pytest.raises(BatchTooLarge, match="record 0 of 6"):
+        encode_records([b"v"] * 3, None, 5, 0, 600, headers)
+    with pytest.raises(ValueError, match="1 headers for 3 values"):
+        encode_records([b"v"] * 3, None, 5, 0, 600, headers[:1])
 
 
 def test_a_batch_is_byte_for_byte_what_the_other_builder_makes() -> None:

@@ -39,6 +39,7 @@ class Group:
     values: list[bytes | None]
     keys: list[bytes | None] | None
     timestamps: int | list[int]
+    headers: list[bytes | None] | None = None  # as `encode_headers` makes them
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +89,9 @@ def batches_of(
     at = 0
     while at < len(group.values):
         try:
-            made = encode_records(group.values, group.keys, group.timestamps, at, size_max)
+            made = encode_records(
+                group.values, group.keys, group.timestamps, at, size_max, group.headers
+            )
         except BatchTooLarge as error:
             yield Outcome(group.given.cut(at, at + 1), group.partition, error=error)
             at += 1

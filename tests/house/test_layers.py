@@ -73,8 +73,8 @@ ONLY = {
 # The packages beside it are clients, and see of it what they list. `spark/` is shipped to workers
 # with all that it imports.
 BESIDE = {
-    "spark": {"__version__", "client", "arrow", "compression", "errors", "_columns",
-              "_batch", "_record_hash"},
+    "spark": {"__version__", "_batch", "_columns", "_crc", "_record_builder", "_record_hash",
+              "arrow", "client", "compression", "errors"},
 }
 
 IMPORT = re.compile(

@@ -1,0 +1,59 @@
+"""Batch reads: a plan when the query is planned, a task for each of its splits.
+
+There are two readers, because Spark refuses one that could take filters while its setting
+`spark.sql.python.filterPushdown.enabled` is off, which it is by default.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from appliance_spark.bounds import EARLIEST, ending, starting
+from appliance_spark.columns import names_of
+from appliance_spark.fetching import Fetching, Source
+from appliance_spark.options import Given
+from appliance_spark.planning import Found, Planner, Settings, Split, settings_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def source_of(settings: Settings, schema: StructType) -> Source:
+    return Source(
+        settings.endpoint, settings.isolation, settings.fail_on_data_loss, names_of(schema)
+    )
+
+
+def read_split(source: Source, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if isinstance(partition, Split):  # where there are none, Spark makes one of its own
+        yield from Fetching(source, partition).batches()
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, given: Given, schema: StructType) -> None:
+        self.settings = settings_of(given)
+        self.source = source_of(self.settings, schema)
+        self.first, self.end = starting(given, EARLIEST), ending(given)
+
+    def partitions(self) -> list[Split]:
+        planner = Planner(self.settings)
+        return planner.splits(self.narrowed(planner.resolve(self.first, self.end)))
+
+    def narrowed(self, found: list[Found]) -> list[Found]:
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_split(self.source, partition)
+
+
+def takes_filters() -> bool:
+    """Whether Spark is about to offer some: it asks in a process of its own kind."""
+    return "pyspark.sql.worker.data_source_pushdown_filters" in (
+        *sys.modules,
+        getattr(sys.modules["__main__"].__spec__, "name", ""),
+    )

@@ -1,0 +1,147 @@
+"""One split, read over one connection: frames of raw batches in, Arrow's batches out. On a worker.
+
+    stream  | frame | frame | ... | 0 u32 | length u32 | trailer, JSON |
+    frame   | length u32 | so many bytes of whole record batches |
+
+A stream without its trailer was cut off: the reading goes on behind the last whole batch. Which
+transactions were aborted is told in the trailer only, so from the first batch of a transaction on
+the frames are kept until it comes; without transactions nothing is kept. A split bounds how much.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPResponse, IncompleteRead
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from appliance._columns import Aborted, Columns, is_transactional
+from appliance._crc import crc32c
+from appliance_spark.columns import Decoder
+from appliance_spark.endpoint import GONE, PASSING, Endpoint, Refused, pause
+from appliance_spark.options import READ_COMMITTED
+from appliance_spark.planning import DataLost, Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LENGTH_SIZE = 4
+
+
+class StreamDamaged(RuntimeError):
+    """What came is not what was sent."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What every task of a query is told."""
+
+    endpoint: Endpoint
+    isolation: str
+    fail_on_data_loss: bool
+    names: tuple[str, ...]
+
+
+class Fetching:
+    def __init__(self, source: Source, split: Split) -> None:
+        self.source, self.split = source, split
+        self.decoder = Decoder(split.topic, split.partition, source.names)
+        self.next_offset = split.start
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        attempt, endpoint = 0, self.source.endpoint
+        while self.next_offset < self.split.end:
+            before = self.next_offset
+            try:
+                yield from self._stream()
+            except PASSING as error:
+                attempt = 0 if self.next_offset > before else attempt + 1
+                if attempt > endpoint.retries:
+                    raise ConnectionError(
+                        f"{self}: {attempt} tries without a byte, the last: {error!r}"
+                    ) from error
+                pause(attempt)
+            except Refused as error:
+                self._go_on_after(error)
+
+    def __str__(self) -> str:
+        split = self.split
+        return f"{split.topic}-{split.partition} offsets {self.next_offset} to {split.end}"
+
+    def _go_on_after(self, error: Refused) -> None:
+        """Retention was there between the plan and now."""
+        if error.status != GONE:
+            raise error
+        if self.source.fail_on_data_loss:
+            raise DataLost(f"{self}: {error.text} (failOnDataLoss=false goes on behind)") from error
+        ours = json.dumps({str(self.split.partition): self.next_offset})
+        plan = self.source.endpoint.plan(self.split.topic, ours, ours, 0, self.source.isolation)
+        self.next_offset = max(self.next_offset, plan["partitions"][0]["log_start_offset"])
+
+    def _stream(self) -> Iterator[pa.RecordBatch]:
+        split, endpoint = self.split, self.source.endpoint
+        path = f"/export/v1/topics/{quote(split.topic, safe='')}/partitions/{split.partition}"
+        connection = endpoint.connect()
+        try:
+            response = endpoint.ask(
+                connection, f"{path}/batches", start=self.next_offset, end=split.end,
+                isolation=self.source.isolation,
+            )  # fmt: skip
+            yield from self._frames(response)
+        finally:
+            connection.close()
+
+    def _frames(self, response: HTTPResponse) -> Iterator[pa.RecordBatch]:
+        kept: list[bytearray] = []
+        crc = 0
+        while frame := read_frame(response):
+            crc = crc32c(frame, crc)
+            may_abort = self.source.isolation == READ_COMMITTED
+            if kept or (may_abort and is_transactional(frame)):
+                kept.append(frame)
+            else:
+                yield from self._decoded(frame, None)
+        trailer = json.loads(read_frame(response))
+        if trailer["crc32c"] != f"{crc:08x}":
+            raise StreamDamaged(f"{self}: crc32c {crc:08x}, the trailer says {trailer['crc32c']}")
+        self._check_holes(trailer)
+        aborted = Aborted([(producer, first) for producer, first in trailer["aborted"]])
+        while kept:
+            yield from self._decoded(kept.pop(0), aborted)
+        self._end(trailer["next_offset"])
+
+    def _check_holes(self, trailer: dict[str, Any]) -> None:
+        if trailer.get("holes") and self.source.fail_on_data_loss:
+            raise DataLost(f"{self}: offsets {trailer['holes']} are damaged or gone "
+                           "(failOnDataLoss=false passes over them)")  # fmt: skip
+
+    def _end(self, next_offset: int) -> None:
+        """Compaction may have taken the last offsets of a range: the trailer knows."""
+        if next_offset < self.split.end:
+            raise DataLost(f"{self}: the log can be read to {next_offset} only")
+        self.next_offset = next_offset
+
+    def _decoded(self, frame: bytearray, aborted: Aborted | None) -> Iterator[pa.RecordBatch]:
+        filled: Columns = self.decoder.columns(frame, self.next_offset, self.split.end, aborted)
+        made = self.decoder.batch(filled) if len(filled) else None
+        # What was yielded is Spark's: from here on a broken line goes on behind it.
+        self.next_offset = max(self.next_offset, filled.next_offset)
+        if made is not None:
+            yield made
+
+
+def read_frame(response: HTTPResponse) -> bytearray:
+    return read_whole(response, int.from_bytes(read_whole(response, LENGTH_SIZE), "big"))
+
+
+def read_whole(response: HTTPResponse, size: int) -> bytearray:
+    data = bytearray(size)
+    room, at = memoryview(data), 0
+    while at < size:
+        count = response.readinto(room[at:])
+        if not count:
+            raise IncompleteRead(bytes(data[:at]), size - at)
+        at += count
+    return data

@@ -1,0 +1,220 @@
+"""From options to closed ranges of offsets, and from these to splits for tasks. On the driver.
+
+What is read is fixed here, before the first task: the plan holds numbers only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from appliance_spark.bounds import Bound, as_text
+from appliance_spark.endpoint import Endpoint
+from appliance_spark.options import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Given,
+    OptionInvalid,
+    Topics,
+    topics_of,
+)
+
+LATEST_STRATEGY = "latest"
+
+Offsets = dict[str, dict[str, int]]  # by topic and partition, as JSON has them
+
+
+class DataLost(RuntimeError):
+    """Offsets that should have been read are not there any more."""
+
+
+@dataclass
+class Split(InputPartition):
+    """What one task reads. `end` is not part of it."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """One partition, and what is asked of it."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    end_offset: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What reading in batches and as a stream have in common."""
+
+    endpoint: Endpoint
+    topics: Topics
+    isolation: str
+    fail_on_data_loss: bool
+    strategy: str
+    min_partitions: int
+    split_bytes: int
+
+
+def settings_of(given: Given) -> Settings:
+    return Settings(
+        endpoint=endpoint_of(given),
+        topics=topics_of(given),
+        isolation=given.choice("kafka.isolation.level", READ_COMMITTED, READ_UNCOMMITTED),
+        fail_on_data_loss=given.bool("failOnDataLoss"),
+        strategy=given.choice("startingOffsetsByTimestampStrategy", "error", LATEST_STRATEGY),
+        min_partitions=given.int("minPartitions", 1) or 1,
+        split_bytes=given.int("splitBytes", 1) or 1,
+    )
+
+
+def endpoint_of(given: Given) -> Endpoint:
+    return Endpoint(given.url(), given.text("token"), given.int("fetchOffset.numRetries", 0) or 0)
+
+
+class Planner:
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.endpoint = settings, settings.endpoint
+
+    def topics(self) -> list[str]:
+        topics = self.settings.topics
+        if topics.assigned is not None:
+            return sorted(topics.assigned)
+        if topics.pattern:
+            matches = re.compile(topics.pattern).fullmatch
+            return [name for name in self.endpoint.topics() if matches(name)]
+        return sorted(topics.names)
+
+    def resolve(self, first: Bound, end: Bound) -> list[Found]:
+        """Each partition that is chosen, with numbers for both bounds."""
+        return [
+            each for topic in self.topics() for each in self._resolve(topic, first, end)
+        ]  # fmt: skip
+
+    def _resolve(self, topic: str, first: Bound, end: Bound) -> list[Found]:
+        numbers = self._partitions(topic)
+        chosen = self._chosen(topic, numbers, first, end)
+        if not chosen:
+            return []
+        texts = [
+            as_text({number: bound.of(topic, number) or "" for number in chosen})
+            for bound in (first, end)
+        ]
+        plan = self.endpoint.plan(topic, texts[0], texts[1], 0, self.settings.isolation)
+        found = [self._found(topic, each) for each in plan["partitions"]]
+        self._check_times(first, found)
+        return found
+
+    def _partitions(self, topic: str) -> list[int]:
+        """Those of the topic that the options choose."""
+        plan = self.endpoint.plan(topic, "latest", "latest", 0, self.settings.isolation)
+        there = [each["partition"] for each in plan["partitions"]]
+        assigned = self.settings.topics.assigned
+        if assigned is None:
+            return there
+        missing = sorted(set(assigned[topic]) - set(there))
+        if missing:
+            raise OptionInvalid(
+                f"option assign: topic {topic} has partitions 0 to {len(there) - 1}, got {missing}"
+            )
+        return list(assigned[topic])
+
+    def _chosen(self, topic: str, numbers: list[int], first: Bound, end: Bound) -> list[int]:
+        """Both bounds may name the same few partitions: these are meant. One alone that leaves
+        some out has forgotten them."""
+        named = [each for each in (first.partitions(topic), end.partitions(topic))
+                 if each is not None]  # fmt: skip
+        if len(named) == 2 and named[0] == named[1] and named[0] <= set(numbers):
+            return sorted(named[0])
+        for bound in (first, end):
+            of_bound = bound.partitions(topic)
+            if of_bound is not None and of_bound != set(numbers):
+                raise OptionInvalid(
+                    f"option {bound.option}: names partitions {sorted(of_bound)} of topic {topic}, "
+                    f"wanted all that are read, {numbers} (-2: earliest, -1: latest)"
+                )
+        return numbers
+
+    def _found(self, topic: str, plan: Mapping[str, Any]) -> Found:
+        self._check_loss(topic, plan)
+        return Found(
+            topic, plan["partition"], plan["log_start_offset"], plan["end_offset"], plan["start"],
+            plan["end"],
+        )  # fmt: skip
+
+    def _check_loss(self, topic: str, plan: Mapping[str, Any]) -> None:
+        if not self.settings.fail_on_data_loss:
+            return
+        where, how = f"{topic}-{plan['partition']}", "(failOnDataLoss=false reads what is left)"
+        if plan.get("lost"):
+            asked = plan["log_start_offset"] - plan["lost"]
+            raise DataLost(
+                f"{where}: {plan['lost']} offsets from {asked} on were deleted by retention, the "
+                f"log starts at {plan['log_start_offset']} {how}"
+            )
+        if plan.get("holes"):
+            raise DataLost(f"{where}: offsets {plan['holes']} are damaged or gone {how}")
+
+    def _check_times(self, first: Bound, found: Iterable[Found]) -> None:
+        if not first.by_time or self.settings.strategy == LATEST_STRATEGY:
+            return
+        for each in found:
+            if each.start >= each.end_offset:
+                raise OptionInvalid(
+                    f"option {first.option}: no record of {each.topic}-{each.partition} is as late "
+                    f"as {first.of(each.topic, each.partition)} "
+                    "(startingOffsetsByTimestampStrategy=latest takes it for empty)"
+                )
+
+    def splits(self, found: list[Found]) -> list[Split]:
+        """Even in bytes over all topics."""
+        plans = [self._plan(topic, of, 0) for topic, of in by_topic(found).items()]
+        sizes = [sum(each["bytes"] for each in plan["splits"]) for plan in plans]
+        total = sum(sizes)
+        wanted = max(self.settings.min_partitions, -(-total // self.settings.split_bytes))
+        made: list[Split] = []
+        for (topic, of), plan, size in zip(by_topic(found).items(), plans, sizes, strict=True):
+            share = -(-wanted * size // total) if total else 0
+            if share > len(plan["splits"]):
+                plan = self._plan(topic, of, share)
+            made += [
+                Split(topic, each["partition"], each["start"], each["end"])
+                for each in plan["splits"]
+            ]
+        return made
+
+    def log_start(self, topic: str, partition: int) -> int:
+        text = as_text({partition: "earliest"})
+        plan = self.endpoint.plan(topic, text, text, 0, self.settings.isolation)
+        return int(plan["partitions"][0]["log_start_offset"])
+
+    def _plan(self, topic: str, found: list[Found], splits: int) -> Any:
+        plan = self.endpoint.plan(
+            topic,
+            as_text({each.partition: each.start for each in found}),
+            as_text({each.partition: each.end for each in found}),
+            splits,
+            self.settings.isolation,
+        )
+        for each in plan["partitions"]:
+            self._check_loss(topic, each)
+        return plan
+
+
+def by_topic(found: Iterable[Found]) -> dict[str, list[Found]]:
+    made: dict[str, list[Found]] = {}
+    for each in found:
+        if each.start < each.end:
+            made.setdefault(each.topic, []).append(each)
+    return made

@@ -24,7 +24,7 @@ from appliance.errors import ApplianceError, RequestInvalid
 events = event_log.named("acls")
 
 UNKNOWN, ANY = 0, 1  # of each of the numberings below
-OPERATIONS = range(2, 16)  # ALL to TWO_PHASE_COMMIT
+IS_ENFORCED = False  # told wherever rules are shown
 WILDCARD = "*"
 CLUSTER_NAME = "kafka-cluster"
 
@@ -36,6 +36,23 @@ class ResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+
+class Operation(IntEnum):
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class PatternType(IntEnum):
@@ -66,7 +83,7 @@ class Acl:
         _check(self.resource_type in set(ResourceType), "resource type", self.resource_type)
         is_pattern = self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
         _check(is_pattern, "pattern type", self.pattern_type)
-        _check(self.operation in OPERATIONS, "operation", self.operation)
+        _check(self.operation in set(Operation), "operation", self.operation)
         is_permission = self.permission_type in set(PermissionType)
         _check(is_permission, "permission type", self.permission_type)
         _check(self.resource_name != "", "resource name", "")
@@ -95,7 +112,7 @@ class AclFilter:
         kinds = (ANY, *ResourceType)
         _check(self.resource_type in kinds, "resource type", self.resource_type)
         _check(self.pattern_type in (ANY, *PatternType), "pattern type", self.pattern_type)
-        _check(self.operation in (ANY, *OPERATIONS), "operation", self.operation)
+        _check(self.operation in (ANY, *Operation), "operation", self.operation)
         permissions = (ANY, *PermissionType)
         _check(self.permission_type in permissions, "permission type", self.permission_type)
 

@@ -1,55 +1,28 @@
 """The `appliance` command: run the broker, or a ZooKeeper for it; ask a running one (`remote/`);
-look into the data directory of a stopped one."""
+look into the data directory of a stopped one (`log_command`)."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import signal
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
-from appliance import _batch, event_log, log_files
 from appliance import config as configuration
+from appliance import event_log
 from appliance.command import Command
+from appliance.log_command import log
 from appliance.mirror.command import mirror
-from appliance.remote import broker, group, messages, topic, user
+from appliance.progress import Progress
+from appliance.remote import acl, broker, group, messages, topic, user
 from appliance.server import Server
 from appliance.zookeeper_server import ZooKeeperServer
-
-REDRAW_SECONDS = 0.1  # of a bar at a terminal
-LINE_SECONDS = 1.0  # between two plain lines
-
-
-class Progress:
-    """How far a long job is: a bar for a person at a terminal, otherwise a line each second."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.shown = time.monotonic()
-        self.is_terminal = sys.stderr.isatty()
-
-    def __call__(self, done: int, found: int) -> None:
-        pause = REDRAW_SECONDS if self.is_terminal else LINE_SECONDS
-        is_end = self.is_terminal and done == found
-        if not is_end and time.monotonic() - self.shown < pause:
-            return
-        self.shown = time.monotonic()
-        if self.is_terminal:
-            filled = 30 * done // max(found, 1)
-            bar = "#" * filled + "-" * (30 - filled)
-            end = "\n" if is_end else ""
-            click.echo(f"\r{self.what} [{bar}] {done}/{found}{end}", err=True, nl=False)
-        else:
-            click.echo(f"{self.what}: {done} of {found}", err=True)
 
 
 @click.group()
@@ -67,8 +40,10 @@ for each in (
     broker.health,
     broker.status,
     broker.config,
+    acl.acl,
     user.user,
     broker.bundle,
+    log,
 ):
     main.add_command(each)
 
@@ -163,128 +138,23 @@ def settings(as_json: bool, **options: Any) -> None:
         click.echo(f"{name} = {row.text(value)}{mark}")
 
 
-DIRECTORY = click.argument(
-    "data_dir", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
-
-
 def plain(value: Any) -> Any:
     return value if isinstance(value, (int, float)) else str(value)
 
 
-@contextmanager
-def files_of(data_dir: Path) -> Iterator[list[log_files.Partition]]:
-    """The partitions of a directory that no broker has open, nor opens meanwhile."""
-    with log_files.held(data_dir):
-        yield log_files.partitions(data_dir)
+SHELLS = ("bash", "zsh", "fish")
 
 
 @main.command(cls=Command)
-@DIRECTORY
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def logs(data_dir: Path, as_json: bool) -> None:
-    """List the partitions in DIR, as their files tell. The broker must be stopped."""
-    form = (
-        "{topic}-{partition}: offsets {first_offset} to {end_offset}, {segments} segments, {size} B"
-    )
-    with files_of(data_dir) as partitions:
-        for each in partitions:
-            segments = each.segments
-            row = {
-                "topic": each.topic,
-                "partition": each.partition,
-                "first_offset": int(segments[0].stem) if segments else 0,
-                "end_offset": log_files.end_offset(segments[-1]) if segments else 0,
-                "segments": len(segments),
-                "size": sum(path.stat().st_size for path in segments),
-            }
-            click.echo(json.dumps(row) if as_json else form.format(**row))
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def completion(shell: str, as_json: bool) -> None:
+    """Print what makes SHELL complete our commands and options.
 
-
-@main.command(cls=Command)
-@DIRECTORY
-@click.argument("topic")
-@click.argument("partition", type=int)
-@click.option("--offset", default=0, help="Where to begin.")
-@click.option("--max", "count_max", default=100, show_default=True, help="How many to print.")
-@click.option("--batches", is_flag=True, help="Batch headers instead of records.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def dump(
-    data_dir: Path,
-    topic: str,
-    partition: int,
-    offset: int,
-    count_max: int,
-    batches: bool,
-    as_json: bool,
-) -> None:
-    """Print what a partition in DIR holds. The broker must be stopped."""
-    with files_of(data_dir) as partitions:
-        found = [each for each in partitions if (each.topic, each.partition) == (topic, partition)]
-        if not found:
-            raise click.ClickException(f"{data_dir}: no partition {topic}-{partition}")
-        read = log_files.read(found[0], offset)
-        rows = map(batch_row, read) if batches else record_rows(read, offset)
-        for row in itertools.islice(rows, count_max):
-            click.echo(json.dumps(row) if as_json else event_log.as_words(row))
-
-
-def batch_row(batch: log_files.Batch) -> dict[str, Any]:
-    info = batch.check()
-    names = ("base_offset", "last_offset", "size", "records_count", "codec", "max_timestamp")
-    more = ("leader_epoch", "producer_id", "producer_epoch", "base_sequence")
-    flags = ("is_transactional", "is_control")
-    return {name: getattr(info, name) for name in (*names, *more, *flags)}
-
-
-def record_rows(read: Iterable[log_files.Batch], offset: int) -> Iterator[dict[str, Any]]:
-    for batch in read:
-        for record in _batch.records(batch.data):
-            if record.offset >= offset:
-                yield {
-                    "offset": record.offset,
-                    "timestamp": record.timestamp,
-                    "key": text_of(record.key),
-                    "value": text_of(record.value),
-                    "headers": [(name, text_of(value)) for name, value in record.headers],
-                }
-
-
-def text_of(data: bytes | None) -> str | None:
-    """Bytes that are no text are shown as \\xNN."""
-    return None if data is None else data.decode("utf-8", "backslashreplace")
-
-
-@main.command(cls=Command)
-@DIRECTORY
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.pass_context
-def verify(context: click.Context, data_dir: Path, as_json: bool) -> None:
-    """Read every segment in DIR and check each batch. Exit code 1 when one is damaged.
-
-    The broker must be stopped. After a power cut start it once first: what it cuts is no damage."""
-    damaged = 0
-    with files_of(data_dir) as partitions:
-        for damage in damages(partitions):
-            damaged += not damage.is_tail
-            row = {**vars(damage), "segment": str(damage.segment)}
-            word = "tail" if damage.is_tail else "damage"
-            line = f"{word}: {damage.segment} position {damage.position}: {damage.what}"
-            click.echo(json.dumps(row) if as_json else line)
-    if damaged:
-        context.exit(1)
-
-
-def damages(partitions: list[log_files.Partition]) -> Iterator[log_files.Damage]:
-    segments = [(path, path == each.segments[-1]) for each in partitions for path in each.segments]
-    sizes = sum(path.stat().st_size for path, _ in segments)
-    progress, done = Progress("bytes verified"), 0
-
-    def on_bytes(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(done, sizes)
-
-    for path, is_last in segments:
-        yield from log_files.verify(path, is_last, on_bytes)
-    click.echo(f"{len(segments)} segments of {len(partitions)} partitions read", err=True)
+    \b
+    bash, zsh:  eval "$(appliance completion bash)"
+    fish:       appliance completion fish | source"""
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    script = kind(main, {}, "appliance", "_APPLIANCE_COMPLETE").source()
+    click.echo(json.dumps({"shell": shell, "script": script}) if as_json else script)

@@ -1,4 +1,8 @@
-"""The way in which our commands end when something is wrong."""
+"""The way in which our commands end when something is wrong. Exit codes are part of the interface:
+
+    0 done   1 failed   2 wrong command line   3 not found   4 refused   5 not reached
+    10 unhealthy, damaged
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,16 @@ import click
 
 from appliance.config import SettingInvalid
 from appliance.errors import ApplianceError
+
+FAILED, NOT_FOUND, REFUSED, UNREACHABLE, UNHEALTHY = 1, 3, 4, 5, 10
+
+
+class Failed(click.ClickException):
+    """One line on stderr, and an exit code that tells what it is."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.exit_code = code  # type: ignore[misc]
 
 
 class Command(click.Command):

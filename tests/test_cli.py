@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -64,13 +69,14 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_logs_lists_the_partitions(data: Path) -> None:
-    assert "orders-0: offsets 0 to 6, 2 segments, " in run("logs", str(data)).stdout
-    row = json.loads(run("logs", str(data), "--json").stdout)
+    assert "orders-0: offsets 0 to 6, 2 segments, " in run("log", "list", str(data)).stdout
+    row = json.loads(run("log", "list", str(data), "--json").stdout)
     assert (row["topic"], row["partition"], row["end_offset"]) == ("orders", 0, 6)
 
 
 def test_dump_prints_records_from_an_offset_on(data: Path) -> None:
-    lines = run("dump", str(data), "orders", "0", "--offset", "2", "--max", "2").stdout.splitlines()
+    result = run("log", "dump", str(data), "orders", "0", "--offset", "2", "--max", "2")
+    lines = result.stdout.splitlines()
     value = '"two words\\\\xff"'
     start = "timestamp=1700000000000"
     assert lines == [
@@ -80,7 +86,7 @@ def test_dump_prints_records_from_an_offset_on(data: Path) -> None:
 
 
 def test_dump_prints_batches(data: Path) -> None:
-    result = run("dump", str(data), "orders", "0", "--batches", "--json")
+    result = run("log", "dump", str(data), "orders", "0", "--batches", "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["base_offset"], row["last_offset"], row["codec"]) for row in rows] == [
         (0, 2, 0),
@@ -89,31 +95,90 @@ def test_dump_prints_batches(data: Path) -> None:
 
 
 def test_dump_names_the_partition_that_is_not_there(data: Path) -> None:
-    result = run("dump", str(data), "orders", "1")
-    assert result.exit_code == 1
+    result = run("log", "dump", str(data), "orders", "1")
+    assert result.exit_code == 3
     assert "no partition orders-1" in result.stderr
 
 
 def test_verify_passes_whole_files_and_finds_a_flipped_bit(data: Path) -> None:
-    result = run("verify", str(data))
-    assert (result.exit_code, result.stdout) == (0, "")
+    result = run("log", "verify", str(data))
+    sizes = sum(each.stat().st_size for each in (data / "orders-0").glob("*.log"))
+    said = f"2 segments of 1 partitions, {sizes} B: every batch is as written\n"
+    assert (result.exit_code, result.stdout) == (0, said)
     segment = data / "orders-0" / f"{0:020d}.log"
     content = bytearray(segment.read_bytes())
     content[70] ^= 1
     segment.write_bytes(content)
-    result = run("verify", str(data), "--json")
-    damage = json.loads(result.stdout)
-    assert result.exit_code == 1
+    result = run("log", "verify", str(data), "--json")
+    damage, seen = map(json.loads, result.stdout.splitlines())
+    assert result.exit_code == 10
+    assert (seen["bytes"], seen["damaged"], seen["tails"]) == (sizes, 1, 0)
+    assert "1 damaged batches" in run("log", "verify", str(data), "--topic", "orders").stdout
+    assert run("log", "verify", str(data), "--topic", "none").exit_code == 3
     assert (damage["segment"], damage["position"], damage["is_tail"]) == (str(segment), 0, False)
 
 
-@pytest.mark.parametrize("arguments", [["logs"], ["verify"], ["dump", "orders", "0"]])
+@pytest.mark.parametrize("arguments", [["list"], ["verify"], ["dump", "orders", "0"]])
 def test_a_directory_in_use_is_not_looked_into(arguments: list[str], data: Path) -> None:
     name, *rest = arguments
     logs = LogDir.open(data, config.StorageConfig(low_water_bytes=0, reserve_bytes=0))
     try:
-        result = run(name, str(data), *rest)
+        result = run("log", name, str(data), *rest)
     finally:
         logs.close()
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert "a running broker holds it; stop it first" in result.stderr
+
+
+def test_a_torn_tail_is_no_damage(data: Path) -> None:
+    segment = data / "orders-0" / f"{3:020d}.log"
+    segment.write_bytes(segment.read_bytes() + b"torn")
+    result = run("log", "verify", str(data))
+    assert result.exit_code == 0
+    assert "1 torn tails, which the next start cuts" in result.stdout
+
+
+def commands(group: click.Group, *names: str) -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    for name, each in group.commands.items():
+        if isinstance(each, click.Group):
+            found |= commands(each, *names, name)
+        if not isinstance(each, click.Group) or each.invoke_without_command:
+            found[" ".join((*names, name))] = each
+    return found
+
+
+RUNNING = {"serve", "zookeeper"}  # they answer nothing: they run, and log
+
+
+@pytest.mark.parametrize("name", sorted(set(commands(main)) - RUNNING))
+def test_every_command_answers_in_json_and_says_what_it_is(name: str) -> None:
+    command = commands(main)[name]
+    assert "--json" in {flag for each in command.params for flag in each.opts}
+    assert command.get_short_help_str(200)
+
+
+def test_every_command_is_in_the_operations_page() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    rows = re.findall(r"^\| (`appliance .*?) \|", text, re.MULTILINE)
+    told = set()
+    for row in rows:
+        first, *others = re.findall(r"`([^`]+)`", row)
+        words = [each for each in first.split()[1:] if each.islower() and each[0] != "-"]
+        told |= {" ".join(words), *(" ".join([*words[:-1], each]) for each in others)}
+    mirrors = {"mirror", "mirror translate"}  # a page of their own
+    assert set(commands(main)) - mirrors - RUNNING - {"settings"} == told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell: str) -> None:
+    assert f"_APPLIANCE_COMPLETE={shell}_complete" in run("completion", shell).stdout
+
+
+def test_words_are_completed() -> None:
+    words = {"COMP_WORDS": "appliance log v", "COMP_CWORD": "2",
+             "_APPLIANCE_COMPLETE": "bash_complete"}
+    code = "import sys; sys.argv = ['appliance']; from appliance.cli import main; main()"
+    found = subprocess.run([sys.executable, "-c", code], env={**os.environ, **words},
+                           capture_output=True, text=True, check=False)
+    assert found.stdout == "plain,verify\n"

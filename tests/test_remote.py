@@ -16,7 +16,16 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from appliance import progress
 from appliance.cli import main
 from appliance.remote import output, where
 from appliance.testing import RunningBroker, running_broker
@@ -234,6 +243,77 @@ def test_every_command_has_json() -> None:
     remote = [each for each in own if each.name not in ("serve", "settings")]
     assert len(remote) >= 18
     assert all(any(one.name == "as_json" for one in each.params) for each in remote)
+
+
+# Access rules
+
+def test_rules_are_added_listed_and_removed(shell: Shell) -> None:
+    added = shell.run("acl add --principal User:anna --operation read --topic orders")
+    assert (added.exit_code, added.stdout) == (0, "added; there are 1 rules\n")
+    assert "not enforced yet" in added.stderr
+    shell.out("acl add --principal User:* --operation all --cluster --deny --host 10.0.0.1")
+    shell.out("acl add --principal User:anna --operation write --topic or --prefixed")
+    lines = [line.split() for line in shell.out("acl list").splitlines()]
+    assert lines == [
+        ["principal", "may", "operation", "resource", "name", "pattern", "host"],
+        ["User:anna", "allow", "write", "topic", "or", "prefixed", "*"],
+        ["User:anna", "allow", "read", "topic", "orders", "literal", "*"],
+        ["User:*", "deny", "all", "cluster", "kafka-cluster", "literal", "10.0.0.1"],
+    ]
+    told = shell.json("acl list")
+    assert (told["is_enforced"], len(told["acls"])) == (False, 3)
+    dry = shell.out("acl remove --principal User:anna --dry-run")
+    assert dry.endswith("would remove 2\n")
+    kept = shell.run("acl remove --principal User:anna", text="n\n")
+    assert (kept.exit_code, len(shell.json("acl list")["acls"])) == (1, 3)
+    removed = shell.json("acl remove --principal User:anna --topic orders --yes")
+    assert [each["operation"] for each in removed["acls"]] == ["read"]
+    assert len(shell.json("acl list")["acls"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("acl add --principal User:a --operation read", 2, "missing --topic"),
+        ("acl add --operation read --topic t", 2, "missing --principal"),
+        ("acl add --principal User:a --topic t", 2, "missing --operation"),
+        ("acl add --principal User:a --operation read --topic t --group g", 2, "wanted one of"),
+        ("acl add --principal User:a --operation reed --topic t", 1, "wanted one of all, read"),
+        ("acl add --principal anna --operation read --topic t", 1, "wanted TYPE:NAME"),
+        ("acl remove --yes", 2, "that would be all rules"),
+        ("acl remove --topic none --yes", 3, "appliance acl list"),
+    ],
+)
+def test_a_rule_that_is_none(shell: Shell, line: str, code: int, words: str) -> None:
+    result = shell.run(line)
+    assert (result.exit_code, words in result.stderr) == (code, True), result.stderr
+
+
+def test_rules_are_those_that_kafka_clients_see(
+    shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    shell.out("acl add --principal User:anna --operation describe_configs --topic or --prefixed")
+    admin = AdminClient({"bootstrap.servers": appliance_broker.bootstrap})
+    every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
+                             AclOperation.ANY, AclPermissionType.ANY)
+    (found,) = admin.describe_acls(every).result(20)
+    assert (found.restype, found.name, found.resource_pattern_type, found.principal, found.host,
+            found.operation, found.permission_type) == (
+        ResourceType.TOPIC, "or", ResourcePatternType.PREFIXED, "User:anna", "*",
+        AclOperation.DESCRIBE_CONFIGS, AclPermissionType.ALLOW)
+
+
+def test_a_file_of_long_lines_is_produced_with_its_progress(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    file = tmp_path / "lines"
+    file.write_text(("x" * 60_000 + "\n") * 100)
+    shell.out("topic create big -p 1")
+    result = shell.run("produce big", str(file))
+    assert (result.exit_code, result.stdout) == (0, "100 messages produced\n")
+    assert re.search(r"sent: 5\.7 MiB of 5\.7 MiB\n$", result.stderr)
+    assert shell.json("topic describe big")["records"] == 100
 
 
 # Users

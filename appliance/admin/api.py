@@ -15,6 +15,7 @@ from aiohttp import web
 
 from appliance import event_log
 from appliance.admin import (
+    acls,
     audit,
     bulk_export,
     bundle,
@@ -68,6 +69,7 @@ ROUTES: list[Route] = [
     *groups.ROUTES,
     *clients.ROUTES,
     *settings.ROUTES,
+    *acls.ROUTES,
     *audit.ROUTES,
     *log_lines.ROUTES,
     *bundle.ROUTES,

@@ -8,7 +8,7 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, TypedDict
 
@@ -30,6 +30,7 @@ LOOK_SECONDS_MAX = 2.0  # then whoever searches sees how far it came
 TEXT_MAX = 64 << 10  # characters of a key or value that are shown, unless all is asked for
 PRODUCE_SECONDS_MAX = 30.0
 PRODUCE_MESSAGES_MAX = 10_000
+BATCH_BYTES = 256 << 10  # well below what topics take in a batch, unless one record is larger
 REPLAY_MESSAGES_MAX = 10_000  # in one call; its answer says where to go on
 LIVE_PAUSE_SECONDS = 0.2  # between two looks at the ends of the logs
 LIVE_MESSAGES_MAX = 200  # in one of them; the rest is left out, and counted
@@ -335,19 +336,35 @@ def partition_for(topic: Topic, record: Record, asked: int | None) -> int:
 
 
 def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[Place]:
-    """Returns when it is on disk. A batch per partition."""
+    """Returns when it is on disk."""
     places: list[Place] = [{"partition": each, "offset": -1} for each, _ in placed]
     last: dict[int, int] = {}
     for partition in dict.fromkeys(each for each, _ in placed):
         numbers = [i for i, (each, _) in enumerate(placed) if each == partition]
-        batch = build([placed[i][1] for i in numbers])
-        appended = topic.logs[partition].append(batch)
-        for offset, i in enumerate(numbers, appended.base_offset):
-            places[i]["offset"] = offset
-        last[partition] = appended.last_offset
+        rows = iter(numbers)
+        for some in batches([placed[i][1] for i in numbers]):
+            appended = topic.logs[partition].append(build(some))
+            for offset in range(appended.base_offset, appended.last_offset + 1):
+                places[next(rows)]["offset"] = offset
+            last[partition] = appended.last_offset
     for partition, offset in last.items():
         topic.logs[partition].await_durable(offset, PRODUCE_SECONDS_MAX)
     return places
+
+
+def batches(records: list[Record]) -> Iterator[list[Record]]:
+    """As many as make a batch that a topic takes."""
+    some: list[Record] = []
+    size = 0
+    for each in records:
+        length = len(each.key or b"") + len(each.value or b"")
+        if some and size + length > BATCH_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += length
+    if some:
+        yield some
 
 
 # Replaying

@@ -1,10 +1,4 @@
-"""The REST API of a running broker, for commands.
-
-Exit codes are part of the interface:
-
-    0 done   1 failed   2 wrong command line   3 not found   4 refused   5 not reached
-    10 unhealthy
-"""
+"""The REST API of a running broker, for commands."""
 
 from __future__ import annotations
 
@@ -18,18 +12,11 @@ from urllib.parse import quote, urlencode
 
 import click
 
-FAILED, NOT_FOUND, REFUSED, UNREACHABLE, UNHEALTHY = 1, 3, 4, 5, 10
+from appliance.command import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+
 EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
 TIMEOUT_S = 60.0
 PREFIX = "/api/v1"
-
-
-class Failed(click.ClickException):
-    """One line on stderr, and an exit code that tells what it is."""
-
-    def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
-        self.exit_code = code  # type: ignore[misc]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from appliance.command import Command
-from appliance.remote.api import FAILED, PREFIX, UNHEALTHY, Api, Failed, asks_a_broker
+from appliance.command import FAILED, UNHEALTHY, Command, Failed
+from appliance.remote.api import PREFIX, Api, asks_a_broker
 from appliance.remote.output import duration, put_json, put_table, size
 from appliance.remote.topic import split
 

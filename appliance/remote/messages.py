@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import IO, Any
+from typing import Any, TextIO
 
 import click
 
-from appliance.command import Command
+from appliance.command import FAILED, Command, Failed
+from appliance.progress import Progress
 from appliance.remote import where
-from appliance.remote.api import FAILED, PREFIX, Api, Failed, asks_a_broker, part
+from appliance.remote.api import PREFIX, Api, asks_a_broker, part
 from appliance.remote.output import cell
+from appliance.remote.output import size as in_bytes
 
 BATCH = 500  # messages in one request
+BATCH_BYTES = 2 << 20  # of them as JSON: the broker takes a body of 4 MiB
 TOPIC = click.argument("topic", metavar="TOPIC")
 
 
@@ -27,21 +31,41 @@ TOPIC = click.argument("topic", metavar="TOPIC")
 @click.option("--partition", "-p", type=int, help="Of the topic; else by key.")
 @asks_a_broker
 def produce(
-    api: Api, as_json: bool, topic: str, files: tuple[IO[str], ...], separator: str | None,
+    api: Api, as_json: bool, topic: str, files: tuple[TextIO, ...], separator: str | None,
     json_lines: bool, partition: int | None,
 ) -> None:  # fmt: skip
     """Produce a message for each line of FILES, or of the standard input.
 
     What `consume --json` writes can be given with --json-lines. It ends when all is on disk."""
+    regular = [file for file in files if os.path.isfile(file.name)]
+    size = sum(os.path.getsize(file.name) for file in regular)
+    progress = Progress("sent", in_bytes)
     lines = (line for file in files or (sys.stdin,) for line in file)
     messages = (message_of(line.rstrip("\n"), separator, json_lines) for line in lines)
     count = 0
-    while batch := list(islice(messages, BATCH)):
+    for batch in batches(messages):
         if partition is not None:
             batch = [{**each, "partition": partition} for each in batch]
         api.post(f"/topics/{part(topic)}/messages", {"messages": batch})
         count += len(batch)
+        if size:
+            progress(sum(file.buffer.tell() for file in regular), size)
     click.echo(json.dumps({"produced": count}) if as_json else f"{count} messages produced")
+
+
+def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """As many as one request takes, in messages and in bytes."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for each in messages:
+        length = len(json.dumps(each))
+        if batch and (len(batch) == BATCH or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += length
+    if batch:
+        yield batch
 
 
 def message_of(line: str, separator: str | None, is_json: bool) -> dict[str, Any]:

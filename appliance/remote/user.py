@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from appliance import catalog, config, log_files
-from appliance.command import Command
+from appliance.command import FAILED, NOT_FOUND, REFUSED, Command, Failed
 from appliance.errors import ApplianceError
-from appliance.remote.api import FAILED, NOT_FOUND, REFUSED, Api, Failed, asks_a_broker, part, sure
+from appliance.remote.api import Api, asks_a_broker, part, sure
 from appliance.remote.output import duration, moment, put_json, put_table
 from appliance.remote.topic import YES
 from appliance.wire import ErrorCode

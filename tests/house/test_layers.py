@@ -19,7 +19,7 @@ LAYERS = [
     ("closures", "request_queue", "_traffic"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
-    ("command", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
+    ("command", "progress", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
     ("catalog", "partition_metadata"),
     ("_batch", "_index", "_journal", "_offset_map"),
     ("_batch_join", "_columns", "_producers", "_record_builder", "_segment", "log_files",
@@ -53,6 +53,7 @@ LAYERS = [
     ("server",),
     ("testing",),
     ("remote",),
+    ("log_command",),
     ("cli",),
     ("__main__",),
 ]

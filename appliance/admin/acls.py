@@ -1,0 +1,165 @@
+"""Access rules of Kafka clients over REST: list, add, remove. They are kept, not enforced yet."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from typing_extensions import NotRequired
+
+from appliance.acls import (
+    ANY,
+    IS_ENFORCED,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+from appliance.admin.route import ADMIN, Call, get, post
+from appliance.errors import RequestInvalid
+
+Resource = Literal["topic", "group", "cluster", "transactional_id", "delegation_token", "user"]
+Pattern = Literal["literal", "prefixed"]
+Permission = Literal["allow", "deny"]
+ADDED_MAX = 1000  # in one request
+
+WARNING = "These rules are kept and shown, and not enforced yet: every client may do everything."
+
+
+class Row(TypedDict):
+    resource_type: str
+    resource_name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class AclList(TypedDict):
+    is_enforced: bool
+    warning: str | None
+    acls: list[Row]
+
+
+class NewAcl(TypedDict):
+    resource_type: Resource
+    resource_name: str
+    pattern_type: NotRequired[Pattern]  # literal, unless told otherwise
+    principal: str  # User:NAME
+    host: NotRequired[str]  # *
+    operation: str
+    permission: NotRequired[Permission]  # allow
+
+
+class NewAcls(TypedDict):
+    acls: list[NewAcl]
+
+
+class Removal(TypedDict):
+    """What a rule must be to be removed; a field that is left out fits every rule."""
+
+    resource_type: NotRequired[Resource]
+    resource_name: NotRequired[str]
+    pattern_type: NotRequired[Pattern]
+    principal: NotRequired[str]
+    host: NotRequired[str]
+    operation: NotRequired[str]
+    permission: NotRequired[Permission]
+    dry_run: NotRequired[bool]  # true, unless told otherwise
+
+
+class Removed(TypedDict):
+    dry_run: bool
+    acls: list[Row]
+
+
+def row_of(acl: Acl) -> Row:
+    return {
+        "resource_type": ResourceType(acl.resource_type).name.lower(),
+        "resource_name": acl.resource_name,
+        "pattern_type": PatternType(acl.pattern_type).name.lower(),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": Operation(acl.operation).name.lower(),
+        "permission": PermissionType(acl.permission_type).name.lower(),
+    }
+
+
+def operation_of(text: str) -> int:
+    try:
+        return Operation[text.upper()]
+    except KeyError:
+        names = ", ".join(each.name.lower() for each in Operation)
+        raise RequestInvalid(f"operation: got {text[:60]!r}, wanted one of {names}") from None
+
+
+def listed(call: Call) -> AclList:
+    every = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
+    return {
+        "is_enforced": IS_ENFORCED,
+        "warning": None if IS_ENFORCED else WARNING,
+        "acls": [row_of(each) for each in call.broker.acls.find(every)],
+    }
+
+
+async def add(call: Call) -> AclList:
+    """All of them, or none."""
+    wanted = call.body["acls"]
+    if len(wanted) > ADDED_MAX:
+        raise RequestInvalid(f"acls: got {len(wanted)}, wanted at most {ADDED_MAX}")
+    acls = [
+        Acl(
+            ResourceType[each["resource_type"].upper()],
+            each["resource_name"],
+            PatternType[each.get("pattern_type", "literal").upper()],
+            each["principal"],
+            each.get("host", "*"),
+            operation_of(each["operation"]),
+            PermissionType[each.get("permission", "allow").upper()],
+        )
+        for each in wanted
+    ]
+    for acl in acls:
+        acl.check()
+    for error in await call.broker.acls.create(acls):
+        if error is not None:
+            raise error
+    return listed(call)
+
+
+async def remove(call: Call) -> Removed:
+    body = call.body
+    wanted = AclFilter(
+        ResourceType[body["resource_type"].upper()] if "resource_type" in body else ANY,
+        body.get("resource_name"),
+        PatternType[body["pattern_type"].upper()] if "pattern_type" in body else ANY,
+        body.get("principal"),
+        body.get("host"),
+        operation_of(body["operation"]) if "operation" in body else ANY,
+        PermissionType[body["permission"].upper()] if "permission" in body else ANY,
+    )
+    is_dry = body.get("dry_run", True)
+    if is_dry:
+        found = call.broker.acls.find(wanted)
+    else:
+        (result,) = await call.broker.acls.delete([wanted])
+        if not isinstance(result, list):
+            raise result
+        found = result
+    return {"dry_run": is_dry, "acls": [row_of(each) for each in sorted(found)]}
+
+
+ROUTES = [
+    get("/acls", listed, AclList, "Access rules of Kafka clients: kept, not enforced yet."),
+    post("/acls", add, AclList, "Add access rules.", body=NewAcls, role=ADMIN, status=201),
+    post(
+        "/acls/remove",
+        remove,
+        Removed,
+        "Remove the access rules that fit; a dry run unless dry_run is false.",
+        body=Removal,
+        role=ADMIN,
+    ),
+]

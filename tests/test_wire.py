@@ -146,6 +146,27 @@ def test_bytes_of_any_kind_are_read_and_written() -> None:
     assert read.topic_data[0].partition_data[0].records == b"abc"
 
 
+def test_what_does_not_fit_is_not_written() -> None:
+    for message in (FindCoordinatorRequest(key="k" * (1 << 15)), RequestHeader(1, 1, 1 << 31)):
+        with pytest.raises(OverflowError):
+            headers.REQUEST.encode(message) if isinstance(message, RequestHeader) else (
+                codec.encode(message, 0)
+            )
+    with pytest.raises(UnicodeEncodeError):
+        codec.encode(FindCoordinatorRequest(key="\ud800"), 0)
+
+
+def test_large_parts_are_not_copied() -> None:
+    large, small = b"x" * 5000, b"y" * 100
+    partition = ProduceRequest.PartitionProduceData(records=codec.Pieces((small, large)))  # type: ignore[arg-type]
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
+    sent = ProduceRequest(topic_data=[topic])
+    parts = codec.encode_parts(sent, 9)
+    assert [each is large for each in parts] == [False, True, False]
+    partition.records = small + large
+    assert b"".join(parts) == codec.encode(sent, 9)
+
+
 def test_long_things_have_long_varints() -> None:
     name = "n" * 70_000
     octets = codec.encode(ApiVersionsRequest(client_software_name=name), 3)

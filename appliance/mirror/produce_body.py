@@ -9,7 +9,6 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from appliance.mirror.site import Place
-from appliance.wire.encoder import write_varint
 
 FIRST, LAST = 9, 11  # from 12 on a Produce adds its partitions to the transaction: we do that
 ALL_ACKS = -1
@@ -32,13 +31,13 @@ def produce_body(
     out = bytearray()
     _put_text(out, transactional_id)
     out += HEAD.pack(ALL_ACKS, timeout_ms)
-    write_varint(len(topics) + 1, out)
+    _put_varint(len(topics) + 1, out)
     for name, places in topics.items():
         _put_text(out, name)
-        write_varint(len(places) + 1, out)
+        _put_varint(len(places) + 1, out)
         for place in places:
             out += INDEX.pack(place.partition)
-            write_varint(sum(map(len, batches[place])) + 1, out)
+            _put_varint(sum(map(len, batches[place])) + 1, out)
             parts += [out, *batches[place]]
             out = bytearray(1)  # no tags
         _put_source(out, mirror_sources.get(name, ""))
@@ -46,9 +45,16 @@ def produce_body(
     return [*parts, out]
 
 
+def _put_varint(value: int, out: bytearray) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
 def _put_text(out: bytearray, text: str | None) -> None:
     octets = (text or "").encode()
-    write_varint(0 if text is None else len(octets) + 1, out)
+    _put_varint(0 if text is None else len(octets) + 1, out)
     out += octets
 
 
@@ -60,6 +66,6 @@ def _put_source(out: bytearray, source: str) -> None:
     text = bytearray()
     _put_text(text, source)
     out.append(1)
-    write_varint(MIRROR_SOURCE, out)
-    write_varint(len(text), out)
+    _put_varint(MIRROR_SOURCE, out)
+    _put_varint(len(text), out)
     out += text

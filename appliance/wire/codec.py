@@ -1,4 +1,4 @@
-"""Messages to bytes and back, by functions made from the field tables, one per class and version.
+"""Messages to bytes and back, by plans made from the field tables, one per class and version.
 
 A field that a version lacks is not written, and has its default after reading. Reading believes no
 size and no count: each is held against the bytes that remain before anything is made of it.
@@ -6,35 +6,18 @@ size and no count: each is held against the bytes that remain before anything is
 
 from __future__ import annotations
 
-import struct
 from typing import Any, TypeVar
 
-from appliance.wire import decoder, encoder
+from appliance._codec import Malformed, Plan
 from appliance.wire.errors import MalformedMessage, VersionUnsupported
+from appliance.wire.plan import plan_of
 from appliance.wire.types import Versions
 
 Message = TypeVar("Message")
 
 Bytes = bytes | bytearray | memoryview
 
-PART_SIZE_MIN = 4096  # below it a copy costs less than one more part in a system call
-
-ENCODERS: dict[tuple[Any, int], encoder.Encode] = {}
-DECODERS: dict[tuple[Any, int], decoder.Decode] = {}
-
-
-def encode(message: Any, version: int) -> bytes:
-    out = bytearray()
-    _encoder(type(message), version)(message, out)
-    return bytes(out)
-
-
-def encode_parts(message: Any, version: int) -> list[Bytes]:
-    """The same without copying what is large: the bytes are all parts one behind the other. A field
-    of bytes may be `Pieces`."""
-    out = Parts()
-    _encoder(type(message), version)(message, out)  # type: ignore[arg-type]
-    return out.ended()
+PLANS: dict[tuple[Any, int], Plan] = {}
 
 
 class Pieces(tuple[Bytes, ...]):
@@ -44,33 +27,19 @@ class Pieces(tuple[Bytes, ...]):
         return sum(map(len, self))
 
 
-class Parts:
-    """Grows as a bytearray does, as far as the encoders ask it to."""
+def encode(message: Any, version: int) -> bytes:
+    return _plan(type(message), version).encode(message)
 
-    def __init__(self) -> None:
-        self.done: list[Bytes] = []
-        self.last = bytearray()
 
-    def append(self, octet: int) -> None:
-        self.last.append(octet)
-
-    def __iadd__(self, more: Bytes | Pieces) -> Parts:
-        pieces = more if isinstance(more, Pieces) else (more,)
-        for each in pieces:
-            if len(each) < PART_SIZE_MIN:
-                self.last += each
-            else:
-                self.done += [self.last, each]
-                self.last = bytearray()
-        return self
-
-    def ended(self) -> list[Bytes]:
-        return [*self.done, self.last]
+def encode_parts(message: Any, version: int) -> list[Bytes]:
+    """The same without copying what is large: the bytes are all parts one behind the other. A field
+    of bytes may be `Pieces`."""
+    return _plan(type(message), version).encode_parts(message)
 
 
 def decode(
     message: type[Message],
-    data: bytes | memoryview,
+    data: Bytes,
     version: int,
     *,
     may_go_on: bool = False,
@@ -81,34 +50,21 @@ def decode(
 
     `borrow`: fields of bytes are views of `data`, which is not copied. It pays where they are many.
     """
-    read = _decoder(message, version)
-    octets: Any = data
-    if not borrow:
-        octets = bytes(data)  # no copy of what is bytes already; indexing bytes is the fastest
+    plan = _plan(message, version)
     try:
-        found, end = read(octets, 0, len(octets))
-        if end != len(octets) and not may_go_on:
-            raise MalformedMessage(f"{len(octets) - end} bytes after the end at {end}")
-    except (MalformedMessage, struct.error, IndexError, UnicodeDecodeError) as why:
-        text = f"wanted more than {len(octets)} bytes" if isinstance(why, IndexError) else why
-        raise MalformedMessage(f"{message.__name__} version {version}: {text}") from why
+        found, end = plan.decode(data, 0, borrow)
+        if end != len(data) and not may_go_on:
+            raise Malformed(f"{len(data) - end} bytes after the end at {end}")
+    except (Malformed, UnicodeDecodeError) as why:
+        raise MalformedMessage(f"{message.__name__} version {version}: {why}") from why
     assert isinstance(found, message)
     return found
 
 
-def _encoder(message: type, version: int) -> encoder.Encode:
-    found = ENCODERS.get((message, version))
+def _plan(message: type, version: int) -> Plan:
+    found = PLANS.get((message, version))
     if found is None:
-        found = encoder.encoder_of(message, version, _is_flexible(message, version))
-        ENCODERS[message, version] = found
-    return found
-
-
-def _decoder(message: type, version: int) -> decoder.Decode:
-    found = DECODERS.get((message, version))
-    if found is None:
-        found = decoder.decoder_of(message, version, _is_flexible(message, version))
-        DECODERS[message, version] = found
+        found = PLANS[message, version] = plan_of(message, version, _is_flexible(message, version))
     return found
 
 

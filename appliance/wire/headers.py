@@ -13,12 +13,13 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
+from appliance._codec import Malformed, skip_tags
 from appliance.wire import API
 from appliance.wire.api_versions import API as API_VERSIONS
-from appliance.wire.decoder import skip_tags
 from appliance.wire.errors import MalformedMessage
+from appliance.wire.plan import plan_of
+from appliance.wire.types import field, int16, int32, string
 
-REQUEST = struct.Struct(">hhih")
 RESPONSE = struct.Struct(">i")
 # Keys and versions that are remembered; there are some 500, but anybody may ask for others.
 KINDS_MAX = 1024
@@ -26,33 +27,31 @@ KINDS_MAX = 1024
 
 @dataclass(slots=True)
 class RequestHeader:
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None = ""
+    api_key: int = field(int16)
+    api_version: int = field(int16)
+    correlation_id: int = field(int32)
+    client_id: str | None = field(string, nullable="0+")
+
+
+REQUEST = plan_of(RequestHeader, 0, False)
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, bytes]:
     """The header and the body. A key that is unknown here is taken for one without tags."""
     try:
-        key, version, correlation_id, length = REQUEST.unpack_from(frame)
-        at = REQUEST.size + max(0, length)
-        if length < -1 or at > len(frame):
-            raise MalformedMessage(f"client id: got a size of {length} in {len(frame)} bytes")
-        client_id = frame[REQUEST.size : at].decode()
-        if is_flexible(key, version):
-            at = skip_tags(frame, at, len(frame))
-    except (struct.error, IndexError, UnicodeDecodeError) as why:
+        header: RequestHeader
+        header, at = REQUEST.decode(frame)
+        if is_flexible(header.api_key, header.api_version):
+            at = skip_tags(frame, at)
+    except (Malformed, UnicodeDecodeError) as why:
         raise MalformedMessage(f"request header in {len(frame)} bytes: {why}") from why
-    return RequestHeader(key, version, correlation_id, client_id), frame[at:]
+    header.client_id = header.client_id or ""
+    return header, frame[at:]
 
 
 def encode_request(header: RequestHeader) -> bytes:
-    octets = (header.client_id or "").encode()
-    length = -1 if header.client_id is None else len(octets)
-    key, version = header.api_key, header.api_version
-    tags = b"\0" if is_flexible(key, version) else b""
-    return REQUEST.pack(key, version, header.correlation_id, length) + octets + tags
+    tags = b"\0" if is_flexible(header.api_key, header.api_version) else b""
+    return REQUEST.encode(header) + tags
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
@@ -68,8 +67,8 @@ def decode_response(
         (correlation_id,) = RESPONSE.unpack_from(frame)
         at = RESPONSE.size
         if has_response_tags(api_key, api_version):
-            at = skip_tags(frame, at, len(frame))
-    except (struct.error, IndexError) as why:
+            at = skip_tags(frame, at)
+    except (struct.error, Malformed) as why:
         raise MalformedMessage(f"response header in {len(frame)} bytes: {why}") from why
     return correlation_id, memoryview(frame)[at:]
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
-NO_UUID = UUID(int=0)
+from appliance import _codec
+
+NO_UUID = _codec.NO_UUID
 VERSION_MAX = 2**15 - 1  # a version is an int16
 
 

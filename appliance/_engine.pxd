@@ -1,8 +1,14 @@
 """The Python objects of the engine, for compiled code that is handed one."""
 
-from appliance._committer cimport CommitterRef
-from appliance._log cimport LogRef
+from libc.stdint cimport int64_t, uint8_t
+
+from appliance._committer cimport Committer, CommitterRef
+from appliance._log cimport AppendOptions, Appended as CAppended, LogRef
 from appliance._storage cimport StorageRef
+
+# Checks and stamps one batch, writes it, and asks for the commit that the log's policy wants.
+cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                       const AppendOptions* options, CAppended* appended) noexcept nogil
 
 cdef class Engine:
     cdef StorageRef storage
@@ -20,3 +26,4 @@ cdef class Log:
     cdef _raise(self, int code, str doing)
     cdef _check_keys(self, const unsigned char[::1] batch, int origin)
     cdef str _refused(self, const unsigned char[::1] batch)
+    cdef str _not_durable(self, int64_t offset, double timeout_s)

@@ -154,8 +154,8 @@ cdef int _engine_start(StorageRef storage, CommitterRef committer) noexcept nogi
     return committer_start(committer.get())
 
 
-cdef int _append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
-                 const AppendOptions* options, CAppended* appended) noexcept nogil:
+cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                       const AppendOptions* options, CAppended* appended) noexcept nogil:
     cdef BatchHeader header
     cdef int code = _check(data, size, options.origin, &header)
     if code == OK:
@@ -470,8 +470,8 @@ cdef class Log:
         self._check_keys(batch, options.origin)
         with nogil:
             copy.assign(&batch[0], &batch[0] + batch.shape[0])
-            code = _append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
-                           &options, &appended)
+            code = engine_append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
+                                 &options, &appended)
         if code != OK:
             raise from_code(code, self._refused(batch))
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
@@ -486,8 +486,8 @@ cdef class Log:
         _fill_options(&options, leader_epoch, origin, now_ms)
         self._check_keys(batch, options.origin)
         with nogil:
-            code = _append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
-                           &options, &appended)
+            code = engine_append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
+                                 &options, &appended)
         if code != OK:
             raise from_code(code, self._refused(batch))
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
@@ -526,10 +526,11 @@ cdef class Log:
         with nogil:
             code = committer_await(self.engine.committer.get(), self.log, offset, deadline_ns)
         if code != OK:
-            raise from_code(code,
-                            f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; "
-                                  f"durable up to {self.durable_offset}, "
-                                  f"log end {self.log_end_offset}")
+            raise from_code(code, self._not_durable(offset, timeout_s))
+
+    cdef str _not_durable(self, int64_t offset, double timeout_s):
+        return (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up to "
+                f"{self.durable_offset}, log end {self.log_end_offset}")
 
     def flush(self, double timeout_s=30.0):
         """Everything appended so far is durable when this returns."""

@@ -24,8 +24,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from types import CoroutineType
-from typing import Any, Protocol
+from types import CoroutineType, ModuleType
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from appliance import event_log
@@ -101,6 +101,7 @@ class Dispatcher:
         self._threads = ThreadPoolExecutor(control.threads, "handlers")
         self._turn: asyncio.Handle | None = None
         self._is_turn = False
+        self._clocks = (0, 0)  # when the turn began: monotonic ns, wall ms
         self._answers: list[Answer] = []  # not given yet
         self._giving: asyncio.Handle | None = None
         # Of connections with a request that holds or awaits one
@@ -157,6 +158,7 @@ class Dispatcher:
 
     def _begin_some(self) -> None:
         self._turn, self._is_turn = None, True
+        self._clocks = time.monotonic_ns(), time.time_ns() // 1_000_000
         for _ in range(TURN_REQUESTS_MAX):
             if not self._waiting or not self._may_begin():
                 break
@@ -179,17 +181,30 @@ class Dispatcher:
     # One request
 
     def _begin(self, punt: Punt) -> None:
-        self._guarded(self._handle, punt, RequestHeader(-1, -1, -1, None))
-
-    def _handle(self, punt: Punt, header: RequestHeader) -> None:
-        key, version, header.correlation_id = _prefix(punt.frame)
-        header.api_key, header.api_version = key, version
-        if key == api_versions.KEY and not _is_served(key, version):
-            header.api_version = 0
-            self._reply(punt, header, api_versions.of_unknown_version())
+        try:
+            header, body = decode_request(punt.frame)
+        except MalformedMessage as error:
+            self._guarded(self._begin_unreadable, punt, RequestHeader(-1, -1, -1), error)
             return
-        request, call = self._read(punt, header)
-        result = HANDLERS[key].handle(self._broker, request, call)
+        self._guarded(self._handle, punt, header, body)
+
+    def _begin_unreadable(self, punt: Punt, header: RequestHeader, error: ApplianceError) -> None:
+        """Who asks for what we speak is told, whatever else stands in the header."""
+        header.api_key, header.api_version, header.correlation_id = _prefix(punt.frame)
+        if header.api_key != api_versions.KEY or _kind(header.api_key, header.api_version):
+            raise error
+        self._reply_unknown(punt, header)
+
+    def _handle(self, punt: Punt, header: RequestHeader, body: bytes) -> None:
+        key, version = header.api_key, header.api_version
+        kind = _kind(key, version)
+        if kind is None:
+            if key != api_versions.KEY:
+                raise ConnectionDropped(_not_served(key, version))
+            self._reply_unknown(punt, header)
+            return
+        request = decode(kind.request, body, version, may_go_on=True)
+        result = kind.handler.handle(self._broker, request, self._call(punt, header))
         if isinstance(result, Later):
             result.send_to(partial(self._guarded, self._reply, punt, header))
         elif isinstance(result, CoroutineType):
@@ -200,21 +215,21 @@ class Dispatcher:
         else:
             self._reply(punt, header, result)
 
-    def _read(self, punt: Punt, header: RequestHeader) -> tuple[Any, Call]:
-        key, version = header.api_key, header.api_version
-        if not _is_served(key, version):
-            raise ConnectionDropped(_not_served(key, version))
-        whole_header, body = decode_request(punt.frame)
-        request = decode(API[key].request, body, version, may_go_on=True)
-        return request, Call(
-            header=whole_header,
-            peer=punt.peer,
-            connection=punt.connection,
-            received_ns=time.monotonic_ns(),
-            now_ms=time.time_ns() // 1_000_000,
-            served=SERVED,
-            threads=self._threads,
-            turns=self._turns,
+    def _reply_unknown(self, punt: Punt, header: RequestHeader) -> None:
+        header.api_version = 0
+        self._reply(punt, header, api_versions.of_unknown_version())
+
+    def _call(self, punt: Punt, header: RequestHeader) -> Call:
+        begun_ns, now_ms = self._clocks
+        return Call(
+            header,
+            punt.peer,
+            punt.connection,
+            begun_ns,
+            now_ms,
+            SERVED,
+            self._threads,
+            self._turns,
         )
 
     def _ended(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
@@ -299,10 +314,18 @@ def _prefix(frame: bytes) -> tuple[int, int, int]:
     return key, version, correlation_id
 
 
+class Kind(NamedTuple):
+    """What there is to know of all requests of one key and version."""
+
+    handler: ModuleType
+    request: Any
+
+
 @lru_cache(maxsize=KINDS_MAX)
-def _is_served(key: int, version: int) -> bool:
+def _kind(key: int, version: int) -> Kind | None:
+    """None: it is not served."""
     first, last = _versions(key)
-    return first <= version <= last
+    return Kind(HANDLERS[key], API[key].request) if first <= version <= last else None
 
 
 def _not_served(key: int, version: int) -> str:

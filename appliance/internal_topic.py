@@ -7,10 +7,10 @@ transactional id's, stand in one partition.
 
 Many writes share one group commit. Whatever comes while the disk is busy waits in one queue; when
 the disk is done, all of it becomes one batch a partition, and one commit makes all batches durable.
-A write alone goes at once. The event loop only fills the queue: batches are built, appended and
-waited for on one thread. `done` is called on the loop, in the order of the writes.
+A write alone goes at once. The event loop builds the batches; a thread that never takes the GIL
+(`_log_writer.pyx`) appends them and waits. `done` is called on the loop, in the writes' order.
 
-    write -> queue -> commit_some (thread): a batch a partition, appended -> one wait for the disk
+    write -> queue -> a batch a partition -> thread: all appended, one wait for the disk
                                                                           -> done, done, done
 """
 
@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from appliance import _batch, event_log
 from appliance._engine import Log
+from appliance._log_writer import LogWriter
 from appliance.errors import ApplianceError
 from appliance.wire.codec import decode, encode
 from appliance.wire.errors import MalformedMessage
@@ -49,6 +48,9 @@ SIZE_AFTER = 12
 class Record(NamedTuple):
     key: bytes
     value: bytes | None  # None: what the key names is no more
+
+
+Told = tuple[ApplianceError | None, int]  # of a batch: why not, or the offset of its first record
 
 
 class Transaction(NamedTuple):
@@ -78,7 +80,8 @@ class InternalTopic:
         self._timeout_s = timeout_ms / 1000
         self._queue: list[Write] = []
         self._writing: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "internal-topic")
+        self._writer: LogWriter | None = None
+        self._written: asyncio.Future[list[Told]] | None = None  # what the thread is at
 
     @property
     def is_busy(self) -> bool:
@@ -93,7 +96,10 @@ class InternalTopic:
         """After the last write."""
         while self._writing is not None:
             await self._writing
-        await asyncio.to_thread(self._thread.shutdown)
+        if self._writer is not None:
+            asyncio.get_running_loop().remove_reader(self._writer.fd)
+            self._writer.close()
+            self._writer = None
 
     async def _write_all(self) -> None:
         try:
@@ -108,13 +114,33 @@ class InternalTopic:
     async def _write_some(self, writes: list[Write]) -> None:
         try:
             logs = await self._logs()
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, commit_some, logs, writes, self._timeout_s)
+            batches = [each for each in _batches(writes, len(logs)) if each.data]
+            told = await self._commit([(logs[each.partition], each.data) for each in batches])
+            for batch, (error, first_offset) in zip(batches, told, strict=True):
+                _place(batch.writes, error, first_offset)
         except ApplianceError as error:
             _fail(writes, error)
         except Exception as error:
             logger.exception("writing failed in a way that was not foreseen", writes=len(writes))
             _fail(writes, ApplianceError(type(error).__name__))
+
+    async def _commit(self, batches: list[tuple[Log, bytes]]) -> list[Told]:
+        if not batches:
+            return []
+        loop = asyncio.get_running_loop()
+        if self._writer is None:
+            self._writer = LogWriter()
+            loop.add_reader(self._writer.fd, self._take)
+        self._written = loop.create_future()
+        self._writer.begin(batches, self._timeout_s)
+        return await self._written
+
+    def _take(self) -> None:
+        assert self._writer
+        assert self._written
+        told = self._writer.take()
+        if told is not None:
+            self._written.set_result(told)
 
 
 def _tell(writes: list[Write]) -> None:
@@ -131,28 +157,33 @@ def _fail(writes: Iterable[Write], error: ApplianceError) -> None:
         each.error = each.error or error
 
 
-def commit_some(logs: list[Log], writes: list[Write], timeout_s: float) -> None:
-    """Everything is appended before anything is waited for: one commit covers all."""
+def _place(writes: list[Write], error: ApplianceError | None, offset: int) -> None:
+    """Their records stand one behind the other, from `offset` on."""
+    if error is not None:
+        _fail(writes, error)
+        return
+    for each in writes:
+        each.first_offset = offset
+        offset += len(each.records)
+
+
+class Batch(NamedTuple):
+    partition: int
+    writes: list[Write]
+    data: bytes
+
+
+def _batches(writes: Iterable[Write], partitions: int) -> Iterator[Batch]:
     of_partition: dict[int, list[Write]] = {}
     for each in writes:
-        of_partition.setdefault(partition_of(each.owner, len(logs)), []).append(each)
-    waits: list[tuple[Log, int, list[Write]]] = []
+        of_partition.setdefault(partition_of(each.owner, partitions), []).append(each)
     for partition, own in of_partition.items():
-        log = logs[partition]
-        last_offset = max((_append(log, batch) for batch in _batches(own)), default=-1)
-        if last_offset >= 0:
-            log.ask_commit()
-            waits.append((log, last_offset, own))
-    deadline = time.monotonic() + timeout_s
-    for log, last_offset, own in waits:
-        try:
-            log.await_durable(last_offset, max(0, deadline - time.monotonic()))
-        except ApplianceError as error:
-            _fail(own, error)
+        for run in _runs(own):
+            yield Batch(partition, run, _build(run))
 
 
-def _batches(writes: Iterable[Write]) -> Iterable[list[Write]]:
-    """Runs of writes that may share a batch; each of a transaction has its own."""
+def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
+    """Writes that may share a batch; each of a transaction has its own."""
     run: list[Write] = []
     size = 0
     for each in writes:
@@ -161,7 +192,7 @@ def _batches(writes: Iterable[Write]) -> Iterable[list[Write]]:
             yield [each]
             run, size = [], 0
             continue
-        own = sum(len(key) + len(value or b"") for key, value in each.records)
+        own = sum([len(key) + len(value or b"") for key, value in each.records])
         if run and size + own > BATCH_BYTES:
             yield run
             run, size = [], 0
@@ -171,29 +202,12 @@ def _batches(writes: Iterable[Write]) -> Iterable[list[Write]]:
         yield run
 
 
-def _append(log: Log, writes: list[Write]) -> int:
-    """The last offset; where it fails, each write is told and it is -1."""
-    batch = _build(writes)
-    if batch is None:
-        return -1
-    try:
-        # our own records: also when the disk is low, since readers who cannot commit read twice
-        appended = log.append(batch, origin="coordinator")
-    except ApplianceError as error:
-        _fail(writes, error)
-        return -1
-    offset = appended.base_offset
-    for each in writes:
-        each.first_offset = offset
-        offset += len(each.records)
-    return appended.last_offset
-
-
-def _build(writes: list[Write]) -> bytes | None:
+def _build(writes: list[Write]) -> bytes:
+    """Empty where they have no records."""
     transaction = writes[0].transaction
     rows = [(each.timestamp_ms, *record) for each in writes for record in each.records]
     if not rows:
-        return None
+        return b""
     if transaction is None:
         return _batch.build(rows)
     return _batch.build(

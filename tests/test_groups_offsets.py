@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 
 from appliance import _batch
 from appliance._engine import Log
+from appliance._log_writer import LogWriter
 from appliance.config import GroupsConfig
-from appliance.errors import ApplianceError, LogClosed, TimedOut
+from appliance.errors import ApplianceError, BatchTorn, LogClosed, TimedOut
 from appliance.groups.group import Group
 from appliance.groups.offsets import Offsets
 from appliance.groups.records import (
@@ -30,7 +32,6 @@ from appliance.internal_topic import (
     Record,
     Transaction,
     Write,
-    commit_some,
     load,
     partition_of,
 )
@@ -155,6 +156,21 @@ class Writes:
         return lambda error, first_offset: self.done.append((group, error, first_offset))
 
 
+def commit_some(logs: list[Log], writes: list[Write], timeout_s: float) -> None:
+    """All of them in one round."""
+
+    async def run() -> None:
+        async def found() -> list[Log]:
+            return logs
+
+        topic = InternalTopic(found, round(timeout_s * 1000))
+        for each in writes:
+            topic.write(each)
+        await topic.close()
+
+    asyncio.run(run())
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     with one_log(tmp_path, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0) as made:
@@ -251,24 +267,32 @@ def test_a_write_that_fails_is_told_alone(tmp_path: Path) -> None:
         assert offsets_of(loaded(logs[0]).offsets, names[0]) == {T0: 1}
 
 
-def test_a_commit_that_the_disk_does_not_take_in_time_is_told(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Slow:
-        """A log whose disk sleeps."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(log, name)
-
-        def ask_commit(self) -> None:
-            return
-
-        def await_durable(self, offset: int, timeout_s: float) -> None:
-            raise TimedOut(f"offset {offset} is not durable")
-
-    write = Writes().of("g", 1)
-    commit_some([Slow()], [write], 0)  # type: ignore[list-item]
+def test_a_commit_that_the_disk_does_not_take_in_time_is_told(log: Log) -> None:
+    large = Record(b"k", b"v" * BATCH_BYTES)  # no disk has it in no time
+    write = Write("g", [large], NOW, lambda error, offset: None)
+    commit_some([log], [write], 0)
     assert isinstance(write.error, TimedOut)
+    assert re.match(r"t-0: offset 0 is not durable after 0 s; durable up to 0, ", str(write.error))
+
+
+def test_one_round_at_a_time_and_what_cannot_be_written_is_told(log: Log) -> None:
+    writer = LogWriter()
+    try:
+        assert writer.take() is None
+        good = _batch.build([(NOW, b"k", b"v")])
+        writer.begin([(log, good), (log, good[:-1]), (log, good)], 10)
+        with pytest.raises(ValueError, match="a round of 3 batches is under way"):
+            writer.begin([(log, good)], 10)
+        assert select.select([writer.fd], [], [], 10)[0]
+        found = writer.take()
+        assert found is not None
+        (none, first), (torn, nowhere), (_, second) = found
+        assert (none, first, nowhere, second) == (None, 0, -1, 1)
+        assert isinstance(torn, BatchTorn)
+        assert log.durable_offset == 2
+        assert writer.take() is None
+    finally:
+        writer.close()
 
 
 def test_writes_are_done_in_order_and_share_commits(log: Log) -> None:

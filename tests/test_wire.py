@@ -158,7 +158,8 @@ def test_what_does_not_fit_is_not_written() -> None:
 
 def test_large_parts_are_not_copied() -> None:
     large, small = b"x" * 5000, b"y" * 100
-    partition = ProduceRequest.PartitionProduceData(records=codec.Pieces((small, large)))  # type: ignore[arg-type]
+    pieces: Any = codec.Pieces((small, large))
+    partition = ProduceRequest.PartitionProduceData(records=pieces)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     sent = ProduceRequest(topic_data=[topic])
     parts = codec.encode_parts(sent, 9)

@@ -59,6 +59,7 @@ STALL_MS = 1000
 
 AnyGroup = Group | ModernGroup
 ConsumersGroup = Group | MixedGroup  # one that commits offsets
+OF_CONSUMERS = (Group, MixedGroup)  # the same, looked up faster
 
 
 class Topics(TopicView, Protocol):
@@ -181,7 +182,7 @@ class Coordinator:
             )
         self._give_up_empty(group_id)
         found = self.groups.get(group_id)
-        if found is not None and not isinstance(found, Group | MixedGroup):
+        if found is not None and not isinstance(found, OF_CONSUMERS):
             raise GroupRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id} is not one of consumers"
             )
@@ -334,10 +335,10 @@ class Coordinator:
         if group is None:
             group = self.make(group_id)
         group = self.of_consumers(group)
-        if isinstance(group, MixedGroup):
-            group.check_commit(member[0], member[2], values)
-        else:
+        if isinstance(group, Group):
             group.check_commit(*member, now_ms)
+        else:
+            group.check_commit(member[0], member[2], values)
 
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:
@@ -461,7 +462,7 @@ class Coordinator:
     def expire(self, wall_ms: int) -> None:
         """Takes away the offsets whose time is over, and Empty groups that have none."""
         for group in list(self.groups.values()):
-            if not isinstance(group, Group | MixedGroup):
+            if not isinstance(group, OF_CONSUMERS):
                 continue  # where a share group is, it keeps elsewhere, and for good
             own = self.offsets.of_group(group.id)
             is_known = isinstance(group, MixedGroup) or group.state is State.STABLE
@@ -503,7 +504,7 @@ class Coordinator:
     def progress(self, group_id: str) -> Progress | None:
         """None: there is no such group of consumers."""
         group = self.groups.get(group_id)
-        if not isinstance(group, Group | MixedGroup) or group.is_dead:
+        if not isinstance(group, OF_CONSUMERS) or group.is_dead:
             return None
         own = self.offsets.of_group(group_id)
         protocol = "consumer" if isinstance(group, MixedGroup) else "classic"
@@ -522,7 +523,7 @@ class Coordinator:
 
     def _of_member(self, group_id: str) -> ConsumersGroup:
         group = self.groups.get(group_id)
-        if not isinstance(group, Group | MixedGroup):
+        if not isinstance(group, OF_CONSUMERS):
             what = f"{group_id} is not a group of consumers" if group else f"no group {group_id}"
             raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"no such member: {what}")
         self.check_alive(group)
@@ -531,7 +532,7 @@ class Coordinator:
     def of_consumers(self, group: AnyGroup) -> ConsumersGroup:
         """The group as one that has offsets."""
         self.check_alive(group)
-        if not isinstance(group, Group | MixedGroup):
+        if not isinstance(group, OF_CONSUMERS):
             raise GroupRefused(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.id} is not a consumer group."
             )

@@ -40,18 +40,18 @@ class Later:
     __slots__ = ("_given", "_send")
 
     def __init__(self) -> None:
-        self._given: list[Any] = []
+        self._given: list[Any] | None = None
         self._send: Callable[[Any], None] | None = None
 
     def give(self, answer: Any) -> None:
         if self._send is None:
-            self._given.append(answer)
+            self._given = [*(self._given or ()), answer]
         else:
             self._send(answer)
 
     def send_to(self, send: Callable[[Any], None]) -> None:
         self._send = send
-        for each in self._given:
+        for each in self._given or ():
             send(each)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_group import ConsumerGroup
+from appliance.groups.group import Group
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
 from appliance.handlers.call import Call, Later, Refused
 from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
@@ -32,6 +33,7 @@ NO_RETENTION = -1
 Asked = OffsetCommitRequest.OffsetCommitRequestPartition
 AskedTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 Answer = OffsetCommitResponse.OffsetCommitResponsePartition
+AnswerTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 Values = dict[Partition, OffsetCommitValue]
 
 
@@ -44,8 +46,9 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
     )
 
     def done(error: ApplianceError | None) -> None:
-        for each in good:
-            each.error_code = error.kafka_code if error else 0
+        if error is not None:
+            for each in good:
+                each.error_code = error.kafka_code
         later.give(response)
 
     if not values:
@@ -57,17 +60,19 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
         request.generation_id_or_member_epoch,
     )
     try:
-        _check_version(broker, request, call.version)
+        if call.version < FIRST_WITH_EPOCH:
+            _check_older(broker, request, call.version)
         broker.groups.commit(request.group_id, member, values, call.received_ms, done)
     except ApplianceError as error:
         done(error)
     return later
 
 
-def _check_version(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
+def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
     group = broker.groups.find(request.group_id)
-    is_newer = isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id)
-    if version < FIRST_WITH_EPOCH and is_newer:
+    if group is None or isinstance(group, Group):
+        return
+    if isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id):
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
             f"group {request.group_id} is of the newer protocol: got version {version} of "
@@ -82,25 +87,23 @@ def _topic(
     call: Call,
     values: Values,
     good: list[Answer],
-) -> OffsetCommitResponse.OffsetCommitResponseTopic:
+) -> AnswerTopic:
     """Fills in what is to be committed, and the answers that wait for it."""
     topic = _find(broker, asked, call.version)
     answers = []
     for each in asked.partitions:
-        answer = Answer(partition_index=each.partition_index)
+        index, answer = each.partition_index, Answer(each.partition_index)
+        answers.append(answer)
         try:
             if isinstance(topic, ApplianceError):
                 raise topic
             _check(broker, topic, each)
-            place = Partition(topic.name, each.partition_index)
-            values[place] = _value(each, request.retention_time_ms, call.now_ms)
-            good.append(answer)
         except ApplianceError as error:
             answer.error_code = error.kafka_code
-        answers.append(answer)
-    return OffsetCommitResponse.OffsetCommitResponseTopic(
-        name=asked.name, topic_id=asked.topic_id, partitions=answers
-    )
+            continue
+        values[Partition(topic.name, index)] = _value(each, request.retention_time_ms, call.now_ms)
+        good.append(answer)
+    return AnswerTopic(asked.name, asked.topic_id, answers)
 
 
 def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceError:
@@ -114,7 +117,9 @@ def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceE
 
 def _check(broker: Broker, topic: Topic, asked: Asked) -> None:
     find_log(topic, asked.partition_index)
-    size = len((asked.committed_metadata or "").encode())
+    if not asked.committed_metadata:
+        return
+    size = len(asked.committed_metadata.encode())
     most = broker.config.groups.metadata_max_bytes
     if size > most:
         raise Refused(
@@ -125,9 +130,9 @@ def _check(broker: Broker, topic: Topic, asked: Asked) -> None:
 
 def _value(asked: Asked, retention_ms: int, now_ms: int) -> OffsetCommitValue:
     return OffsetCommitValue(
-        offset=asked.committed_offset,
-        leader_epoch=asked.committed_leader_epoch,
-        metadata=asked.committed_metadata or "",
-        commit_timestamp=now_ms,
-        expire_timestamp=NEVER if retention_ms == NO_RETENTION else now_ms + retention_ms,
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        asked.committed_metadata or "",
+        now_ms,
+        NEVER if retention_ms == NO_RETENTION else now_ms + retention_ms,
     )

@@ -45,7 +45,8 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, bytes]:
             at = skip_tags(frame, at)
     except (Malformed, UnicodeDecodeError) as why:
         raise MalformedMessage(f"request header in {len(frame)} bytes: {why}") from why
-    header.client_id = header.client_id or ""
+    if header.client_id is None:
+        header.client_id = ""
     return header, frame[at:]
 
 
@@ -55,8 +56,8 @@ def encode_request(header: RequestHeader) -> bytes:
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    tags = b"\0" if has_response_tags(api_key, api_version) else b""
-    return RESPONSE.pack(correlation_id) + tags
+    head = RESPONSE.pack(correlation_id)
+    return head + b"\0" if has_response_tags(api_key, api_version) else head
 
 
 def decode_response(
@@ -79,5 +80,6 @@ def is_flexible(api_key: int, api_version: int) -> bool:
     return api is not None and api.request.VERSIONS.is_flexible(api_version)
 
 
+@lru_cache(maxsize=KINDS_MAX)
 def has_response_tags(api_key: int, api_version: int) -> bool:
     return api_key != API_VERSIONS.key and is_flexible(api_key, api_version)

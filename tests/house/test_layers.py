@@ -37,7 +37,7 @@ LAYERS = [
     ("_cleanable",),
     ("_cleaner",),
     ("_engine",),
-    ("_data_plane", "_log_waits", "_export"),
+    ("_data_plane", "_log_waits", "_log_writer", "_export"),
     ("log_dir", "broker_configs"),
     ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs",
      "export"),

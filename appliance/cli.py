@@ -8,8 +8,9 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 from click.shell_completion import get_completion_class
@@ -18,21 +19,33 @@ from appliance import config as configuration
 from appliance import event_log
 from appliance.command import Command
 from appliance.log_command import log
-from appliance.mirror.command import mirror
 from appliance.progress import Progress
 from appliance.remote import acl, broker, group, messages, topic, user
-from appliance.server import Server
 from appliance.zookeeper_server import ZooKeeperServer
 
 
-@click.group()
+class Commands(click.Group):
+    """Those that bring much with them are imported when they are asked for."""
+
+    lazy: ClassVar = {"mirror": "appliance.mirror.command"}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self.lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy:
+            found: click.Command = getattr(import_module(self.lazy[cmd_name]), cmd_name)
+            return found
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=Commands)
 @click.version_option(package_name="appliance")
 def main() -> None:
     """A message log for one box."""
 
 
 for each in (
-    mirror,
     topic.topic,
     group.group,
     messages.produce,
@@ -94,6 +107,8 @@ def load_config(
 @settings_options
 def serve(**options: Any) -> None:
     """Run the broker until SIGTERM or SIGINT."""
+    from appliance.server import Server  # a second of imports that no other command needs
+
     event_log.to_stderr()
     server = Server(load_config(**options))
     asyncio.run(server.run(Progress("recovering partitions")))

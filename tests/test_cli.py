@@ -140,12 +140,28 @@ def test_a_torn_tail_is_no_damage(data: Path) -> None:
 
 def commands(group: click.Group, *names: str) -> dict[str, click.Command]:
     found: dict[str, click.Command] = {}
-    for name, each in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        each = group.get_command(context, name)
+        assert each is not None
         if isinstance(each, click.Group):
             found |= commands(each, *names, name)
         if not isinstance(each, click.Group) or each.invoke_without_command:
             found[" ".join((*names, name))] = each
     return found
+
+
+def test_asking_a_broker_does_not_load_one() -> None:
+    code = (
+        "import sys; from appliance.cli import main\n"
+        "main(['health', '--admin', '127.0.0.1:1'], standalone_mode=False)"
+    )
+    found = subprocess.run([sys.executable, "-X", "importtime", "-c", code],
+                           capture_output=True, text=True, check=False)
+    assert "is not reached" in found.stderr
+    assert "appliance.remote.broker" in found.stderr
+    for heavy in ("aiohttp", "appliance.wire", "argon2", "re2", "kazoo"):
+        assert not re.search(rf"\| +{re.escape(heavy)}\b", found.stderr), heavy
 
 
 RUNNING = {"serve", "zookeeper"}  # they answer nothing: they run, and log

@@ -50,6 +50,15 @@ def status(api: Api, as_json: bool) -> None:
         if storage["full_in_s"] is not None:
             room += f", full in {duration(storage['full_in_s'])} at this rate"
         rows.append(("disk", room))
+    unflushed, traffic = found["unflushed"], found["traffic"]
+    if unflushed:
+        text = f"{size(unflushed['bytes'])} not yet" if unflushed["records"] else "everything"
+        if unflushed["last_flush_ms"] is not None:
+            text += f", the last flush took {unflushed['last_flush_ms']:.1f} ms"
+        rows.append(("on disk", text))
+    if traffic:
+        rate = f"in {size(traffic['received_bytes_per_s'])}/s"
+        rows.append(("traffic", f"{rate}, out {size(traffic['sent_bytes_per_s'])}/s"))
     if found["zookeeper"]:
         rows.append(("zookeeper", found["zookeeper"]))
     for name, text in rows:

@@ -9,12 +9,10 @@ from typing import Any
 import click
 
 from appliance import catalog, config, log_files
-from appliance.command import FAILED, NOT_FOUND, REFUSED, Command, Failed
-from appliance.errors import ApplianceError
+from appliance.command import NOT_FOUND, REFUSED, Command, Failed
 from appliance.remote.api import Api, asks_a_broker, part, sure
 from appliance.remote.output import duration, moment, put_json, put_table
 from appliance.remote.topic import YES
-from appliance.wire import ErrorCode
 
 ROLES = click.Choice(["viewer", "operator", "admin"])
 ROLE = click.option("--role", type=ROLES, default="viewer", show_default=True)
@@ -109,7 +107,8 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
     """Another password for NAME, when nobody can log in any more. The broker must be stopped.
 
     Whoever may read the data directory may do it: it is everything that the broker has."""
-    from appliance.admin.users import reset_password  # with what hashes: no other command needs it
+    # with what hashes, which no other command needs
+    from appliance.admin.users import UserUnknown, reset_password
 
     settings = config.load(None, os.environ, (), {"data.dir": data_dir})
     directory = Path(settings.data_dir)
@@ -129,10 +128,8 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
             f"`appliance user change {name} --password`",
             REFUSED,
         ) from error
-    except ApplianceError as error:
-        is_unknown = error.kafka_code == ErrorCode.RESOURCE_NOT_FOUND
-        code = NOT_FOUND if is_unknown else FAILED
-        raise Failed(str(error), code) from error
+    except UserUnknown as error:
+        raise Failed(str(error), NOT_FOUND) from error
     if as_json:
         return put_json({"reset": name})
     click.echo(f"{name} has another password")

@@ -390,13 +390,14 @@ cdef class DataPlane:
     # Topics
 
     def put_topic(self, str name not None, bytes topic_id not None, list logs not None,
-                  bint is_internal=False):
+                  bint is_internal=False, str mirror_source not None=""):
         """Serves a topic as it is now; `logs` by partition, None: not to be served."""
         cdef TopicRef topic = make_shared[Topic]()
         cdef LogRef none
         topic.get().name = name.encode()
         topic.get().id = topic_id
         topic.get().is_internal = is_internal
+        topic.get().mirror_source = mirror_source.encode()
         topic.get().counts = make_shared[CounterLines](self.processors.size())
         for log in logs:
             topic.get().logs.push_back(none if log is None else (<Log?>log).log)

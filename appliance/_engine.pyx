@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
-    batch_check_crc, batch_check_header, batch_check_mirrored, batch_check_own, batch_load_header,
+    batch_check_crc, batch_check_header, batch_check_own, batch_load_header,
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
@@ -29,11 +29,11 @@ from appliance._journal cimport (
     Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
 )
 from appliance._log cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_MIRROR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
     READ_VISIBLE,
     AppendOptions, Appended as CAppended,
-    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_end_for_epoch,
-    log_find_time,
+    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_append_mirrored,
+    log_end_for_epoch, log_find_time,
     log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
     log_seal_times, log_tell,
 )
@@ -83,7 +83,6 @@ ProducerInfo = namedtuple(
 _LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
 _ORIGINS = {
     "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
-    "mirror": ORIGIN_MIRROR,
 }
 _SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
 
@@ -168,26 +167,11 @@ cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, i
 
 
 cdef int _append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
-                          const AppendOptions* options, CAppended* appended) noexcept nogil:
-    """Batch after batch; what stands before one that is refused stays appended."""
-    cdef BatchHeader header
-    cdef CAppended each
-    cdef int64_t at = 0
-    cdef int code = OK
-    appended.base_offset = appended.append_time = -1
-    appended.duplicate = True
-    while at < size and code == OK:
-        code = batch_check_mirrored(data + at, size - at, &header)
-        if code == OK:
-            code = log_append(log.get(), data + at, &header, options, &each)
-        if code == OK:
-            committer_ask(committer, log, each.commit_by_ns)
-            if each.write_behind:
-                committer_write_behind(committer, log)
-            appended.base_offset = each.base_offset if at == 0 else appended.base_offset
-            appended.last_offset = each.last_offset
-            appended.duplicate = appended.duplicate and each.duplicate
-            at += header.size
+                          int64_t now_ms, CAppended* appended) noexcept nogil:
+    cdef int code = log_append_mirrored(log.get(), data, size, now_ms, appended)
+    committer_ask(committer, log, appended.commit_by_ns)
+    if appended.write_behind:
+        committer_write_behind(committer, log)
     return code
 
 
@@ -497,16 +481,14 @@ cdef class Log:
         """Writes batches of another log at the offsets that they have there: the first that is not
         here already begins at the log end. Not durable yet: see await_durable."""
         cdef vector[uint8_t] copy
-        cdef AppendOptions options
         cdef CAppended appended
         cdef int code
         if batches.shape[0] == 0:
             raise from_code(BATCH_TORN, f"{self.name}: 0 bytes, at least one batch is wanted")
-        _fill_options(&options, None, "mirror", None)
         with nogil:
             copy.assign(&batches[0], &batches[0] + batches.shape[0])
             code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
-                                    &options, &appended)
+                                    wall_ms(), &appended)
         if code != OK:
             raise from_code(code, f"{self._refused(batches)}, which the mirror's next batch goes "
                                   "on from")

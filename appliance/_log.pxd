@@ -168,6 +168,12 @@ cdef cppclass CommitPlan:
 cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
                     const AppendOptions* options, Appended* appended) noexcept nogil
 
+# Batch after batch of another log, each checked. What stands before one that is refused stays
+# appended. `appended` is about all that were, also after a refusal: the offsets are -1 where none
+# was, and the committer is to be told what it says.
+cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size, int64_t now_ms,
+                             Appended* appended) noexcept nogil
+
 # Whether this producer, in this epoch, has a transaction open here.
 cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
                           int16_t producer_epoch) noexcept nogil

@@ -20,8 +20,8 @@ from libcpp.vector cimport vector
 
 from appliance._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
-    BatchHeader, batch_check_keys, batch_control_type, batch_load_header, batch_stamp,
-    batch_stamp_append_time, batch_stamp_max_timestamp,
+    BatchHeader, batch_check_keys, batch_check_mirrored, batch_control_type, batch_load_header,
+    batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
 )
 from appliance._codes cimport (
     BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
@@ -63,6 +63,32 @@ cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
     log.guard.unlock()
     if log.shows_appended.load() or log.failed.load() != OK:
         log_tell(log)
+    return code
+
+
+cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size, int64_t now_ms,
+                             Appended* appended) noexcept nogil:
+    cdef BatchHeader header
+    cdef AppendOptions options
+    cdef Appended each
+    cdef int64_t at = 0
+    cdef int code = OK
+    options.origin, options.leader_epoch, options.now_ms = ORIGIN_MIRROR, -1, now_ms
+    appended.base_offset = appended.last_offset = appended.append_time = -1
+    appended.commit_by_ns = INT64_MAX
+    appended.duplicate, appended.write_behind = True, False
+    while at < size:
+        code = batch_check_mirrored(data + at, size - at, &header)
+        if code == OK:
+            code = log_append(log, data + at, &header, &options, &each)
+        if code != OK:
+            break
+        appended.base_offset = each.base_offset if at == 0 else appended.base_offset
+        appended.last_offset = each.last_offset
+        appended.commit_by_ns = min(appended.commit_by_ns, each.commit_by_ns)
+        appended.duplicate = appended.duplicate and each.duplicate
+        appended.write_behind = appended.write_behind or each.write_behind
+        at += header.size
     return code
 
 

@@ -8,13 +8,13 @@ Two passes: the first finds every batch and decides who answers, so that nothing
 request that is malformed or belongs to the control plane. Left to the control plane: batches for
 compacted topics that are compressed, so that their keys are not seen here, or hold a record without
 a key, which the answer has to name; batches of a transaction that is not open in their partition
-yet, for which the transaction coordinator has to be asked; what goes to a topic that a mirror
-writes; and whatever comes behind such a request on its connection before that is answered, so that
-records keep their order.
+yet, for which the transaction coordinator has to be asked; what others than its mirror send to a
+topic that a mirror writes, or a mirror to another topic; and whatever comes behind such a request
+on its connection before that is answered, so that records keep their order.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libc.string cimport strlen
+from libc.string cimport memcmp, strlen
 from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
@@ -23,7 +23,7 @@ from appliance._batch cimport (
     batch_check_keys, batch_load_header,
 )
 from appliance._bytes cimport Cursor, store_i16, store_i64
-from appliance._codes cimport BATCH_INVALID, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
+from appliance._codes cimport BATCH_INVALID, BATCH_TORN, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
 from appliance._committer cimport committer_ask, committer_write_behind
 from appliance._connection cimport (
     Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, connection_charge, slot_at,
@@ -31,15 +31,16 @@ from appliance._connection cimport (
 )
 from appliance._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_raw, put_string, put_tags, read_bytes,
-    read_count, read_i16, read_i32, read_piece, read_string, skip_tags,
+    read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
 )
 from appliance._kafka_error cimport kafka_error, kafka_message
 from appliance._log cimport (
-    ORIGIN_UNVERIFIED, AppendOptions, Appended, LogRef, PartitionLog, log_append, log_txn_is_open,
+    ORIGIN_UNVERIFIED, AppendOptions, Appended, LogRef, PartitionLog, log_append,
+    log_append_mirrored, log_txn_is_open,
 )
 from appliance._native cimport monotonic_ns, wall_ms
 from appliance._topics cimport (
-    TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, TopicRef, topic_count, topic_log, topics_find,
+    TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, Topic, TopicRef, topic_count, topic_log, topics_find,
 )
 from appliance._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 
@@ -50,6 +51,7 @@ cdef enum:
     UNKNOWN_TOPIC_ID = 100
     FIRST_FLEXIBLE = 9
     FIRST_BY_ID = 13
+    MIRROR_SOURCE = 10000          # our own tag of a topic: see handlers/produce.py
 
 cdef cppclass Target:
     int32_t partition
@@ -59,6 +61,7 @@ cdef cppclass Target:
 cdef cppclass TopicTargets:
     TopicRef topic
     vector[Target] targets
+    bint is_mirrored               # by who sends this: batches keep their offsets
 
 cdef cppclass Request:
     int version
@@ -128,7 +131,7 @@ cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexc
         while partitions > 0 and not cursor.failed:
             partitions -= 1
             _parse_partition(request, topic, cursor)
-        skip_tags(cursor, is_flexible)
+        _parse_source(request, topic, cursor)
     skip_tags(cursor, is_flexible)
 
 
@@ -138,17 +141,51 @@ cdef void _parse_partition(Request* request, TopicTargets* topic, Cursor* cursor
     target.batch = read_bytes(cursor, request.is_flexible)
     skip_tags(cursor, request.is_flexible)
     target.log = topic_log(topic.topic, target.partition)
-    if target.log.get() != NULL and target.batch.size >= BATCH_HEADER_SIZE:
-        request.is_for_control = request.is_for_control or _is_for_control(&target)
     topic.targets.push_back(target)
 
 
-cdef bint _is_for_control(const Target* target) noexcept nogil:
+cdef void _parse_source(Request* request, TopicTargets* topic, Cursor* cursor) noexcept nogil:
+    """The topic's tags, which may say that its mirror sends this; and who answers, then."""
+    cdef const Topic* found = topic.topic.get()
+    cdef Piece source = _source_of(cursor, request.is_flexible)
+    cdef size_t i
+    topic.is_mirrored = (
+        source.size > 0 and <size_t>source.size == found.mirror_source.size()
+        and memcmp(source.data, found.mirror_source.data(), source.size) == 0)
+    # A mirror that is not this topic's is told so where both names can be put into words.
+    if source.size > 0 and not topic.is_mirrored:
+        request.is_for_control = True
+    for i in range(topic.targets.size()):
+        if _is_for_control(&topic.targets[i], topic.is_mirrored):
+            request.is_for_control = True
+
+
+cdef Piece _source_of(Cursor* cursor, bint is_flexible) noexcept nogil:
+    cdef Piece source, value
+    cdef Cursor text
+    cdef int64_t left = read_uvarint(cursor) if is_flexible else 0
+    cdef int64_t tag
+    source.data = NULL
+    source.size = -1
+    while left > 0 and not cursor.failed:
+        tag = read_uvarint(cursor)
+        value = read_piece(cursor, read_uvarint(cursor))
+        if tag == MIRROR_SOURCE and not cursor.failed:
+            text.at, text.end, text.failed = value.data, value.data + value.size, False
+            source = read_string(&text, True)
+            cursor.failed = text.failed or text.at != text.end
+        left -= 1
+    return source
+
+
+cdef bint _is_for_control(const Target* target, bint is_mirrored) noexcept nogil:
     """What is no batch at all is not: it is refused when appended."""
     cdef PartitionLog* log = target.log.get()
     cdef BatchHeader header
-    if log.is_mirror.load():
-        return True
+    if log == NULL or target.batch.size < BATCH_HEADER_SIZE:
+        return False
+    if is_mirrored or log.is_mirror.load():
+        return not (is_mirrored and log.is_mirror.load())
     batch_load_header(target.batch.data, &header)
     if header.attributes & ATTRIBUTE_TRANSACTIONAL:
         if not log_txn_is_open(log, header.producer_id, header.producer_epoch):
@@ -179,14 +216,14 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
                        request.is_flexible)
         put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
         for j in range(topic.targets.size()):
-            _append_one(connection, slot, request, topic.topic, &topic.targets[j])
+            _append_one(connection, slot, request, topic, &topic.targets[j])
         put_tags(&answer.bytes, request.is_flexible)
     put_i32(&answer.bytes, request.throttle_ms)
     put_tags(&answer.bytes, request.is_flexible)
 
 
 cdef void _append_one(Connection* connection, Slot* slot, Request* request,
-                      const TopicRef& topic, Target* target) noexcept nogil:
+                      const TopicTargets* topic, Target* target) noexcept nogil:
     cdef Appended appended
     cdef PartitionLog* log = target.log.get()
     cdef const char* text = b""
@@ -197,15 +234,18 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         text = b"acks must be -1, 0 or 1"
     elif log == NULL:
         error = UNKNOWN_TOPIC_ID if request.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
-    elif topic.get().is_internal:
+    elif topic.topic.get().is_internal:
         error = INVALID_TOPIC_EXCEPTION
         text = b"the topic is internal: only the broker writes to it"
     else:
-        code = _append(connection, request, target, &appended)
+        if topic.is_mirrored:
+            code = _append_mirrored(connection, request, target, &appended)
+        else:
+            code = _append(connection, request, target, &appended)
         error = kafka_error(code)
         text = kafka_message(code)
     if error != 0:
-        topic_count(topic, connection.thread, TOPIC_PRODUCES_FAILED, 1)
+        topic_count(topic.topic, connection.thread, TOPIC_PRODUCES_FAILED, 1)
         appended.base_offset = appended.append_time = -1
         slot.closes = request.acks == 0
     elif slot.durable.get() != NULL:
@@ -231,14 +271,34 @@ cdef int _append(Connection* connection, Request* request, Target* target,
     if code != OK:
         return code
     connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
+    _ask_committer(connection, request, target, appended)
+    return OK
+
+
+cdef int _append_mirrored(Connection* connection, Request* request, Target* target,
+                          Appended* appended) noexcept nogil:
+    """Batches stay where they are in their source; there may be many."""
+    cdef int code
+    if target.batch.size <= 0:
+        return BATCH_TORN
+    code = log_append_mirrored(target.log.get(), <uint8_t*>target.batch.data, target.batch.size,
+                               wall_ms(), appended)
+    if appended.last_offset >= 0:  # something was written, also where the next was refused
+        _ask_committer(connection, request, target, appended)
+    if code == OK:
+        connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
+    return code
+
+
+cdef void _ask_committer(Connection* connection, Request* request, Target* target,
+                         const Appended* appended) noexcept nogil:
     if request.acks == -1:
-        if appended.last_offset >= log.durable_offset.load():
+        if appended.last_offset >= target.log.get().durable_offset.load():
             committer_ask(connection.plane.committer.get(), target.log, 0)
     else:
         committer_ask(connection.plane.committer.get(), target.log, appended.commit_by_ns)
     if appended.write_behind:
         committer_write_behind(connection.plane.committer.get(), target.log)
-    return OK
 
 
 cdef void _note_wait(Connection* connection, Slot* slot, Target* target,

@@ -26,6 +26,7 @@ cdef cppclass Topic:
     string id                      # 16 bytes
     vector[LogRef] logs            # by partition; an empty one cannot be served
     bint is_internal               # read by clients, written by the broker alone
+    string mirror_source           # the mirror that writes it alone; empty: anybody may
     shared_ptr[CounterLines] counts  # goes on when the topic is replaced; empty: nothing is known
 
 ctypedef shared_ptr[Topic] TopicRef

@@ -82,14 +82,21 @@ class TopicTable(Protocol):
     """What is told of every topic."""
 
     def put_topic(
-        self, name: str, topic_id: bytes, logs: list[Log | None], is_internal: bool
+        self,
+        name: str,
+        topic_id: bytes,
+        logs: list[Log | None],
+        is_internal: bool,
+        mirror_source: str,
     ) -> None: ...
 
     def remove_topic(self, name: str) -> None: ...
 
 
 def put(table: TopicTable, topic: Topic) -> None:
-    table.put_topic(topic.name, topic.id.bytes, [*topic.logs], topic.is_internal)
+    table.put_topic(
+        topic.name, topic.id.bytes, [*topic.logs], topic.is_internal, topic.mirror_source
+    )
 
 
 class PlaneTable(TopicTable, RateTable, Protocol):
@@ -367,8 +374,11 @@ class Broker:
         if validate_only:
             return
         await asyncio.to_thread(self.catalog.set_configs, name, configs)
+        was_mirror = bool(topic.mirror_source)
         topic.configs = configs
         self._configure(topic)
+        if was_mirror and not topic.mirror_source:
+            self._show(topic)
         events.info("topic configured", topic=name, configs=configs)
 
     async def set_broker_configs(

@@ -133,7 +133,12 @@ class Registration:
     # told by the broker
 
     def put_topic(
-        self, name: str, topic_id: bytes, logs: Sequence[object], is_internal: bool
+        self,
+        name: str,
+        topic_id: bytes,
+        logs: Sequence[object],
+        is_internal: bool,
+        mirror_source: str,
     ) -> None:
         if not is_internal:
             self._topics[name] = self.form.topic(name, len(logs))

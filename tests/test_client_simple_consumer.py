@@ -7,7 +7,7 @@ import socketserver
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from appliance import _batch
+from appliance.client import fetch
 from appliance.client.consumer_config import FetchConfig
 from appliance.client.errors import (
     BrokerUnavailable,
@@ -180,6 +181,34 @@ def test_many_partitions_of_many_brokers_at_once(tmp_path: Path) -> None:
         assert [offsets(each) for each in found] == [[0], [1], [], [0, 1]]
         with pytest.raises(PartitionUnknown, match="2 partitions are number 1, wanted one of 1-0"):
             client.fetch("t", 1, 0)
+
+
+def test_every_broker_is_asked_before_the_first_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def note(name: str) -> Callable[..., Any]:
+        call = getattr(fetch, name)
+        return lambda *given: (seen.append(name), call(*given))[1]
+
+    with ExitStack() as stack:
+        brokers = [
+            stack.enter_context(running_broker(tmp_path / str(n), {"node.id": str(n)}))
+            for n in (1, 2)
+        ]
+        for each in brokers:
+            with wire(each) as made:
+                made.create_topic("t", 1)
+            produce(each, values(1))
+        client = stack.enter_context(consumer(*brokers))
+        for name in ("send", "receive"):
+            monkeypatch.setattr(fetch, name, note(name))
+        names = [BrokerPartition.parse(name) for name in ("1-0", "2-0")]
+        for offset, wanted in ((0, [[0], [0]]), (1, [[], []])):
+            found = client.multifetch(FetchRequest("t", name, offset) for name in names)
+            assert [offsets(each) for each in found] == wanted
+    assert seen == ["send", "send", "receive", "receive"] * 2
 
 
 def test_what_others_left_no_room_for_comes_too(broker: RunningBroker) -> None:

@@ -21,6 +21,7 @@ import pytest
 from appliance._batch import Record, build, build_control, records
 from appliance._data_plane import DataPlane
 from appliance._engine import Log
+from appliance._mirror import gap
 from appliance.config import LogConfig, NetworkConfig
 from appliance.log_dir import LogDir
 from appliance.wire.fetch import FetchRequest, FetchResponse
@@ -68,8 +69,9 @@ def make(tmp_path: Path) -> Iterator[Any]:
     made: list[Plane] = []
 
     def make_one(visibility: str = "durable", cleanup_policy: str = "delete",
-                 **limits: Any) -> Plane:
-        log = LogConfig(visibility=visibility, cleanup_policy=cleanup_policy)
+                 mirror_source: str = "", **limits: Any) -> Plane:
+        log = LogConfig(visibility=visibility, cleanup_policy=cleanup_policy,
+                        mirror_source=mirror_source)
         made.append(Plane(tmp_path / str(len(made)), replace(NETWORK, **limits), log))
         return made[-1]
 
@@ -646,6 +648,83 @@ def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane) -> None:
     assert child.returncode == 0
     count, _ = output.split()
     assert during > 20, f"{during} produce requests while the GIL was held, {count!r} in all"
+
+
+MIRROR = "cluster/topic"
+
+
+@pytest.fixture(params=["delete", "compact"])
+def mirrored(make: Any, request: pytest.FixtureRequest) -> Plane:
+    plane: Plane = make(cleanup_policy=request.param, mirror_source=MIRROR)
+    logs = list[Log | None](plane.logs)
+    plane.data_plane.put_topic("t", TOPIC_ID.bytes, logs, mirror_source=MIRROR)
+    return plane
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_a_mirror_is_answered_and_its_batches_keep_their_offsets(
+    mirrored: Plane, version: int
+) -> None:
+    data = gap(0, 3) + batch(b"a", base_offset=3, codec="lz4") + batch(b"b", 2, base_offset=4)
+    again = batch(b"b", 2, base_offset=4) + batch(b"c", base_offset=6)
+    with mirrored.client() as client:
+        for octets, acks, first, end in ((data, 1, 0, 6), (data, -1, 0, 6), (again, -1, 4, 7)):
+            (part,) = client.produce(octets, acks=acks, version=version, mirror_source=MIRROR)
+            assert (part.error_code, part.base_offset) == (0, first)
+            assert mirrored.logs[0].log_end_offset == end
+        assert mirrored.logs[0].durable_offset == 7
+        assert values(client.fetch_one()) == [b"a", b"b", b"b", b"c"]
+    assert mirrored.data_plane.counters()["punted_requests"] == 0
+
+
+def test_what_a_mirror_brings_in_the_wrong_place_is_refused_and_the_rest_stays(
+    mirrored: Plane
+) -> None:
+    torn = batch(b"c", base_offset=2)
+    for data, code, end in ((batch(b"a", base_offset=0) + batch(b"b", base_offset=5), 1, 1),
+                            (batch(b"b", base_offset=1) + torn[:-1], 2, 2),
+                            (torn[:20], 2, 2), (b"", 2, 2),
+                            (batch(base_offset=2, producer_id=7, producer_epoch=0,
+                                   base_sequence=0), 87, 2)):
+        with mirrored.client() as client:
+            (part,) = client.produce(data, acks=-1, mirror_source=MIRROR)
+            assert (part.error_code, part.base_offset) == (code, -1)
+            assert mirrored.logs[0].log_end_offset == end
+    assert mirrored.data_plane.counters()["punted_requests"] == 0
+
+
+@pytest.mark.parametrize("source", ["", "cluster/other", MIRROR + "x"])
+def test_others_than_its_mirror_are_left_to_the_control_plane(
+    mirrored: Plane, source: str
+) -> None:
+    with mirrored.client() as client:
+        client.send_produce(batch(base_offset=0), mirror_source=source)
+        mirrored.wait_for("punted_requests", 1)
+    assert mirrored.logs[0].log_end_offset == 0
+
+
+def test_a_mirror_of_a_topic_that_is_none_is_left_to_the_control_plane(plane: Plane) -> None:
+    with plane.client() as client:
+        client.send_produce(batch(base_offset=0), mirror_source=MIRROR)
+        plane.wait_for("punted_requests", 1)
+        # the data plane hears of the config a moment before, or behind, the log
+        logs = list[Log | None](plane.logs)
+    plane.data_plane.put_topic("t", TOPIC_ID.bytes, logs, mirror_source=MIRROR)
+    with plane.client() as client:
+        client.send_produce(batch(base_offset=0), mirror_source=MIRROR)
+        plane.wait_for("punted_requests", 2)
+    assert plane.logs[0].log_end_offset == 0
+
+
+def test_a_mirrors_name_that_is_cut_off_closes_the_connection(mirrored: Plane) -> None:
+    whole = produce_frame(batch(base_offset=0), mirror_source=MIRROR)
+    at = whole.index(MIRROR.encode()) - 1
+    for length in (0xFF, len(MIRROR), len(MIRROR) + 2):
+        with mirrored.client() as client:
+            client.socket.sendall(whole[:at] + bytes([length]) + whole[at + 1 :])
+            with pytest.raises(EOFError):
+                client.receive()
+    assert mirrored.logs[0].log_end_offset == 0
 
 
 def test_internal_topics_are_read_but_not_written(make: Any) -> None:

@@ -110,7 +110,7 @@ def test_a_topic_does_not_become_a_mirrors(control: Control, configs: dict[str, 
     assert alter(control, SET, SOURCE) == ErrorCode.INVALID_CONFIG
 
 
-def test_the_data_plane_leaves_it_to_this_and_the_broker_remembers(tmp_path: Path) -> None:
+def test_clients_see_the_same_and_the_broker_remembers(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker, WireClient(address_of(broker)) as client:
         client.create_topic("t", **MIRRORED)
         (part,) = client.produce(batch("a"), acks=-1)

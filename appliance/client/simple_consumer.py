@@ -101,8 +101,8 @@ class SimpleConsumer:
         return MessageSet(self._whole(Wanted(of, offset, size or self.config.fetch_size)))
 
     def multifetch(self, requests: Iterable[FetchRequest]) -> list[MessageSet | BrokerRefused]:
-        """Of many partitions at once, in the order of the requests; one question to each broker.
-        An error of one partition stands in its place."""
+        """Of many partitions at once, in the order of the requests; one question to each broker,
+        all before the first answer. An error of one partition stands in its place."""
         wanted = [
             Wanted(
                 self._find(each.topic, each.partition),
@@ -112,7 +112,9 @@ class SimpleConsumer:
             for each in requests
         ]
         found: dict[int, Fetched | BrokerRefused] = {}
-        for indices in self._by_broker(wanted):
+        questions = [*self._by_broker(wanted)]
+        self._ask_each_ahead([wanted[i] for i in indices] for indices in questions)
+        for indices in questions:
             for index, part in zip(indices, self._ask([wanted[i] for i in indices]), strict=True):
                 found[index] = part
         return [self._settled(wanted[index], found[index]) for index in range(len(wanted))]
@@ -130,7 +132,7 @@ class SimpleConsumer:
             and wanted == self._follows
             and found.next_offset < part.end_offset
         ):
-            self._ask_ahead(follows)
+            self._ask_ahead([follows])
         self._follows = follows
         return found.arrow()
 
@@ -188,14 +190,24 @@ class SimpleConsumer:
             found = self._connections[broker] = self.cluster.connect(broker)
         return found
 
-    def _ask_ahead(self, wanted: Wanted) -> None:
+    def _ask_each_ahead(self, questions: Iterable[list[Wanted]]) -> None:
+        """The first question to each broker, so that they all wait, or read, at the same time."""
+        first: dict[int, list[Wanted]] = {}
+        for each in questions:
+            first.setdefault(self.cluster.leader(*each[0].of), each)
+        if len(first) > 1:
+            for each in first.values():
+                self._ask_ahead(each)
+
+    def _ask_ahead(self, wanted: list[Wanted]) -> None:
         """While the columns of what came are made, the broker has work too. Only for what is there
-        already: of that an early answer is no older than a late one."""
+        already, or for who asks at once: of that an early answer is no older than a late one."""
         with suppress(BrokerUnavailable):  # what came is whole; who asks for the next hears of it
-            broker = self.cluster.leader(*wanted.of)
-            connection = self._connection(broker)
-            fetch.send(connection, self.config, [wanted], self.config.fetch_wait_max_ms)
-            self._ahead[broker] = [wanted]
+            broker = self.cluster.leader(*wanted[0].of)
+            connection = self._connection(broker, wanted)
+            if not connection.in_flight:
+                fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
+            self._ahead[broker] = wanted
 
     def _ask(self, wanted: list[Wanted], room: Room = bytearray) -> list[Fetched | BrokerRefused]:
         """Of one broker. A connection that was idle may have been closed for that: once more."""

@@ -4,8 +4,9 @@ The data plane answers Produce itself. It leaves to this file the batches for co
 are compressed, so that it does not see their keys, or hold a record without one: that could never
 be compacted away, so its whole batch is refused with INVALID_RECORD, and the record is named. So do
 the batches of a transaction that is not open in their partition yet: the transaction coordinator is
-asked whether the partition was added; from version 12 on, TV2, it is added by this. What a
-connection sends behind such a request comes here too, and is appended in turn.
+asked whether the partition was added; from version 12 on, TV2, it is added by this. So does what
+others than its mirror send to a mirror's topic. What a connection sends behind such a request comes
+here too, and is appended in turn.
 
 A partition that was not added is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
 producer that was fenced is INVALID_PRODUCER_EPOCH.

@@ -33,7 +33,12 @@ class Recorder:
     rates: dict[int, tuple[dict[str, int], int, int]] = field(default_factory=dict)
 
     def put_topic(
-        self, name: str, topic_id: bytes, logs: list[Log | None], is_internal: bool
+        self,
+        name: str,
+        topic_id: bytes,
+        logs: list[Log | None],
+        is_internal: bool,
+        mirror_source: str,
     ) -> None:
         self.topics[name] = (topic_id, list(logs))
         self.told.append(f"put {name} {len(logs)}")

@@ -4,7 +4,7 @@ Everything here is thin: arguments to C, one block without the GIL, result to Py
 """
 
 from collections import namedtuple
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -43,7 +43,7 @@ from appliance._native cimport (
 from appliance._offset_map cimport KEYS_MAX
 from appliance._producers cimport Producer
 from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
-from appliance._retention cimport log_delete_before, log_retain, log_truncate
+from appliance._retention cimport log_delete_before, log_kept_bytes, log_retain, log_truncate
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef, file_own,
 )
@@ -655,17 +655,27 @@ cdef class Log:
         self._raise(code,
                     f"cannot delete up to offset {offset}; high watermark {self.high_watermark}")
 
-    def retain(self, object now_ms=None):
-        """Applies retention; the count of segments deleted."""
+    def retain(self, object now_ms=None, int64_t keep_from=INT64_MAX):
+        """Applies retention, but for segments with an offset from `keep_from` on; the count of
+        segments deleted."""
         cdef int64_t now = wall_ms() if now_ms is None else now_ms
         cdef bint rolled
         cdef int64_t deleted
         with nogil:
-            deleted = log_retain(self.log.get(), now, &rolled)
+            deleted = log_retain(self.log.get(), now, keep_from, &rolled)
             if rolled:
                 committer_ask(self.engine.committer.get(), self.log, 0)
         self._raise(<int>min(deleted, <int64_t>0), "retention cannot be applied")
         return deleted
+
+    def kept_bytes(self, int64_t keep_from, object now_ms=None):
+        """Bytes that `retain` would delete if it were not for `keep_from`."""
+        cdef int64_t now = wall_ms() if now_ms is None else now_ms
+        cdef int64_t size
+        with nogil:
+            size = log_kept_bytes(self.log.get(), now, keep_from)
+        self._raise(<int>min(size, <int64_t>0), "cannot tell what retention would delete")
+        return size
 
     def compact(self, object now_ms=None, *, int64_t keys_max=KEYS_MAX):
         """One round of compaction, if the log is due: whether there was one. `keys_max` bounds

@@ -8,8 +8,12 @@ from appliance._segment cimport SegmentRef
 
 # Deletes whole segments that time, size or the log start have passed; rolls an active segment that
 # outlived retention.ms. Count of segments deleted, or a code. `rolled`: ask the committer for this
-# log.
-cdef int64_t log_retain(PartitionLog* log, int64_t now_ms, bint* rolled) noexcept nogil
+# log. A segment that holds an offset from `keep_from` on stays (an export has not taken it yet).
+cdef int64_t log_retain(PartitionLog* log, int64_t now_ms, int64_t keep_from,
+                        bint* rolled) noexcept nogil
+
+# Bytes that retention would delete now, but for `keep_from`; or a code.
+cdef int64_t log_kept_bytes(PartitionLog* log, int64_t now_ms, int64_t keep_from) noexcept nogil
 
 # Moves the log start to `offset`, at most the high watermark; -1 means the high watermark.
 cdef int log_delete_before(PartitionLog* log, int64_t offset) noexcept nogil

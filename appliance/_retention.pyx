@@ -46,42 +46,80 @@ cdef enum:
 
 # Retention
 
-cdef int64_t log_retain(PartitionLog* log, int64_t now_ms, bint* rolled) noexcept nogil:
+cdef int64_t log_retain(PartitionLog* log, int64_t now_ms, int64_t keep_from,
+                        bint* rolled) noexcept nogil:
     cdef int64_t result
     rolled[0] = False
     log.maintenance.lock()
-    result = _retain(log, now_ms, rolled)
+    result = _retain(log, now_ms, keep_from, rolled)
     log.maintenance.unlock()
     return result
 
 
-cdef int64_t _retain(PartitionLog* log, int64_t now_ms, bint* rolled) noexcept nogil:
+cdef int64_t _retain(PartitionLog* log, int64_t now_ms, int64_t keep_from,
+                     bint* rolled) noexcept nogil:
     cdef vector[SegmentRef] segments
     cdef LogSettings settings
-    cdef int64_t size = 0, code
-    cdef size_t i, doomed = 0
+    cdef int64_t doomed, code
     if log.failed.load() != OK:
         return 0
-    log.guard.lock()
-    settings = log.settings
-    segments = log.segments
-    log.guard.unlock()
+    _look(log, &segments, &settings)
     if settings.cleanup_delete and settings.retention_ms >= 0:
         code = _roll_expired(log, segments.back().get(), settings.retention_ms, now_ms, rolled)
         if code != OK:
             return code
+    doomed = _count_doomed(log, segments, &settings, now_ms)
+    while doomed > 0 and _is_kept(log, segments[doomed - 1].get(), keep_from):
+        doomed -= 1
+    if doomed <= 0:
+        return doomed
+    code = _move_start(log, segments[doomed].get().base_offset)
+    return code if code != OK else _drop_below_start(log)
+
+
+cdef int64_t log_kept_bytes(PartitionLog* log, int64_t now_ms, int64_t keep_from) noexcept nogil:
+    cdef vector[SegmentRef] segments
+    cdef LogSettings settings
+    cdef int64_t doomed, size = 0
+    if log.failed.load() != OK:
+        return 0
+    _look(log, &segments, &settings)
+    doomed = _count_doomed(log, segments, &settings, now_ms)
+    while doomed > 0 and _is_kept(log, segments[doomed - 1].get(), keep_from):
+        doomed -= 1
+        size += segments[doomed].get().size.load()
+    return min(doomed, <int64_t>0) + size
+
+
+cdef void _look(PartitionLog* log, vector[SegmentRef]* segments,
+                LogSettings* settings) noexcept nogil:
+    log.guard.lock()
+    settings[0] = log.settings
+    segments[0] = log.segments
+    log.guard.unlock()
+
+
+cdef bint _is_kept(PartitionLog* log, Segment* segment, int64_t keep_from) noexcept nogil:
+    # What was deleted by somebody's wish is gone for readers: nothing is left to be kept.
+    return segment.end_offset.load() > max(keep_from, log.log_start_offset.load())
+
+
+cdef int64_t _count_doomed(PartitionLog* log, const vector[SegmentRef]& segments,
+                           const LogSettings* settings, int64_t now_ms) noexcept nogil:
+    """How many of the oldest segments time or size have passed; or a code."""
+    cdef int64_t size = 0, code
+    cdef size_t i, doomed = 0
     for i in range(segments.size()):
         size += segments[i].get().size.load()
     while doomed + 1 < segments.size():
-        code = _is_doomed(log, segments[doomed].get(), &settings, size, now_ms)
+        code = _is_doomed(log, segments[doomed].get(), settings, size, now_ms)
+        if code < 0 and doomed == 0:
+            return code
         if code <= 0:
             break
         size -= segments[doomed].get().size.load()
         doomed += 1
-    if doomed == 0:
-        return min(code, <int64_t>0) if segments.size() > 1 else 0
-    code = _move_start(log, segments[doomed].get().base_offset)
-    return code if code != OK else _drop_below_start(log)
+    return doomed
 
 
 cdef int _roll_expired(PartitionLog* log, Segment* active, int64_t retention_ms, int64_t now_ms,

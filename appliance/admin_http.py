@@ -30,6 +30,7 @@ STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 PROCESS: web.AppKey[Process] = web.AppKey("process")
 GUARD: web.AppKey[Guard] = web.AppKey("guard")
+READING: web.AppKey[Reading] = web.AppKey("reading")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
 
 
@@ -53,7 +54,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     request.app[GUARD].check(request, METRICS_ROUTE)
     writers = request.app[METRICS]
     if not writers:
-        writers.append(metrics.Metrics(request.app[PROCESS]))
+        writers.append(metrics.Metrics(request.app[PROCESS], request.app[READING]))
     page = await writers[0].page()
     return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
 
@@ -98,7 +99,7 @@ def make_app(process: Process) -> web.Application:
     app.add_routes(ROUTES)
     survey = Survey(process)
     live.add_to(app, process, survey)
-    reading = Reading(process.config.export)
+    app[READING] = reading = Reading(process.config.export)
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
     place = Place(process, survey, app[GUARD], audit.Reads(), reading)
     app.add_routes(api.web_routes(place))

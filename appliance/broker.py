@@ -45,6 +45,8 @@ from appliance.config import (
 )
 from appliance.config_key import ConfigChange, ConfigKey, changed
 from appliance.errors import ApplianceError
+from appliance.export.book import Book
+from appliance.export.holds import Holds
 from appliance.groups import coordinator as groups
 from appliance.groups.lag import Lag, Source
 from appliance.groups.modern_group import TopicFacts
@@ -140,6 +142,8 @@ class Broker:
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
         self.client_metrics = ClientMetrics(catalog, self._change)
+        self.exports = Book(catalog, config.export.runs_max)
+        self.holds = log_dir.keeper = Holds(catalog, lambda: log_dir.is_full)
 
     @classmethod
     def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
@@ -320,6 +324,7 @@ class Broker:
         check_own(name)
         topic = self.topics.get(name)
         await self._change(self._delete_topic(name))
+        await asyncio.to_thread(self.holds.forget_topic, name)
         await self.groups.forget_topic(name)
         if topic is not None:
             self.share_groups.forget_topic(topic.id)

@@ -21,6 +21,9 @@ the control thread reads once at the start, and sends changes to a thread beside
     admin_tokens    the same for programs, with the digest of the token
     audit           who changed what over the admin pages; the oldest rows go
     client_metrics  configs of subscriptions to clients' metrics (`client_metrics.py`)
+    export_holds    what retention keeps for an export (`export/holds.py`)
+    exports         definitions of exports (`export/book.py`), as JSON
+    export_runs     what became of them, as JSON; the oldest rows of each go
 """
 
 from __future__ import annotations
@@ -157,6 +160,30 @@ SCHEMA = [
     ALTER TABLE admin_tokens ADD COLUMN may_read INTEGER NOT NULL DEFAULT 1;
     ALTER TABLE admin_tokens ADD COLUMN expires_ms INTEGER
     """,
+    """
+    CREATE TABLE export_holds (
+        name TEXT PRIMARY KEY NOT NULL,
+        topic TEXT NOT NULL,
+        offsets TEXT NOT NULL,
+        max_bytes INTEGER NOT NULL CHECK (max_bytes >= 0),
+        put_ms INTEGER NOT NULL,
+        released_ms INTEGER,
+        why_released TEXT NOT NULL
+    );
+    CREATE TABLE exports (
+        name TEXT PRIMARY KEY NOT NULL,
+        definition TEXT NOT NULL
+    );
+    CREATE TABLE export_runs (
+        export TEXT NOT NULL REFERENCES exports (name) ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        started_ms INTEGER NOT NULL,
+        run TEXT NOT NULL,
+        PRIMARY KEY (export, id)
+    );
+    CREATE INDEX export_runs_by_time ON export_runs (export, started_ms)
+    """,
 ]
 
 
@@ -215,6 +242,17 @@ class AdminToken:
     created_ms: int
     may_read: int = 1  # messages; 0: not
     expires_ms: int | None = None  # None: never
+
+
+@dataclass(frozen=True)
+class HoldRow:
+    name: str
+    topic: str
+    offsets: str  # JSON: partition to offset
+    max_bytes: int
+    put_ms: int
+    released_ms: int | None
+    why_released: str
 
 
 def has_admin_users(path: Path) -> bool:
@@ -411,6 +449,60 @@ class Catalog:
             "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?", (most, limit)
         )
         return [AuditRow(*each) for each in rows]
+
+    # Exports
+
+    def export_holds(self) -> list[HoldRow]:
+        return [HoldRow(*row) for row in self._rows("SELECT * FROM export_holds")]
+
+    def put_export_hold(self, row: HoldRow) -> None:
+        values = (
+            row.name, row.topic, row.offsets, row.max_bytes, row.put_ms, row.released_ms,
+            row.why_released,
+        )  # fmt: skip
+        with self._change() as run:
+            run("INSERT OR REPLACE INTO export_holds VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+    def delete_export_hold(self, name: str) -> None:
+        with self._change() as run:
+            run("DELETE FROM export_holds WHERE name = ?", (name,))
+
+    def exports(self) -> list[tuple[str, str]]:
+        """Name and definition."""
+        return [(name, text) for name, text in self._rows("SELECT * FROM exports")]
+
+    def put_export(self, name: str, definition: str) -> None:
+        query = (
+            "INSERT INTO exports VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET definition = excluded.definition"
+        )
+        with self._change() as run:
+            run(query, (name, definition))
+
+    def delete_export(self, name: str) -> None:
+        """With its runs."""
+        with self._change() as run:
+            run("DELETE FROM exports WHERE name = ?", (name,))
+
+    def export_runs(self, export: str, limit: int, state: str = "%") -> list[str]:
+        """The newest first."""
+        query = (
+            "SELECT run FROM export_runs WHERE export = ? AND state LIKE ? "
+            "ORDER BY started_ms DESC, id DESC LIMIT ?"
+        )
+        return [text for (text,) in self._rows(query, (export, state, limit))]
+
+    def put_export_run(self, export: str, row: Values, most: int) -> None:
+        """`row`: id, state, start and JSON. The last that succeeded stays, however old it is."""
+        trim = (
+            "DELETE FROM export_runs WHERE export = ?1 AND id NOT IN (SELECT id FROM export_runs "
+            "WHERE export = ?1 ORDER BY started_ms DESC, id DESC LIMIT ?2) AND id NOT IN (SELECT "
+            "id FROM export_runs WHERE export = ?1 AND state = 'succeeded' "
+            "ORDER BY started_ms DESC, id DESC LIMIT 1)"
+        )
+        with self._change() as run:
+            run("INSERT OR REPLACE INTO export_runs VALUES (?, ?, ?, ?, ?)", (export, *row))
+            run(trim, (export, most))
 
     # The broker
 

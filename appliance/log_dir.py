@@ -17,14 +17,16 @@ import re
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from appliance import event_log
 from appliance._engine import Engine, Log, Recovered
-from appliance.config import LogConfig, StorageConfig
+from appliance.config import LONG_MAX, LogConfig, StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
 from appliance.wall_clock import WallClock
 
@@ -112,6 +114,22 @@ class RecoveryReport:
         return "\n".join(lines)
 
 
+class Keeper(Protocol):
+    """Who wants something kept that retention would delete (`export/holds.py`)."""
+
+    def judged(
+        self, logs: Mapping[Key, Log], now_ms: int
+    ) -> AbstractContextManager[Callable[[Log], int]]:
+        """For one run: the offset from which on a log is kept."""
+        ...
+
+
+class NoKeeper:
+    @contextmanager
+    def judged(self, logs: Mapping[Key, Log], now_ms: int) -> Iterator[Callable[[Log], int]]:
+        yield lambda log: LONG_MAX
+
+
 class LogDir:
     """All logs under one directory. `open` is the constructor."""
 
@@ -120,6 +138,7 @@ class LogDir:
         self.config = config
         self.report = RecoveryReport(engine.was_clean, engine.is_new)
         self.engine = engine
+        self.keeper: Keeper = NoKeeper()
         self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
         self._logs: dict[Key, Log] = {}
         self._clock = WallClock()
@@ -325,7 +344,8 @@ class LogDir:
         """Applies retention to every log; the count of segments deleted."""
         now = self._clock.now_ms() if now_ms is None else now_ms
         try:
-            return self._each(lambda log: log.retain(now))
+            with self.keeper.judged(self.logs(), now) as keeps_from:
+                return self._each(lambda log: log.retain(now, keeps_from(log)))
         finally:
             self.rest(self.config.sealed_files_idle_ms)
 

@@ -17,8 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from appliance.admin import metrics_of_topics
 from appliance.admin.metrics import Metrics
 from appliance.config import BrokerConfig
+from appliance.export.reading import Reading
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import Rest
 
 DEADLINE_S = 20.0
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -139,7 +141,8 @@ def test_failures_are_counted(appliance_broker: RunningBroker) -> None:
 
 def test_while_logs_are_recovered_there_is_a_page_without_them(tmp_path: Path) -> None:
     async def ask() -> bytes:
-        return await Metrics(Server(BrokerConfig(data_dir=tmp_path))).page()
+        config = BrokerConfig(data_dir=tmp_path)
+        return await Metrics(Server(config), Reading(config.export)).page()
 
     text = asyncio.run(ask()).decode()
     assert "appliance_healthy 0.0" in text
@@ -154,6 +157,10 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
     """Each metric that rules and dashboard name is on the page, with the labels they use."""
     produce(appliance_broker, "orders", 3)
     consume(appliance_broker, "orders", 3).close()
+    rest = Rest(appliance_broker.admin)
+    rest.ask("PUT", "/exports/daily", {"topics": ["orders"], "target": "lake"})
+    hold = {"topic": "orders", "offsets": {}}
+    rest.ask("PUT", "/holds/daily", hold, prefix="/export/v1")
     families = [*text_string_to_metric_families(page(appliance_broker))]
     labels: dict[str, set[str]] = {"appliance_zookeeper": {"state"}}  # with a ZooKeeper alone
     labels |= {f"appliance_group_{name}": {"group", "topic"}

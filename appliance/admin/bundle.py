@@ -33,7 +33,7 @@ PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
 
 async def get_bundle(call: Call) -> web.Response:
     files = {name: await answer_of(call, *part) for name, part in PARTS.items()}
-    files["metrics.txt"] = (await Metrics(call.process).page()).decode()
+    files["metrics.txt"] = (await Metrics(call.process, call.reading).page()).decode()
     files["recovery.txt"] = call.broker.log_dir.report.text() + "\n"
     files["system.txt"] = (
         f"appliance {__version__}\npython {sys.version}\n{platform.platform()}\n"

@@ -217,6 +217,11 @@ def warnings(process: Process, storage: Storage | None, arrays: list[Array]) -> 
     broker = process.broker
     if broker is not None and process.status == "ok":
         found += [
+            {"level": "warning", "text": each.warning}
+            for each in broker.holds.all()
+            if each.warning
+        ]
+        found += [
             {
                 "level": "critical",
                 "text": f"lost at this start: {each.topic}-{each.partition}, "

@@ -19,8 +19,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, ProcessCollector, generate_la
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from appliance.admin import metrics_of_broker, metrics_of_groups, metrics_of_topics
+from appliance.admin import (
+    metrics_of_broker,
+    metrics_of_exports,
+    metrics_of_groups,
+    metrics_of_topics,
+)
 from appliance.admin.process import Process
+from appliance.export.reading import Reading
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -36,8 +42,9 @@ class One(Collector):
 
 
 class Metrics:
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, reading: Reading) -> None:
         self._process = process
+        self._reading = reading
         self._own = ProcessCollector(registry=None)
         self._writing: asyncio.Task[bytes] | None = None
 
@@ -71,3 +78,4 @@ class Metrics:
             partitions_max = self._process.config.metrics_partitions_max
             yield from metrics_of_topics.families(broker, data_plane, partitions_max)
             yield from metrics_of_groups.families(broker)
+            yield from metrics_of_exports.families(broker, self._reading)

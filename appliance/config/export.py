@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import check_fields, setting
+from appliance.config.setting import GIB, check_fields, setting
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,22 @@ class ExportConfig:
         "again.",
         minimum=1,
         maximum=10_000,
+    )
+
+    hold_bytes: int = setting(
+        "export.hold.bytes",
+        10 * GIB,
+        "Bytes that a retention hold keeps at most when whoever puts it does not say. A hold that "
+        "would keep more lets go.",
+        unit="bytes",
+        minimum=0,
+    )
+    runs_max: int = setting(
+        "export.runs.max",
+        1000,
+        "Runs of each export that its history has; the oldest go.",
+        minimum=1,
+        maximum=100_000,
     )
 
     def __post_init__(self) -> None:

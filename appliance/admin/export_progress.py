@@ -1,0 +1,63 @@
+"""How far an export is behind the log, and how long retention leaves it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from appliance._engine import Log
+from appliance.broker import Broker
+from appliance.export.book import Last
+from appliance.topics import Topic
+
+
+class Progress(NamedTuple):
+    records: int  # offsets that could be exported and are not
+    seconds: float | None  # how old the oldest of them is at most; None: nothing was ever exported
+    seconds_left: float | None  # until time-based retention may delete one; None: it will not
+    lost: int  # offsets that were deleted before they were exported
+
+
+def topics_of(definition: Mapping[str, Any], topics: Mapping[str, Topic]) -> list[Topic]:
+    named = definition.get("topics", [])
+    pattern = definition.get("pattern")
+    wanted = re.compile(pattern) if pattern else None
+    return [
+        each
+        for name, each in sorted(topics.items())
+        if not each.is_internal and (name in named or (wanted and wanted.fullmatch(name)))
+    ]
+
+
+def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Progress:
+    """Looks at each segment of its topics in memory; no disk."""
+    now_ms = time.time() * 1000
+    taken = {
+        (each["topic"], each["partition"]): each["to"]
+        for each in (last.success or {}).get("partitions", [])
+    }
+    records = lost = 0
+    left: list[float] = []
+    for topic in topics_of(definition, broker.topics):
+        retention_ms = int(broker.topic_config(topic.name, "retention.ms"))
+        deletes = "delete" in broker.topic_config(topic.name, "cleanup.policy")
+        for log in topic.logs:
+            begin, end = log.log_start_offset, log.last_stable_offset
+            at = taken.get((topic.name, log.partition), begin)
+            lost += max(0, begin - at)
+            records += max(0, end - max(at, begin))
+            if at < end and deletes and retention_ms >= 0:
+                left += _left(log, max(at, begin), retention_ms - now_ms)
+    # what is not exported was written after the last plan was made, so it cannot be older
+    seconds = max(0.0, now_ms - last.success["started_ms"]) / 1000 if last.success else None
+    return Progress(records, seconds if records else 0.0, min(left, default=None), lost)
+
+
+def _left(log: Log, offset: int, more_ms: float) -> list[float]:
+    """Seconds until the segment with this offset is due."""
+    for each in log.segments():
+        if each.end_offset > offset and each.largest_timestamp not in (None, -1):
+            return [max(0.0, (each.largest_timestamp + more_ms) / 1000)]
+    return []

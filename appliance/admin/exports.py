@@ -1,0 +1,301 @@
+"""Exports over REST: definitions and runs for the export job and the console, retention holds."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any, Literal, TypedDict, cast
+from zoneinfo import ZoneInfo
+
+from typing_extensions import NotRequired
+
+from appliance.admin.bulk_export import PREFIX
+from appliance.admin.export_progress import progress_of, topics_of
+from appliance.admin.route import Call, Param, delete, get, post, put
+from appliance.broker import Broker
+from appliance.config import LONG_MAX
+from appliance.errors import RequestInvalid
+from appliance.export.book import Last
+from appliance.export.holds import Hold
+
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+CRON = re.compile(r"@(hourly|daily|weekly|monthly|yearly)|\S+( \S+){4}")
+ERROR_MAX = 10_000  # characters of a run's error that are kept
+
+
+class Schedule(TypedDict):
+    cron: str  # five fields, or @hourly and its like
+    timezone: NotRequired[str]
+    jitter_seconds: NotRequired[int]
+    retries: NotRequired[int]
+
+
+class Definition(TypedDict):
+    name: NotRequired[str]
+    topics: NotRequired[list[str]]
+    pattern: NotRequired[str | None]  # of topics' names, instead
+    target: str  # path or URL
+    schema: NotRequired[Any]
+    partition_by: NotRequired[Any]
+    schedule: NotRequired[Schedule | None]
+    options: NotRequired[dict[str, Any]]
+
+
+class Run(TypedDict):
+    id: str
+    state: Literal["running", "succeeded", "failed"]
+    started_ms: int
+    ended_ms: NotRequired[int | None]
+    plan: NotRequired[Any]
+    partitions: NotRequired[list[RunPartition]]
+    files: NotRequired[int]
+    bytes: NotRequired[int]
+    error: NotRequired[str | None]
+    next_run_ms: NotRequired[int | None]  # when the schedule starts the next one
+
+
+# `from` is a word of Python's
+RunPartition = TypedDict(
+    "RunPartition",
+    {
+        "topic": str,
+        "partition": int,
+        "from": int,
+        "to": int,
+        "rows": int,
+        "dead_letters": NotRequired[int],
+        "missing": NotRequired[int],
+    },
+)
+
+
+class HoldBody(TypedDict):
+    topic: str
+    offsets: dict[str, int]
+    max_bytes: NotRequired[int]
+
+
+class HoldRow(TypedDict):
+    name: str
+    topic: str
+    offsets: dict[str, int]
+    max_bytes: int
+    put_ms: int
+    state: str  # holding or released
+    held_bytes: int  # kept at the last look beyond what retention would have left
+    released_ms: int | None
+    why_released: str
+    warning: str
+
+
+class Status(TypedDict):
+    topics: list[str]  # what its topics or its pattern are now
+    last_run: Run | None
+    last_success: Run | None
+    behind_records: int
+    behind_seconds: float | None  # at most; None: nothing was ever exported
+    seconds_left: float | None  # until retention may delete what is not exported; None: it will not
+    lost_records: int
+    holds: list[HoldRow]  # of its topics
+
+
+class ExportRow(Definition):
+    status: Status
+
+
+class ExportList(TypedDict):
+    exports: list[ExportRow]
+
+
+class RunList(TypedDict):
+    runs: list[Run]
+
+
+class HoldList(TypedDict):
+    holds: list[HoldRow]
+
+
+# Definitions
+
+
+def list_exports(call: Call) -> ExportList:
+    broker = call.broker
+    return {"exports": [row_of(each, last, broker) for each, last in broker.exports.all()]}
+
+
+def get_export(call: Call) -> ExportRow:
+    return row_of(*call.broker.exports.get(call.path["export"]), call.broker)
+
+
+async def put_export(call: Call) -> ExportRow:
+    name = checked_name(call.path["export"])
+    body = call.body
+    if body.get("name", name) != name:
+        raise RequestInvalid(f"name: got {body['name'][:80]!r}, wanted {name!r} as in the path")
+    check_definition(body)
+    defaults: dict[str, Any] = {"topics": [], "pattern": None, "schema": None,
+                                "partition_by": None, "schedule": None, "options": {}}  # fmt: skip
+    await asyncio.to_thread(call.broker.exports.put, {**defaults, **body, "name": name})
+    return row_of(*call.broker.exports.get(name), call.broker)
+
+
+async def delete_export(call: Call) -> None:
+    await asyncio.to_thread(call.broker.exports.delete, call.path["export"])
+
+
+def checked_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise RequestInvalid(f"name: got {name[:80]!r}, wanted 1 to 100 of a-z A-Z 0-9 . _ -")
+    return name
+
+
+def check_definition(body: Definition) -> None:
+    if bool(body.get("topics")) == bool(body.get("pattern")):
+        raise RequestInvalid("wanted either topics or a pattern of their names")
+    if not body["target"].strip():
+        raise RequestInvalid("target: it is empty, wanted a path or a URL")
+    try:
+        re.compile(body.get("pattern") or "")
+    except re.error as error:
+        raise RequestInvalid(f"pattern: got {body.get('pattern')!r}: {error}") from error
+    if (schedule := body.get("schedule")) is not None:
+        check_schedule(schedule)
+
+
+def check_schedule(schedule: Schedule) -> None:
+    cron, zone = schedule["cron"], schedule.get("timezone", "UTC")
+    if not CRON.fullmatch(cron):
+        raise RequestInvalid(
+            f"schedule.cron: got {cron[:80]!r}, wanted five fields (minute, hour, day, month, day "
+            "of the week) or @hourly, @daily, @weekly, @monthly, @yearly"
+        )
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise RequestInvalid(f"schedule.timezone: got {zone[:80]!r}, no zone of ours") from error
+    for name in ("jitter_seconds", "retries"):
+        if cast(dict[str, int], schedule).get(name, 0) < 0:
+            raise RequestInvalid(f"schedule.{name}: wanted 0 or more")
+
+
+def row_of(definition: dict[str, Any], last: Last, broker: Broker) -> ExportRow:
+    found = progress_of(definition, last, broker)
+    topics = [each.name for each in topics_of(definition, broker.topics)]
+    status: Status = {
+        "topics": topics,
+        "last_run": cast("Run | None", last.run),
+        "last_success": cast("Run | None", last.success),
+        "behind_records": found.records,
+        "behind_seconds": found.seconds,
+        "seconds_left": found.seconds_left,
+        "lost_records": found.lost,
+        "holds": [hold_row(each) for each in broker.holds.all() if each.topic in topics],
+    }
+    return cast("ExportRow", {**definition, "status": status})
+
+
+# Runs
+
+
+async def list_runs(call: Call) -> RunList:
+    name, limit = call.path["export"], call.params["limit"]
+    found = await asyncio.to_thread(call.broker.exports.runs, name, limit)
+    return {"runs": cast("list[Run]", found)}
+
+
+async def post_run(call: Call) -> Run:
+    run = call.body
+    checked_name(run["id"])
+    if run.get("error"):
+        run["error"] = run["error"][:ERROR_MAX]
+    for each in run.get("partitions", []):
+        if not 0 <= each["from"] <= each["to"]:
+            raise RequestInvalid(
+                f"partitions: {each['topic']}-{each['partition']}: got from {each['from']} to "
+                f"{each['to']}, wanted 0 <= from <= to"
+            )
+    await asyncio.to_thread(call.broker.exports.put_run, call.path["export"], run)
+    return cast("Run", run)
+
+
+# Holds
+
+
+def hold_row(hold: Hold) -> HoldRow:
+    return {
+        "name": hold.name,
+        "topic": hold.topic,
+        "offsets": {str(number): offset for number, offset in sorted(hold.offsets.items())},
+        "max_bytes": hold.max_bytes,
+        "put_ms": hold.put_ms,
+        "state": "holding" if hold.is_holding else "released",
+        "held_bytes": hold.held_bytes,
+        "released_ms": hold.released_ms,
+        "why_released": hold.why_released,
+        "warning": hold.warning,
+    }
+
+
+def list_holds(call: Call) -> HoldList:
+    return {"holds": [hold_row(each) for each in call.broker.holds.all()]}
+
+
+def get_hold(call: Call) -> HoldRow:
+    return hold_row(call.broker.holds.get(call.path["hold"]))
+
+
+async def put_hold(call: Call) -> HoldRow:
+    name, body = checked_name(call.path["hold"]), call.body
+    topic = call.broker.topic(body["topic"])
+    offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}
+    most = body.get("max_bytes", call.process.config.export.hold_bytes)
+    if min([most, *offsets.values()]) < 0 or max([most, *offsets.values()]) > LONG_MAX:
+        raise RequestInvalid(f"hold {name}: got a negative or too large number, wanted offsets and "
+                             "max_bytes of 0 or more")  # fmt: skip
+    hold = Hold(name, topic.name, offsets, most, time.time_ns() // 1_000_000)
+    await asyncio.to_thread(call.broker.holds.put, hold)
+    return hold_row(hold)
+
+
+def partition_of(text: str, count: int) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) >= count:
+        raise RequestInvalid(f"offsets: got partition {text[:20]!r}, wanted 0 to {count - 1}")
+    return int(text)
+
+
+async def delete_hold(call: Call) -> None:
+    await asyncio.to_thread(call.broker.holds.delete, call.path["hold"])
+
+
+ROUTES = [
+    get("/exports", list_exports, ExportList, "All exports, with how far each is behind."),
+    get("/exports/{export}", get_export, ExportRow, "One export, with how far it is behind."),
+    put("/exports/{export}", put_export, ExportRow, "Define an export.", body=Definition),
+    delete("/exports/{export}", delete_export, None, "Forget an export, and its history."),
+    get(
+        "/exports/{export}/runs",
+        list_runs,
+        RunList,
+        "Its history, the newest run first.",
+        params=(Param("limit", int, "How many to give.", 50, minimum=1, maximum=1000),),
+    ),
+    post(
+        "/exports/{export}/runs",
+        post_run,
+        Run,
+        "What the export job says of a run; the same id again replaces it.",
+        body=Run,
+    ),
+    get("/holds", list_holds, HoldList, "What retention keeps for exports.", prefix=PREFIX),
+    get("/holds/{hold}", get_hold, HoldRow, "One retention hold.", prefix=PREFIX),
+    put(
+        "/holds/{hold}",
+        put_hold,
+        HoldRow,
+        "Keep what is at or behind these offsets, up to so many bytes beyond retention.",
+        body=HoldBody,
+        prefix=PREFIX,
+    ),
+    delete("/holds/{hold}", delete_hold, None, "Keep it no longer.", prefix=PREFIX),
+]

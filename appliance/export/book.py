@@ -1,0 +1,81 @@
+"""What is exported, and what became of it: definitions, and the runs that the export job reports.
+
+The job decides when and what, and its manifest is the truth; this is what it said of it, for people
+and for metrics. Of each export the last run and the last that succeeded are at hand in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from appliance.catalog import Catalog
+from appliance.errors import ApplianceError
+
+
+class ExportUnknown(ApplianceError):
+    kafka_code = 91
+
+
+class Last(NamedTuple):
+    run: dict[str, Any] | None
+    success: dict[str, Any] | None
+
+
+class Book:
+    """Any thread may call."""
+
+    def __init__(self, catalog: Catalog, runs_max: int) -> None:
+        self._catalog = catalog
+        self._runs_max = runs_max
+        self._lock = threading.Lock()
+        self._definitions: dict[str, dict[str, Any]] = {
+            name: json.loads(text) for name, text in catalog.exports()
+        }
+        self._last = {name: self._look(name) for name in self._definitions}
+
+    def all(self) -> Iterator[tuple[dict[str, Any], Last]]:
+        definitions, last = self._definitions, self._last
+        return ((definitions[name], last[name]) for name in sorted(definitions))
+
+    def get(self, name: str) -> tuple[dict[str, Any], Last]:
+        if name not in self._definitions:
+            raise ExportUnknown(f"there is no export {name!r}")
+        return self._definitions[name], self._last[name]
+
+    def put(self, definition: dict[str, Any]) -> None:
+        name = definition["name"]
+        with self._lock:
+            self._catalog.put_export(name, json.dumps(definition))
+            self._last = {**self._last, name: self._look(name)}
+            self._definitions = {**self._definitions, name: definition}
+
+    def delete(self, name: str) -> None:
+        with self._lock:
+            self.get(name)
+            self._catalog.delete_export(name)
+            self._definitions = {
+                key: each for key, each in self._definitions.items() if key != name
+            }
+
+    def runs(self, name: str, limit: int) -> list[dict[str, Any]]:
+        """The newest first."""
+        self.get(name)
+        return [json.loads(text) for text in self._catalog.export_runs(name, limit)]
+
+    def put_run(self, name: str, run: dict[str, Any]) -> None:
+        """A new one, or what is known of it now."""
+        with self._lock:
+            self.get(name)
+            row = run["id"], run["state"], run["started_ms"], json.dumps(run)
+            self._catalog.put_export_run(name, row, self._runs_max)
+            self._last = {**self._last, name: self._look(name)}
+
+    def _look(self, name: str) -> Last:
+        last = self._catalog.export_runs(name, 1)
+        success = self._catalog.export_runs(name, 1, "succeeded")
+        return Last(
+            json.loads(last[0]) if last else None, json.loads(success[0]) if success else None
+        )

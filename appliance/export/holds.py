@@ -1,0 +1,157 @@
+"""Retention holds: what an export has not taken yet is kept, up to a number of bytes.
+
+    holding     retention deletes no segment with an offset at or behind the hold's
+    released    it does again: the hold would have kept more than `max_bytes`, or the disk was full
+
+A hold that lets go says so, in the log, in health and in metrics, until it is put again. It is on
+disk before it is answered, and comes back with the broker. A retention run and a change of a hold
+exclude each other, so what a hold was promised is not being deleted meanwhile.
+
+Deleting records or a topic on purpose is not retention: a hold keeps nobody from it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from appliance import event_log
+from appliance._engine import Log
+from appliance.catalog import Catalog, HoldRow
+from appliance.config import LONG_MAX
+from appliance.errors import ApplianceError
+from appliance.log_dir import Key
+
+log = event_log.named("export")
+
+WARN_SHARE = 0.8  # of max_bytes, from which health warns
+
+
+class HoldUnknown(ApplianceError):
+    kafka_code = 91
+
+
+@dataclass(frozen=True)
+class Hold:
+    name: str
+    topic: str
+    offsets: Mapping[int, int]  # by partition; others are not held
+    max_bytes: int
+    put_ms: int
+    held_bytes: int = 0  # kept at the last look beyond what retention would have left
+    released_ms: int | None = None
+    why_released: str = ""
+
+    @property
+    def is_holding(self) -> bool:
+        return self.released_ms is None
+
+    @property
+    def warning(self) -> str:
+        """What somebody should know; "" when all is well."""
+        if not self.is_holding:
+            return f"export hold {self.name} of {self.topic} let go: {self.why_released}"
+        if self.held_bytes < WARN_SHARE * self.max_bytes:
+            return ""
+        return (
+            f"export hold {self.name} keeps {self.held_bytes} of at most {self.max_bytes} bytes of "
+            f"{self.topic}: soon it lets go, and what is not exported is deleted"
+        )
+
+
+class Holds:
+    """All of them. Any thread may call; a change waits for a retention run under way."""
+
+    def __init__(self, catalog: Catalog, is_full: Callable[[], bool]) -> None:
+        self._catalog = catalog
+        self._is_full = is_full
+        self._lock = threading.Lock()
+        self._holds = {each.name: _of_row(each) for each in catalog.export_holds()}
+
+    def all(self) -> list[Hold]:
+        return sorted(self._holds.copy().values(), key=lambda each: each.name)
+
+    def get(self, name: str) -> Hold:
+        found = self._holds.get(name)
+        if found is None:
+            raise HoldUnknown(f"there is no export hold {name!r}")
+        return found
+
+    def put(self, hold: Hold) -> None:
+        with self._lock:
+            self._catalog.put_export_hold(_row_of(hold))
+            self._holds = {**self._holds, hold.name: hold}
+
+    def delete(self, name: str) -> None:
+        with self._lock:
+            self.get(name)
+            self._catalog.delete_export_hold(name)
+            self._holds = {key: each for key, each in self._holds.items() if key != name}
+
+    def forget_topic(self, topic: str) -> None:
+        """It was deleted: one of its name would have other offsets."""
+        with self._lock:
+            for each in self.all():
+                if each.topic == topic:
+                    self._catalog.delete_export_hold(each.name)
+                    self._holds = {key: one for key, one in self._holds.items() if one != each}
+                    log.warning("export hold is gone with its topic", hold=each.name, topic=topic)
+
+    # Retention
+
+    @contextmanager
+    def judged(self, logs: Mapping[Key, Log], now_ms: int) -> Iterator[Callable[[Log], int]]:
+        """For one run of retention: looks at each hold, and tells from where on a log is kept."""
+        with self._lock:
+            self._holds = {each.name: self._judge(each, logs, now_ms) for each in self.all()}
+            floors: dict[Key, int] = {}
+            for each in self._holds.values():
+                if each.is_holding:
+                    for number, offset in each.offsets.items():
+                        key = each.topic, number
+                        floors[key] = min(offset, floors.get(key, LONG_MAX))
+            yield lambda one: floors.get((one.topic, one.partition), LONG_MAX)
+
+    def _judge(self, hold: Hold, logs: Mapping[Key, Log], now_ms: int) -> Hold:
+        if not hold.is_holding:
+            return hold
+        held = sum(
+            logs[hold.topic, number].kept_bytes(offset, now_ms)
+            for number, offset in hold.offsets.items()
+            if (hold.topic, number) in logs
+        )
+        hold = replace(hold, held_bytes=held)
+        if held > hold.max_bytes:
+            why = f"{held} bytes were to be kept, more than its {hold.max_bytes}"
+        elif held and self._is_full():
+            why = f"the disk is full, and it kept {held} bytes"
+        else:
+            return hold
+        return self._let_go(hold, why)
+
+    def _let_go(self, hold: Hold, why: str) -> Hold:
+        hold = replace(hold, released_ms=time.time_ns() // 1_000_000, why_released=why)
+        log.error("export hold lets go: what was not exported is deleted", hold=hold.name,
+                  topic=hold.topic, why=why)  # fmt: skip
+        try:
+            self._catalog.put_export_hold(_row_of(hold))
+        except ApplianceError as error:
+            # On a full disk, which is what letting go is to end. A start would find it holding.
+            log.error("not noted that an export hold let go", hold=hold.name, error=error)
+        return hold
+
+
+def _of_row(row: HoldRow) -> Hold:
+    offsets = {int(number): offset for number, offset in json.loads(row.offsets).items()}
+    return Hold(row.name, row.topic, offsets, row.max_bytes, row.put_ms,
+                released_ms=row.released_ms, why_released=row.why_released)  # fmt: skip
+
+
+def _row_of(hold: Hold) -> HoldRow:
+    offsets = json.dumps({str(number): offset for number, offset in hold.offsets.items()})
+    return HoldRow(hold.name, hold.topic, offsets, hold.max_bytes, hold.put_ms, hold.released_ms,
+                   hold.why_released)  # fmt: skip

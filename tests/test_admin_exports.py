@@ -1,0 +1,221 @@
+"""Exports over REST: what was defined and reported is told, also after a restart."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import Rest
+
+DEADLINE_S = 20.0
+EXPORT = {"topics": ["orders"], "target": "/data/lake",
+          "schedule": {"cron": "5 * * * *", "timezone": "Europe/Berlin", "retries": 3}}
+
+
+@pytest.fixture(scope="session")
+def appliance_settings() -> Mapping[str, str]:
+    return {"log.segment.bytes": "2000", "log.retention.check.interval.ms": "50",
+            "checkpoint.interval.ms": "50", "export.runs.max": "3"}
+
+
+@pytest.fixture
+def rest(appliance_broker: RunningBroker) -> Rest:
+    return Rest(appliance_broker.admin)
+
+
+def produce(broker: RunningBroker, count: int, timestamp_ms: int | None = None) -> None:
+    made = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0,
+                     "batch.num.messages": 5})
+    at_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+    for number in range(count):
+        made.produce("orders", b"value %d" % number, timestamp=at_ms)
+    assert made.flush(DEADLINE_S) == 0
+
+
+def put(rest: Rest, path: str, body: Any, prefix: str = "/api/v1") -> Any:
+    answer = rest.ask("PUT", path, body, prefix=prefix)
+    assert answer.status == 200, answer.body
+    return answer.body
+
+
+def run_of(number: int, state: str = "succeeded", **given: Any) -> dict[str, Any]:
+    return {"id": f"run-{number}", "state": state, "started_ms": 1_700_000_000_000 + number,
+            **given}
+
+
+def part(end: int, **given: Any) -> dict[str, Any]:
+    return {"topic": "orders", "partition": 0, "from": 0, "to": end, "rows": end, **given}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def metric(rest: Rest, name: str) -> float:
+    page = rest.raw("GET", "/metrics").body.decode()
+    [found] = re.findall(rf"^appliance_{name}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)
+    return float(found)
+
+
+# Definitions
+
+def test_an_export_is_defined_changed_and_forgotten(rest: Rest) -> None:
+    assert rest.get("/exports") == {"exports": []}
+    made = put(rest, "/exports/daily", EXPORT)
+    status = made.pop("status")
+    assert made == {"name": "daily", "pattern": None, "schema": None, "partition_by": None,
+                    "options": {}, **EXPORT}
+    assert (status["last_run"], status["topics"]) == (None, [])
+    changed = put(rest, "/exports/daily", {"pattern": "or.*", "target": "s3://lake"})
+    assert (changed["schedule"], changed["target"]) == (None, "s3://lake")
+    assert [each["name"] for each in rest.get("/exports")["exports"]] == ["daily"]
+    assert rest.ask("DELETE", "/exports/daily").status == 204
+    assert rest.refused("GET", "/exports/daily") == (404, "resource_not_found")
+    assert rest.refused("DELETE", "/exports/daily") == (404, "resource_not_found")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"target": "x"},
+        {"topics": [], "target": "x"},
+        {"topics": ["a"], "pattern": "b", "target": "x"},
+        {"topics": ["a"]},
+        {"topics": ["a"], "target": "  "},
+        {"pattern": "(", "target": "x"},
+        {**EXPORT, "name": "another"},
+        {**EXPORT, "schedule": {"cron": "soon"}},
+        {**EXPORT, "schedule": {"cron": "* * * *"}},
+        {**EXPORT, "schedule": {"cron": "* * * * *", "timezone": "Middle/Earth"}},
+        {**EXPORT, "schedule": {"cron": "* * * * *", "timezone": "../../etc/passwd"}},
+        {**EXPORT, "schedule": {"cron": "@daily", "retries": -1}},
+        {**EXPORT, "what": 1},
+    ],
+)
+def test_what_is_no_export_is_refused(rest: Rest, wrong: dict[str, Any]) -> None:
+    assert rest.refused("PUT", "/exports/daily", wrong) == (400, "invalid_request")
+    assert rest.get("/exports") == {"exports": []}
+
+
+def test_a_name_is_one(rest: Rest) -> None:
+    assert rest.refused("PUT", "/exports/a%20b", EXPORT) == (400, "invalid_request")
+
+
+# Runs
+
+def test_runs_are_kept_and_replaced_by_their_id(rest: Rest) -> None:
+    assert rest.refused("POST", "/exports/daily/runs", run_of(0))[0] == 404
+    put(rest, "/exports/daily", EXPORT)
+    rest.post("/exports/daily/runs", run_of(0, "running", plan={"splits": 4}))
+    rest.post("/exports/daily/runs", run_of(0, ended_ms=5, files=2, bytes=9,
+                                            partitions=[part(7, dead_letters=1, missing=0)]))
+    for number in (1, 2, 3, 4):
+        rest.post("/exports/daily/runs", run_of(number, "failed", error="x" * 20_000))
+    runs = rest.get("/exports/daily/runs")["runs"]
+    # the last three, and what the next one begins from
+    assert [each["id"] for each in runs] == ["run-4", "run-3", "run-2", "run-0"]
+    assert len(runs[0]["error"]) == 10_000
+    status = rest.get("/exports/daily")["status"]
+    assert (status["last_run"]["id"], status["last_success"]["id"]) == ("run-4", "run-0")
+    wrong = run_of(5, partitions=[{**part(3), "from": 4}])
+    assert rest.refused("POST", "/exports/daily/runs", wrong) == (400, "invalid_request")
+
+
+def test_an_export_that_is_behind_shows(rest: Rest, appliance_broker: RunningBroker) -> None:
+    produce(appliance_broker, 100)
+    rest.ask("PATCH", "/topics/orders", {"configs": {"retention.ms": "86400000"}})
+    put(rest, "/exports/daily", EXPORT)
+    status = rest.get("/exports/daily")["status"]
+    assert (status["behind_records"], status["behind_seconds"]) == (100, None)
+    now_ms = int(time.time() * 1000)
+    run = run_of(1, partitions=[part(60, dead_letters=3)])
+    rest.post("/exports/daily/runs", {**run, "started_ms": now_ms - 7_200_000})
+    status = rest.get("/exports/daily")["status"]
+    assert status["behind_records"] == 40
+    assert 7200 <= status["behind_seconds"] < 7300
+    assert 86_300 < status["seconds_left"] <= 86_400
+    assert metric(rest, "export_behind_records") == 40
+    assert 2 <= metric(rest, "export_behind_hours") < 2.1
+    assert metric(rest, "export_last_rows") == 60
+    assert metric(rest, "export_last_dead_letters") == 3
+    assert metric(rest, "export_last_run_failed") == 0
+    assert 86_300 < metric(rest, "export_seconds_until_deleted") <= 86_400
+    rest.post("/exports/daily/runs", {**run_of(2, partitions=[part(100)]), "started_ms": now_ms})
+    status = rest.get("/exports/daily")["status"]
+    assert (status["behind_records"], status["behind_seconds"]) == (0, 0)
+    assert status["seconds_left"] is None
+
+
+# Holds
+
+def test_a_hold_keeps_what_retention_would_delete(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    def start() -> int:
+        found: int = rest.get("/topics/orders")["partition_rows"][0]["log_start_offset"]
+        return found
+
+    rest.post("/topics", {"name": "orders", "configs": {"retention.ms": "-1"}})
+    produce(appliance_broker, 1000, timestamp_ms=1_700_000_000_000)
+    hold = {"topic": "orders", "offsets": {"0": 500}}
+    made = put(rest, "/holds/daily", hold, "/export/v1")
+    assert (made["state"], made["max_bytes"], made["warning"]) == ("holding", 10 << 30, "")
+    rest.ask("PATCH", "/topics/orders", {"configs": {"retention.ms": "1000"}})
+    until(lambda: start() > 300)
+    found = rest.ask("GET", "/holds/daily", prefix="/export/v1")
+    until(lambda: metric(rest, "export_hold_bytes") > 0)
+    assert 300 < start() <= 500
+    assert found.status == 200
+    put(rest, "/holds/daily", {**hold, "max_bytes": 100}, "/export/v1")
+    until(lambda: metric(rest, "export_hold_released") == 1)
+    until(lambda: start() > 900)
+    warnings = [each["text"] for each in rest.get("/health")["warnings"]]
+    assert any("export hold daily of orders let go" in each for each in warnings)
+    assert rest.ask("DELETE", "/holds/daily", prefix="/export/v1").status == 204
+    assert rest.ask("GET", "/holds", prefix="/export/v1").body == {"holds": []}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"topic": "orders", "offsets": {"1": 0}}, {"topic": "orders", "offsets": {"x": 0}},
+     {"topic": "orders", "offsets": {"0": -1}}, {"topic": "orders", "offsets": {"0": 1 << 70}},
+     {"topic": "orders", "offsets": {}, "max_bytes": -1}],
+)
+def test_what_is_no_hold_is_refused(rest: Rest, wrong: dict[str, Any]) -> None:
+    rest.post("/topics", {"name": "orders"})
+    answer = rest.refused("PUT", "/holds/daily", wrong, prefix="/export/v1")
+    assert answer == (400, "invalid_request")
+
+
+def test_a_hold_of_no_topic_is_refused_and_goes_with_its_topic(rest: Rest) -> None:
+    hold = {"topic": "orders", "offsets": {"0": 0}}
+    answer = rest.refused("PUT", "/holds/daily", hold, prefix="/export/v1")
+    assert answer == (404, "unknown_topic_or_partition")
+    rest.post("/topics", {"name": "orders"})
+    put(rest, "/holds/daily", hold, "/export/v1")
+    rest.ask("DELETE", "/topics/orders")
+    assert rest.refused("GET", "/holds/daily", prefix="/export/v1")[0] == 404
+
+
+def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        rest.post("/topics", {"name": "orders"})
+        put(rest, "/exports/daily", EXPORT)
+        rest.post("/exports/daily/runs", run_of(1, partitions=[part(0)]))
+        put(rest, "/holds/daily", {"topic": "orders", "offsets": {"0": 7}}, "/export/v1")
+        before = rest.get("/exports/daily"), rest.get("/exports/daily/runs")
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        assert (rest.get("/exports/daily"), rest.get("/exports/daily/runs")) == before
+        assert rest.ask("GET", "/holds/daily", prefix="/export/v1").body["offsets"] == {"0": 7}

@@ -160,9 +160,9 @@ class Dispatcher:
         self._turn, self._is_turn = None, True
         self._clocks = time.monotonic_ns(), time.time_ns() // 1_000_000
         for _ in range(TURN_REQUESTS_MAX):
-            if not self._waiting or not self._may_begin():
+            punt = None if self._running and not self._may_begin() else self._waiting.take()
+            if punt is None:
                 break
-            punt = self._waiting.take()
             self._begin(punt)
             if len(punt.frame) > SMALL_BYTES:
                 break
@@ -172,7 +172,7 @@ class Dispatcher:
             self._begin_later()
 
     def _may_begin(self) -> bool:
-        if not self._running:
+        if not self._running or not self._waiting:
             return True
         size = self._waiting.next_size()
         is_bearable = size <= SMALL_BYTES or self._running_bytes + size <= self._bytes_max
@@ -204,7 +204,16 @@ class Dispatcher:
             self._reply_unknown(punt, header)
             return
         request = decode(kind.request, body, version, may_go_on=True)
-        result = kind.handler.handle(self._broker, request, self._call(punt, header))
+        call = Call(
+            header,
+            punt.peer,
+            punt.connection,
+            *self._clocks,
+            SERVED,
+            self._threads,
+            self._turns,
+        )
+        result = kind.handler.handle(self._broker, request, call)
         if isinstance(result, Later):
             result.send_to(partial(self._guarded, self._reply, punt, header))
         elif isinstance(result, CoroutineType):
@@ -218,19 +227,6 @@ class Dispatcher:
     def _reply_unknown(self, punt: Punt, header: RequestHeader) -> None:
         header.api_version = 0
         self._reply(punt, header, api_versions.of_unknown_version())
-
-    def _call(self, punt: Punt, header: RequestHeader) -> Call:
-        begun_ns, now_ms = self._clocks
-        return Call(
-            header,
-            punt.peer,
-            punt.connection,
-            begun_ns,
-            now_ms,
-            SERVED,
-            self._threads,
-            self._turns,
-        )
 
     def _ended(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)

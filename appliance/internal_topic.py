@@ -192,7 +192,9 @@ def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
             yield [each]
             run, size = [], 0
             continue
-        own = sum([len(key) + len(value or b"") for key, value in each.records])
+        own = 0
+        for key, value in each.records:
+            own += len(key) + len(value or b"")
         if run and size + own > BATCH_BYTES:
             yield run
             run, size = [], 0
@@ -205,7 +207,7 @@ def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
 def _build(writes: list[Write]) -> bytes:
     """Empty where they have no records."""
     transaction = writes[0].transaction
-    rows = [(each.timestamp_ms, *record) for each in writes for record in each.records]
+    rows = [(each.timestamp_ms, key, value) for each in writes for key, value in each.records]
     if not rows:
         return b""
     if transaction is None:

@@ -35,15 +35,20 @@ class RequestQueue(Generic[Waiting]):
 
     def put(self, request: Waiting) -> None:
         connection = request.connection
-        if connection in self._next:
-            self._behind.setdefault(connection, deque()).append(request)
-        else:
+        if connection not in self._next:
             self._line_up(connection, request)
+        elif connection in self._behind:
+            self._behind[connection].append(request)
+        else:
+            self._behind[connection] = deque((request,))
 
     def next_size(self) -> int:
         return len(self._next[(self._small or self._large)[0]].frame)
 
-    def take(self) -> Waiting:
+    def take(self) -> Waiting | None:
+        """None: nobody waits."""
+        if not self._next:
+            return None
         connection = (self._small or self._large).popleft()
         request = self._next.pop(connection)
         behind = self._behind.get(connection)
@@ -72,7 +77,7 @@ class RequestQueue(Generic[Waiting]):
 
     def _line_up(self, connection: int, request: Waiting) -> None:
         self._next[connection] = request
-        self._line_of(request).append(connection)
+        (self._small if len(request.frame) <= SMALL_BYTES else self._large).append(connection)
 
     def _line_of(self, request: Waiting) -> deque[int]:
         return self._small if len(request.frame) <= SMALL_BYTES else self._large

@@ -151,7 +151,7 @@ def beats() -> Iterator[Case]:
 
 
 def offsets() -> Iterator[Case]:
-    yield Case("OffsetCommit, 1 connection", partial(commits, depth=1), {})
+    yield Case(f"OffsetCommit, {CONNECTIONS} x 1", partial(commits, depth=1), {})
     yield Case(f"OffsetCommit, {CONNECTIONS} x 5", partial(commits, depth=5), {})
     yield Case("OffsetFetch, 1 connection", offset_fetches, {})
 

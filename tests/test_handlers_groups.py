@@ -348,7 +348,7 @@ def test_the_topic_of_offsets_is_made_on_first_use(control: Control) -> None:
     GroupClient(control).commit(1)
     row = MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")
     (topic,) = control.ask(MetadataRequest(topics=[row]), 12).topics
-    assert (topic.is_internal, len(topic.partitions)) == (True, 4)
+    assert (topic.is_internal, len(topic.partitions)) == (True, 1)
     configs = control.broker.topics["__consumer_offsets"].configs
     assert configs["cleanup.policy"] == "compact"
     assert configs["segment.bytes"] == str(8 << 20)

@@ -19,9 +19,16 @@ def order(*requests: Request) -> list[Request]:
     taken = []
     while queue:
         size = queue.next_size()
-        taken.append(queue.take())
+        taken.append(taken_of(queue))
         assert size == len(taken[-1].frame)
+    assert queue.take() is None
     return taken
+
+
+def taken_of(queue: RequestQueue[Request]) -> Request:
+    found = queue.take()
+    assert found is not None
+    return found
 
 
 def test_connections_take_turns() -> None:
@@ -54,7 +61,7 @@ def test_what_is_large_is_dropped_when_nobody_waits_for_it() -> None:
             queue.put(Request(connection, bytes(size)))
     queue.drop(2)
     queue.drop(9)
-    taken = [queue.take() for _ in range(8)]
+    taken = [taken_of(queue) for _ in range(8)]
     assert [len(each.frame) for each in taken if each.connection == 2] == [1, 2]
     assert [each.connection for each in taken].count(1) == 3
     assert not queue

@@ -64,9 +64,9 @@ class GroupsConfig:
     )
     offsets_partitions: int = setting(
         "offsets.topic.num.partitions",
-        4,
-        "Partitions of __consumer_offsets when it is made. A commit of many groups writes to all "
-        "of them, and each is a file to sync; Kafka's 50 are for spreading groups over brokers.",
+        1,
+        "Partitions of __consumer_offsets when it is made. Commits that come together share one "
+        "sync of one file; Kafka's 50 are for spreading groups over brokers.",
         minimum=1,
         maximum=1000,
     )

@@ -326,7 +326,8 @@ class Coordinator:
     ) -> None:
         """`member`: id, instance id and generation; -1 is nobody's. `done` is called when the
         offsets are on disk, and everybody sees them, or with why not."""
-        self.check_loaded()
+        if self._unavailable is not None:
+            raise self._unavailable
         group = self.groups.get(group_id)
         if group is None and member[2] >= 0:
             raise GroupRefused(
@@ -531,7 +532,8 @@ class Coordinator:
 
     def of_consumers(self, group: AnyGroup) -> ConsumersGroup:
         """The group as one that has offsets."""
-        self.check_alive(group)
+        if group.is_dead:
+            self.check_alive(group)
         if not isinstance(group, OF_CONSUMERS):
             raise GroupRefused(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.id} is not a consumer group."
@@ -601,7 +603,7 @@ class Coordinator:
         records: list[Record],
         done: Callable[[ApplianceError | None, int], None],
     ) -> None:
-        self._topic.write(Write(group_id, records, self._wall_ms(), done))
+        self._topic.write(Write(group_id, records, time.time_ns() // 1_000_000, done))
 
     @staticmethod
     def _now_ms() -> int:

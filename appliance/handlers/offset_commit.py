@@ -30,7 +30,6 @@ FIRST_WITH_EPOCH = 9
 FIRST_BY_ID = 10
 NO_RETENTION = -1
 
-Asked = OffsetCommitRequest.OffsetCommitRequestPartition
 AskedTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 Answer = OffsetCommitResponse.OffsetCommitResponsePartition
 AnswerTopic = OffsetCommitResponse.OffsetCommitResponseTopic
@@ -41,8 +40,12 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
     later = Later()
     values: Values = {}
     good: list[Answer] = []  # answered as the commit is
+    version = call.version
     response = OffsetCommitResponse(
-        topics=[_topic(broker, each, request, call, values, good) for each in request.topics]
+        topics=[
+            _topic(broker, each, version, request.retention_time_ms, call.now_ms, values, good)
+            for each in request.topics
+        ]
     )
 
     def done(error: ApplianceError | None) -> None:
@@ -60,8 +63,8 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
         request.generation_id_or_member_epoch,
     )
     try:
-        if call.version < FIRST_WITH_EPOCH:
-            _check_older(broker, request, call.version)
+        if version < FIRST_WITH_EPOCH:
+            _check_older(broker, request, version)
         broker.groups.commit(request.group_id, member, values, call.received_ms, done)
     except ApplianceError as error:
         done(error)
@@ -69,8 +72,8 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
 
 
 def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
-    group = broker.groups.find(request.group_id)
-    if group is None or isinstance(group, Group):
+    group = broker.groups.groups.get(request.group_id)
+    if group is None or isinstance(group, Group) or group.is_dead:
         return
     if isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id):
         raise Refused(
@@ -83,25 +86,32 @@ def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> 
 def _topic(
     broker: Broker,
     asked: AskedTopic,
-    request: OffsetCommitRequest,
-    call: Call,
+    version: int,
+    retention_ms: int,
+    now_ms: int,
     values: Values,
     good: list[Answer],
 ) -> AnswerTopic:
     """Fills in what is to be committed, and the answers that wait for it."""
-    topic = _find(broker, asked, call.version)
+    topic = _find(broker, asked, version)
+    expiry = NEVER if retention_ms == NO_RETENTION else now_ms + retention_ms
     answers = []
     for each in asked.partitions:
-        index, answer = each.partition_index, Answer(each.partition_index)
+        index, metadata = each.partition_index, each.committed_metadata or ""
+        answer = Answer(index)
         answers.append(answer)
         try:
             if isinstance(topic, ApplianceError):
                 raise topic
-            _check(broker, topic, each)
+            find_log(topic, index)
+            if metadata:
+                _check_size(broker, metadata)
         except ApplianceError as error:
             answer.error_code = error.kafka_code
             continue
-        values[Partition(topic.name, index)] = _value(each, request.retention_time_ms, call.now_ms)
+        values[Partition(topic.name, index)] = OffsetCommitValue(
+            each.committed_offset, each.committed_leader_epoch, metadata, now_ms, expiry
+        )
         good.append(answer)
     return AnswerTopic(asked.name, asked.topic_id, answers)
 
@@ -115,24 +125,10 @@ def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceE
         return error
 
 
-def _check(broker: Broker, topic: Topic, asked: Asked) -> None:
-    find_log(topic, asked.partition_index)
-    if not asked.committed_metadata:
-        return
-    size = len(asked.committed_metadata.encode())
-    most = broker.config.groups.metadata_max_bytes
+def _check_size(broker: Broker, metadata: str) -> None:
+    size, most = len(metadata.encode()), broker.config.groups.metadata_max_bytes
     if size > most:
         raise Refused(
             ErrorCode.OFFSET_METADATA_TOO_LARGE,
             f"got {size} bytes of metadata, wanted at most {most} (offset.metadata.max.bytes)",
         )
-
-
-def _value(asked: Asked, retention_ms: int, now_ms: int) -> OffsetCommitValue:
-    return OffsetCommitValue(
-        asked.committed_offset,
-        asked.committed_leader_epoch,
-        asked.committed_metadata or "",
-        now_ms,
-        NEVER if retention_ms == NO_RETENTION else now_ms + retention_ms,
-    )

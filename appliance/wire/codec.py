@@ -28,7 +28,8 @@ class Pieces(tuple[Bytes, ...]):
 
 
 def encode(message: Any, version: int) -> bytes:
-    return _plan(type(message), version).encode(message)
+    plan = PLANS.get((type(message), version)) or _plan(type(message), version)
+    return plan.encode(message)
 
 
 def encode_parts(message: Any, version: int) -> list[Bytes]:
@@ -50,7 +51,7 @@ def decode(
 
     `borrow`: fields of bytes are views of `data`, which is not copied. It pays where they are many.
     """
-    plan = _plan(message, version)
+    plan = PLANS.get((message, version)) or _plan(message, version)
     try:
         found, end = plan.decode(data, 0, borrow)
         if end != len(data) and not may_go_on:

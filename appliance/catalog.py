@@ -19,6 +19,7 @@ the control thread reads once at the start, and sends changes to a thread beside
     client_quotas   entity (as JSON), name and value of each quota (`client_quotas.py`)
     admin_users     who may use the admin pages, with the hash of the password
     admin_tokens    the same for programs, with the digest of the token
+    topic_schemas   by what schema the admin pages show keys and values
     audit           who changed what over the admin pages; the oldest rows go
     client_metrics  configs of subscriptions to clients' metrics (`client_metrics.py`)
     export_holds    what retention keeps for an export (`export/holds.py`)
@@ -35,7 +36,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,17 @@ SCHEMA = [
     );
     CREATE INDEX export_runs_by_time ON export_runs (export, started_ms)
     """,
+    """
+    CREATE TABLE topic_schemas (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        part TEXT NOT NULL CHECK (part IN ('key', 'value')),
+        form TEXT NOT NULL,
+        text TEXT NOT NULL,
+        message TEXT NOT NULL,
+        updated_ms INTEGER NOT NULL,
+        PRIMARY KEY (topic, part)
+    )
+    """,
 ]
 
 
@@ -253,6 +265,16 @@ class HoldRow:
     put_ms: int
     released_ms: int | None
     why_released: str
+
+
+@dataclass(frozen=True)
+class TopicSchema:
+    topic: str
+    part: str  # key, value
+    form: str  # avro, protobuf
+    text: str
+    message: str  # of Protobuf: its name, or "" where there is one only
+    updated_ms: int
 
 
 def has_admin_users(path: Path) -> bool:
@@ -433,6 +455,20 @@ class Catalog:
     def delete_admin_token(self, name: str) -> None:
         with self._change() as run:
             run("DELETE FROM admin_tokens WHERE name = ?", (name,))
+
+    def topic_schemas(self, topic: str) -> list[TopicSchema]:
+        rows = self._rows("SELECT * FROM topic_schemas WHERE topic = ?", (topic,))
+        return [TopicSchema(*row) for row in rows]
+
+    def put_topic_schema(self, row: TopicSchema) -> None:
+        with self._change() as run:
+            run("INSERT OR REPLACE INTO topic_schemas VALUES (?, ?, ?, ?, ?, ?)", astuple(row))
+
+    def delete_topic_schema(self, topic: str, part: str) -> bool:
+        """Whether there was one."""
+        with self._change() as run:
+            found = run("DELETE FROM topic_schemas WHERE (topic, part) = (?, ?)", (topic, part))
+            return found.rowcount > 0
 
     # The audit trail
 

@@ -29,6 +29,7 @@ from appliance.admin import (
     login,
     messages,
     openapi,
+    schemas,
     settings,
     topics,
 )
@@ -66,6 +67,7 @@ ROUTES: list[Route] = [
     *topics.ROUTES,
     *messages.ROUTES,
     *export.ROUTES,
+    *schemas.ROUTES,
     *bulk_export.ROUTES,
     *exports.ROUTES,
     *groups.ROUTES,

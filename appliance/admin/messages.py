@@ -18,9 +18,11 @@ from typing_extensions import NotRequired
 from appliance._batch import Record, build
 from appliance._engine import Log
 from appliance.admin import message_filter
+from appliance.admin.decoding import DecodeFailed, Decoder, Decoders
 from appliance.admin.message_filter import Filter
 from appliance.admin.route import Call, Param, get, post
 from appliance.admin.scan import Bounds, Found, Look, Range, cursor_of, look, ranges_of
+from appliance.admin.schemas import PARTS, decoders_of
 from appliance.admin.topics import log_at, topic_of
 from appliance.errors import RequestInvalid
 from appliance.topics import Topic, check_own
@@ -34,6 +36,7 @@ BATCH_BYTES = 256 << 10  # well below what topics take in a batch, unless one re
 REPLAY_MESSAGES_MAX = 10_000  # in one call; its answer says where to go on
 LIVE_PAUSE_SECONDS = 0.2  # between two looks at the ends of the logs
 LIVE_MESSAGES_MAX = 200  # in one of them; the rest is left out, and counted
+AS_IT_IS = Decoders()
 LIVE_BEAT_SECONDS = 15.0  # a line that keeps the connection open, through proxies too
 
 
@@ -41,9 +44,11 @@ class Data(TypedDict):
     """A key or a value."""
 
     size: int
-    form: str  # json, text, hex
+    form: str  # json, text, hex; by a schema: avro, protobuf
     text: str
     is_cut: bool
+    schema_id: NotRequired[int]  # that the data names, in Confluent's form
+    problem: NotRequired[str]  # why it is not as its schema says; it is shown as it is then
 
 
 class Header(TypedDict):
@@ -148,8 +153,12 @@ async def list_messages(call: Call) -> Messages:
         found.sort(key=lambda each: (-each.record.timestamp, each.partition, -each.record.offset))
         found, kept_back = found[: call.params["limit"]], found[call.params["limit"] :]
         seen.left = with_back(seen.left, kept_back, ranges)
+    decoders = await decoders_of(call, topic)
+    is_full = call.params["full"]
     return {
-        "messages": [shown(each, call.params["full"]) for each in found],
+        "messages": await asyncio.to_thread(
+            lambda: [shown(each, is_full, decoders) for each in found]
+        ),
         "scanned_offsets": seen.offsets,
         "scanned_bytes": seen.bytes,
         "left_offsets": sum(each.end - each.first for each in seen.left),
@@ -203,16 +212,33 @@ async def looked(
         )
 
 
-def shown(found: Found, is_full: bool) -> Message:
+def shown(found: Found, is_full: bool, decoders: Decoders = AS_IT_IS) -> Message:
     record, most = found.record, 1 << 30 if is_full else TEXT_MAX
     return {
         "partition": found.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
-        "key": data_of(record.key, most),
-        "value": data_of(record.value, most),
+        "key": data_by(decoders, decoders.key, record.key, most),
+        "value": data_by(decoders, decoders.value, record.value, most),
         "headers": [{"name": key, "value": data_of(each, most)} for key, each in record.headers],
     }
+
+
+def data_by(
+    decoders: Decoders, decoder: Decoder | None, data: bytes | None, most: int
+) -> Data | None:
+    """One that is not what its schema says is shown as it is, with the reason."""
+    if data is None or decoder is None:
+        return data_of(data, most)
+    try:
+        text, schema_id = decoders.decoded(decoder, data)
+    except DecodeFailed as error:
+        whole = data_of(data, most)
+        return whole and {**whole, "problem": f"{decoder.form}: {error}"}
+    found: Data = {
+        "size": len(data), "form": decoder.form, "text": text[:most], "is_cut": len(text) > most,
+    }  # fmt: skip
+    return found if schema_id is None else {**found, "schema_id": schema_id}
 
 
 def data_of(data: bytes | None, most: int) -> Data | None:
@@ -261,11 +287,16 @@ async def send_news(
             continue
         seen = await looked(call, topic, ranges, wanted, LIVE_MESSAGES_MAX, False)
         left = sum(each.end - each.first for each in seen.left)
-        events = [event("message", shown(each, False)) for each in seen.found]
+        decoders = await decoders_of(call, topic)  # they may have been changed, and count anew
+        events = await asyncio.to_thread(events_of, seen.found, decoders)
         if left:
             events.append(event("skipped", {"offsets": left}))
         await response.write(b"".join(events))
         quiet_since = time.monotonic()
+
+
+def events_of(found: list[Found], decoders: Decoders) -> list[bytes]:
+    return [event("message", shown(each, False, decoders)) for each in found]
 
 
 def news(topic: Topic, ends: dict[int, int]) -> list[Range]:
@@ -404,6 +435,16 @@ async def replay(call: Call) -> Replayed:
     }
 
 
+AS = tuple(
+    Param(
+        f"{part}_as",
+        str,
+        f"Show {part}s by the topic's schema, if there is one, or as they are (JSON, text, hex).",
+        "auto",
+        choices=("auto", "plain"),
+    )
+    for part in PARTS
+)
 FILTER = Param("filter", str, "Conditions, as `value.id = 7 and header.type contains order`.", "")
 
 ROUTES = [
@@ -424,6 +465,7 @@ ROUTES = [
             FILTER,
             Param("cursor", str, "Where to go on: `next` of the look before."),
             Param("full", bool, "Keys and values whole, however long.", False),
+            *AS,
         ),
         reads_messages=True,
     ),
@@ -432,7 +474,7 @@ ROUTES = [
         follow,
         None,
         "New messages as they come, as server-sent events.",
-        params=(FILTER,),
+        params=(FILTER, *AS),
         media="text/event-stream",
         reads_messages=True,
     ),

@@ -29,7 +29,8 @@ from appliance.export.reading import Reading
 
 if TYPE_CHECKING:
     from appliance.admin.audit import Reads
-    from appliance.admin.guard import Guard  # both know of routes
+    from appliance.admin.guard import Guard
+    from appliance.admin.schemas import Schemas  # all of them know of routes
 
 PREFIX = "/api/v1"
 
@@ -110,6 +111,7 @@ class Place:
     survey: Survey
     guard: Guard
     reads: Reads
+    schemas: Schemas
     reading: Reading
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
 
@@ -121,6 +123,7 @@ class Call:
     process: Process
     survey: Survey
     guard: Guard
+    schemas: Schemas
     reading: Reading  # for bulk export
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
@@ -175,8 +178,10 @@ class Route:
                 raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
         params = {each.name: each.read(request.query) for each in self.params}
         body = await self._body(request) if self.body is not None else None
-        shared = (place.process, place.survey, place.guard, place.reading, place.looks)
-        return Call(*shared, request, params, body, who)
+        return Call(
+            place.process, place.survey, place.guard, place.schemas, place.reading, place.looks,
+            request, params, body, who,
+        )  # fmt: skip
 
     async def _body(self, request: web.Request) -> Any:
         size = request.content_length or 0

@@ -1,0 +1,183 @@
+"""Avro to JSON, of data that anybody may have produced.
+
+The schema and the data are others'. Before fastavro decodes a datum, which it does in compiled code
+with the depth and the counts that the data asks for, `Walk` goes through it, counts the values and
+the depth, and refuses what is too much: a few bytes can stand for billions of values (arrays of
+null), and a list of a list of a list has no end.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+from appliance.admin.decoding import DecodeFailed, SchemaInvalid
+
+VALUES_MAX = 100_000  # of one datum
+DEPTH_MAX = 64
+NESTING_MAX = 100  # of the schema's JSON: what reads it calls itself
+FIXED_SIZE = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+MAGIC_SIZE = 5  # Confluent's: a zero, and the number of the schema
+
+
+class Walk:
+    """Where a datum ends, without making anything of it."""
+
+    def __init__(self, names: dict[str, Any], data: bytes) -> None:
+        self._names, self._data = names, data
+        self._values = 0
+
+    def end(self, schema: Any, position: int, depth: int = 0) -> int:
+        self._values += 1
+        if self._values > VALUES_MAX:
+            raise DecodeFailed(f"more than {VALUES_MAX} values in one record")
+        if depth > DEPTH_MAX:
+            raise DecodeFailed(f"nested deeper than {DEPTH_MAX}")
+        if isinstance(schema, list):
+            branch, position = self._long(position)
+            if not 0 <= branch < len(schema):
+                raise DecodeFailed(f"branch {branch} of a union of {len(schema)}, at {position}")
+            return self.end(schema[branch], position, depth + 1)
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if isinstance(kind, (dict, list)):
+            return self.end(kind, position, depth + 1)
+        step = self._steps.get(kind)
+        if step is not None:
+            return step(self, schema, position, depth)
+        if kind in self._names:
+            return self.end(self._names[kind], position, depth + 1)
+        raise DecodeFailed(f"the schema has no type {kind!r}")
+
+    def _plain(self, schema: Any, position: int, depth: int) -> int:
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        return self._within(position + FIXED_SIZE[kind])
+
+    def _number(self, schema: Any, position: int, depth: int) -> int:
+        return self._long(position)[1]
+
+    def _text(self, schema: Any, position: int, depth: int) -> int:
+        size, position = self._long(position)
+        if size < 0:
+            raise DecodeFailed(f"a length of {size}, at {position}")
+        return self._within(position + size)
+
+    def _fixed(self, schema: Any, position: int, depth: int) -> int:
+        return self._within(position + int(schema["size"]))
+
+    def _record(self, schema: Any, position: int, depth: int) -> int:
+        for each in schema["fields"]:
+            position = self.end(each["type"], position, depth + 1)
+        return position
+
+    def _array(self, schema: Any, position: int, depth: int) -> int:
+        return self._blocks(position, lambda at: self.end(schema["items"], at, depth + 1))
+
+    def _map(self, schema: Any, position: int, depth: int) -> int:
+        def entry(at: int) -> int:
+            return self.end(schema["values"], self._text(None, at, depth), depth + 1)
+
+        return self._blocks(position, entry)
+
+    def _blocks(self, position: int, item: Callable[[int], int]) -> int:
+        while True:
+            count, position = self._long(position)
+            if count == 0:
+                return position
+            if count < 0:  # then its size in bytes follows
+                count, position = -count, self._long(position)[1]
+            for _ in range(count):
+                position = item(position)
+
+    def _within(self, position: int) -> int:
+        if position > len(self._data):
+            raise DecodeFailed(f"ends after {len(self._data)} bytes, wanted {position}")
+        return position
+
+    def _long(self, position: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            if position >= len(self._data):
+                raise DecodeFailed(f"ends after {len(self._data)} bytes, in a number")
+            byte = self._data[position]
+            value |= (byte & 0x7F) << shift
+            position, shift = position + 1, shift + 7
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1), position
+            if shift > 63:
+                raise DecodeFailed(f"a number of more than 64 bits, at {position}")
+
+    _steps = {  # noqa: RUF012 - a constant table of methods
+        **dict.fromkeys(FIXED_SIZE, _plain),
+        **dict.fromkeys(("int", "long", "enum"), _number),
+        **dict.fromkeys(("string", "bytes"), _text),
+        **dict.fromkeys(("record", "error"), _record),
+        "fixed": _fixed,
+        "array": _array,
+        "map": _map,
+    }
+
+
+class AvroDecoder:
+    form = "avro"
+
+    def __init__(self, text: str) -> None:
+        # only now: few topics have a schema, and the library takes a start 50 ms
+        import fastavro
+
+        self._read = fastavro.schemaless_reader
+        self._names: dict[str, Any] = {}
+        try:
+            written = json.loads(text)
+            check(written)
+            self._schema: Any = fastavro.parse_schema(written, self._names)
+        except (ValueError, RecursionError) as error:
+            raise SchemaInvalid(f"no JSON: {error}") from error
+        except SchemaInvalid:
+            raise
+        except Exception as error:
+            raise SchemaInvalid(f"no Avro schema: {said(error)}") from error
+        self.about = self._schema.get("name", "") if isinstance(self._schema, dict) else ""
+
+    def decode(self, data: bytes) -> tuple[str, int | None]:
+        """As JSON, and the number of the schema where the data names one."""
+        if data[:1] == b"\0" and len(data) >= MAGIC_SIZE:
+            try:
+                text = self._decoded(data[MAGIC_SIZE:])
+                return text, int.from_bytes(data[1:MAGIC_SIZE], "big")
+            except DecodeFailed:
+                pass  # a datum may begin with a zero, too
+        return self._decoded(data), None
+
+    def _decoded(self, data: bytes) -> str:
+        end = Walk(self._names, data).end(self._schema, 0)
+        if end != len(data):
+            raise DecodeFailed(f"{len(data) - end} bytes are left behind the record")
+        try:
+            found = self._read(io.BytesIO(data), self._schema, None)
+            return json.dumps(found, ensure_ascii=False, default=plain)
+        except Exception as error:
+            raise DecodeFailed(said(error)) from error
+
+
+def check(schema: Any, depth: int = 0) -> None:
+    """What the library does not look at."""
+    if depth > NESTING_MAX:
+        raise SchemaInvalid(f"nested deeper than {NESTING_MAX}")
+    if isinstance(schema, dict) and schema.get("type") == "fixed":
+        size = schema.get("size")
+        if not isinstance(size, int) or size < 0:
+            raise SchemaInvalid(f"fixed: got size {str(size)[:40]!r}, wanted a number of bytes")
+    if isinstance(schema, (dict, list)):
+        for each in schema.values() if isinstance(schema, dict) else schema:
+            check(each, depth + 1)
+
+
+def plain(value: Any) -> str:
+    """What JSON has no word for: bytes, times, decimals."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

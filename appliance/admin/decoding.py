@@ -1,0 +1,49 @@
+"""Keys and values that need a schema to be read: what a decoder is, and what it may cost."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from appliance.errors import ApplianceError
+
+SCHEMA_BYTES_MAX = 1 << 20
+DATA_BYTES_MAX = 256 << 10  # of one key or value: what it takes in memory is a hundred times that
+PAGE_SECONDS_MAX = 2.0  # for all of a page; the rest is shown as it is
+
+
+class SchemaInvalid(ApplianceError):
+    kafka_code = 42
+
+
+class DecodeFailed(ApplianceError):
+    """The data is not what the schema says."""
+
+
+class Decoder(Protocol):
+    @property
+    def form(self) -> str: ...
+    @property
+    def about(self) -> str: ...  # what it decodes, by its name
+
+    def decode(self, data: bytes) -> tuple[str, int | None]:
+        """As JSON, and the number of the schema where the data names one."""
+
+
+class Decoders:
+    """Of one page of messages; either may be None. Counts what it has spent."""
+
+    def __init__(self, key: Decoder | None = None, value: Decoder | None = None) -> None:
+        self.key, self.value = key, value
+        self._spent = 0.0
+
+    def decoded(self, decoder: Decoder, data: bytes) -> tuple[str, int | None]:
+        if len(data) > DATA_BYTES_MAX:
+            raise DecodeFailed(f"got {len(data)} bytes, at most {DATA_BYTES_MAX} are decoded")
+        if self._spent > PAGE_SECONDS_MAX:
+            raise DecodeFailed(f"left out: this page took {self._spent:.1f} s already")
+        began = time.monotonic()
+        try:
+            return decoder.decode(data)
+        finally:
+            self._spent += time.monotonic() - began

@@ -1,0 +1,118 @@
+"""Protobuf to JSON, of data that anybody may have produced.
+
+The schema is a FileDescriptorSet, which protoc writes; .proto text would need a compiler here. Data
+is parsed by the library's C code, which bounds how deep it goes (100).
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from appliance.admin.avro_decoder import said
+from appliance.admin.decoding import DecodeFailed, SchemaInvalid
+
+MAGIC_SIZE = 5  # Confluent's: a zero, the number of the schema; then which message of the file
+INDEXES_MAX = 32  # in that: how deep the message stands in others
+HOW = "protoc --include_imports --descriptor_set_out=orders.desc orders.proto"
+
+
+class ProtobufDecoder:
+    form = "protobuf"
+
+    def __init__(self, text: str, message: str) -> None:
+        # only now: few topics have a schema, and the library takes a start 50 ms
+        from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        self._json, self._unknown = json_format, UnknownFieldSet
+        self._pool = descriptor_pool.DescriptorPool()
+        files = descriptor_pb2.FileDescriptorSet()
+        try:
+            files.ParseFromString(base64.b64decode(text, validate=True))
+            for each in files.file:
+                self._pool.AddSerializedFile(each.SerializeToString())
+            self.names = [name for file in files.file for name in names_of(file)]
+            self.about = message or only(files.file)
+            found = self._pool.FindMessageTypeByName(self.about)
+            self._class = message_factory.GetMessageClass(found)
+        except SchemaInvalid:
+            raise
+        except KeyError as error:
+            raise SchemaInvalid(f"no message {message!r} in it; there are {listed(self.names)}") \
+                from error
+        except Exception as error:
+            raise SchemaInvalid(f"no FileDescriptorSet: {said(error)}. Made by: {HOW}") from error
+
+    def decode(self, data: bytes) -> tuple[str, int | None]:
+        """No message begins with a zero, so Confluent's head is known for sure."""
+        if data[:1] != b"\0":
+            return self._decoded(data), None
+        if len(data) < MAGIC_SIZE:
+            raise DecodeFailed(f"got {len(data)} bytes that begin with a zero")
+        return self._decoded(data[after_indexes(data):]), int.from_bytes(data[1:MAGIC_SIZE], "big")
+
+    def _decoded(self, data: bytes) -> str:
+        message = self._class()
+        try:
+            message.ParseFromString(data)
+            unknown = len(self._unknown(message))
+            if unknown and not message.ListFields():
+                raise DecodeFailed(f"it has {unknown} fields, {self.about} knows none of them")
+            text: str = self._json.MessageToJson(
+                message, preserving_proto_field_name=True, indent=None, ensure_ascii=False,
+                descriptor_pool=self._pool,
+            )  # fmt: skip
+        except DecodeFailed:
+            raise
+        except Exception as error:
+            raise DecodeFailed(said(error)) from error
+        return text
+
+
+def after_indexes(data: bytes) -> int:
+    """Behind the list of indexes: a count and so many numbers, or one zero for the first message.
+    Which message it is the schema dialog has said."""
+    count, position = _zigzag(data, MAGIC_SIZE)
+    if not 0 <= count <= INDEXES_MAX:
+        raise DecodeFailed(f"{count} message indexes, wanted at most {INDEXES_MAX}")
+    for _ in range(count):
+        _, position = _zigzag(data, position)
+    return position
+
+
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data) and shift <= 28:
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise DecodeFailed(f"ends after {len(data)} bytes, in a message index")
+
+
+def names_of(file: Any) -> list[str]:
+    """Of all messages in a file, those within others too."""
+    found: list[str] = []
+    left = [(file.package, each) for each in file.message_type]
+    while left:
+        within, message = left.pop(0)
+        name = f"{within}.{message.name}" if within else message.name
+        found.append(name)
+        left += [(name, each) for each in message.nested_type if not each.options.map_entry]
+    return found
+
+
+def only(files: Any) -> str:
+    """The one message of the last file, which is the one that protoc was called with."""
+    names = [f"{each.package}.{one.name}".lstrip(".") for each in files[-1:]
+             for one in each.message_type]  # fmt: skip
+    if len(names) != 1:
+        raise SchemaInvalid(f"message: which one? There are {listed(names)}")
+    return names[0]
+
+
+def listed(names: list[str]) -> str:
+    shown = ", ".join(names[:20]) or "none"
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from appliance import _batch
 from appliance.config import TransactionsConfig
 from appliance.errors import ApplianceError
+from appliance.internal_topic import InternalTopic, Told
 from appliance.log_dir import LogDir
 from appliance.topics import OFFSETS, TRANSACTIONS
 from appliance.txn.coordinator import Coordinator
@@ -50,16 +51,37 @@ class NotedLog:
         self._session.wait(self._log, offset)
 
 
+class NotedTopic(InternalTopic):
+    """Its rounds are notes of the session."""
+
+    def __init__(
+        self, session: Any, logs: Callable[[], Awaitable[list[Any]]], timeout_ms: int
+    ) -> None:
+        super().__init__(logs, timeout_ms)
+        self._session = session
+
+    async def _commit(self, batches: list[tuple[Any, bytes]]) -> list[Told]:
+        begun = [self._session.begin_append(log, batch) for log, batch in batches]
+        told = await super()._commit([(log._log, batch) for log, batch in batches])
+        for act_id, (log, batch), (error, base) in zip(begun, batches, told, strict=True):
+            if error is None:
+                (info,) = _batch.headers(batch)
+                last = base + info.last_offset - info.base_offset
+                self._session.end_append(log, act_id, base, last)
+                self._session.waited(log, last)
+        return told
+
+
 class Logs:
     """What the coordinator wants of a broker, over the logs of a directory alone."""
 
     def __init__(self, log_dir: Any, session: Any = None) -> None:
         self._dir = log_dir
-        self._session = session
+        self.session = session
         self._next_id = 1000 * (session.life + 1) if session else 0
 
     def _noted(self, log: Any) -> Any:
-        return NotedLog(self._session, log) if self._session else log
+        return NotedLog(self.session, log) if self.session else log
 
     def transaction_logs(self) -> list[Any]:
         log = self._dir.logs().get((TRANSACTIONS, 0))
@@ -85,7 +107,12 @@ async def nothing() -> None:
 
 
 def coordinator(logs: Logs, kind: type[Coordinator] = Coordinator) -> Coordinator:
-    return kind(TransactionsConfig(), logs, nothing, lambda producer_id, is_commit: None)
+    config = TransactionsConfig()
+    made = kind(config, logs, nothing, lambda producer_id, is_commit: None)
+    if logs.session:
+        timeout_ms = config.write_timeout_ms
+        made._topic = NotedTopic(logs.session, logs.make_transaction_topic, timeout_ms)
+    return made
 
 
 async def settled(transactions: Coordinator) -> None:

@@ -134,24 +134,33 @@ class Session:
     def append(
         self, log: Any, batch: bytes, *, durable: bool = True, origin: str = "client"
     ) -> Any:
+        act_id = self.begin_append(log, batch)
+        appended = log.append(batch, origin=origin)
+        self.end_append(log, act_id, appended.base_offset, appended.last_offset, appended.duplicate)
+        if durable:
+            self.wait(log, appended.last_offset)
+        return appended
+
+    def begin_append(self, log: Any, batch: bytes) -> int:
         self.act_id += 1
         name = name_of(log.topic, log.partition)
         self.asked = {"do": "append", "id": self.act_id, "life": self.life, "log": name}
         self.recorder.note(self.asked | {"end": log.log_end_offset}, batch)
-        appended = log.append(batch, origin=origin)
+        return self.act_id
+
+    def end_append(
+        self, log: Any, act_id: int, base: int, last: int, duplicate: bool = False
+    ) -> None:
         self.note(
             did="append",
-            id=self.act_id,
+            id=act_id,
             life=self.life,
-            log=name,
-            base=appended.base_offset,
-            last=appended.last_offset,
-            duplicate=appended.duplicate,
+            log=name_of(log.topic, log.partition),
+            base=base,
+            last=last,
+            duplicate=duplicate,
         )
         self.see(log)
-        if durable:
-            self.wait(log, appended.last_offset)
-        return appended
 
     def see(self, log: Any) -> None:
         """What a consumer could have read by now must never be taken back."""
@@ -160,6 +169,9 @@ class Session:
     def wait(self, log: Any, offset: int | None = None) -> None:
         last = log.log_end_offset - 1 if offset is None else offset
         log.await_durable(last, self.wait_seconds)
+        self.waited(log, last)
+
+    def waited(self, log: Any, last: int) -> None:
         self.note(did="durable", log=name_of(log.topic, log.partition), end=last + 1)
         self.see(log)
 

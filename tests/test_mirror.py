@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import threading
 import time
@@ -22,9 +23,10 @@ from appliance import _batch
 from appliance.cli import main
 from appliance.client.config import as_markdown
 from appliance.client.errors import ConfigInvalid
-from appliance.mirror import offset_map
+from appliance.mirror import group_offsets, offset_map
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import MirrorFenced, OffsetNotMapped
+from appliance.mirror.errors import MirrorFenced, OffsetNotMapped, OffsetsCannotBeKept
+from appliance.mirror.group_offsets import GroupOffsets
 from appliance.mirror.inbox import Fetched, Inbox
 from appliance.mirror.mirror import Mirror
 from appliance.mirror.produce_body import FIRST, LAST, produce_body
@@ -35,7 +37,10 @@ from appliance.wire import codec
 from appliance.wire.fetch import API as FETCH
 from appliance.wire.fetch import FetchRequest
 from appliance.wire.produce import ProduceRequest
+from tests.support.logs import batch
 from tests.support.mirror_load import committed, held
+from tests.support.wire_client import WireClient
+from tests.test_server import Broker
 
 PAGE = Path(__file__).parents[1] / "docs" / "mirror.md"
 T0 = Place("t", 0)
@@ -137,6 +142,32 @@ def read(broker: RunningBroker, place: Place = T0) -> list[tuple[int, str]]:
 def bounds(broker: RunningBroker) -> tuple[int, int]:
     with site(broker) as found:
         return found.offsets([T0], EARLIEST)[T0], found.offsets([T0], LATEST, COMMITTED)[T0]
+
+
+@BOTH
+@pytest.mark.parametrize("dead", ["source", "target"])
+def test_a_stop_does_not_wait_for_a_link_that_is_dead(
+    offsets: str, dead: str, tmp_path: Path
+) -> None:
+    """Its broker is there and says nothing, for longer than `running` waits."""
+    with (Broker(tmp_path / "source") as source, Broker(tmp_path / "target") as target,
+          WireClient(address(source)) as client):
+        client.create_topic("t", 1)
+        assert client.produce(batch("a"), acks=-1)[0].error_code == 0
+        settings = MirrorConfig(
+            source=source.kafka, target=target.kafka, topics="t", offsets=offsets,
+            commit_interval_ms=50, request_timeout_ms=120_000, stop_timeout_ms=200)
+        with running(settings) as mirror:
+            until(lambda: mirror.progress.totals()["records"] == 1, "the first record")
+            {"source": source, "target": target}[dead].process.send_signal(signal.SIGSTOP)
+            if dead == "target":
+                assert client.produce(batch("b"), acks=-1)[0].error_code == 0
+                until(lambda: mirror.progress.totals()["lag"] == 1, "the second record")
+
+
+def address(broker: Broker) -> tuple[str, int]:
+    host, port = broker.kafka.rsplit(":", 1)
+    return host, int(port)
 
 
 # offsets that are kept
@@ -338,6 +369,69 @@ def test_a_link_that_comes_late_is_waited_for(
             until(lambda: mirror.progress.of(T0).position == 3, "all is written")
             assert [value for _, value in read(late)] == list("abc")
             mirror.stop()
+
+
+# groups
+
+
+def commit(broker: RunningBroker, group: str, offset: int, metadata: str = "") -> None:
+    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    place = ck.TopicPartition("t", 0, offset, metadata)
+    consumer.commit(offsets=[place], asynchronous=False)
+    consumer.close()
+
+
+def committed_by(broker: RunningBroker, group: str) -> dict[Place, tuple[int, str]]:
+    with site(broker) as found:
+        return {place: tuple(each) for place, each
+                in group_offsets.committed(found, group).items()}
+
+
+def test_a_group_that_moves_over_goes_on_where_it_was(
+    source: RunningBroker, target: RunningBroker
+) -> None:
+    make(source, "t")
+    produce(source, *"abcdef")
+    commit(source, "moves", 4, "its own words")
+    commit(source, "stays", 4)
+    mirror = once(source, target, groups="mov.*")
+    ((offset, metadata),) = committed_by(target, "moves").values()
+    assert offset == 4
+    assert metadata.startswith("its own words")
+    assert committed_by(target, "moves") == committed_by(source, "moves")
+    assert committed_by(target, "stays") == {}
+    consumer = ck.Consumer({"bootstrap.servers": target.bootstrap, "group.id": "moves",
+                            "auto.offset.reset": "error"})
+    consumer.subscribe(["t"])
+    assert [each.value() for each in consumer.consume(2, 20)] == [b"e", b"f"]
+    with running(mirror.config):  # while it has members there, it is left alone
+        commit(source, "moves", 5)
+        produce(source, "g")
+        assert consumer.poll(20).value() == b"g"
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    once(source, target, groups="mov.*")
+    assert committed_by(target, "moves")[T0][0] == 7, "never back"
+
+
+def test_no_group_gets_ahead_of_the_records(source: RunningBroker, target: RunningBroker) -> None:
+    make(source, "t")
+    produce(source, *"abcdef")
+    once(source, target)
+    commit(source, "g", 5)
+    with site(source) as there, site(target) as here:
+        copied = GroupOffsets(there, here, "g")
+        for positions, wanted in (({}, []), ({T0: 3}, [3]), ({T0: 6}, [5])):
+            copied.copy(positions)
+            assert [offset for offset, _ in committed_by(target, "g").values()] == wanted
+
+
+def test_groups_are_copied_only_where_offsets_are_kept(
+    source: RunningBroker, target: RunningBroker
+) -> None:
+    make(source, "t")
+    with pytest.raises(OffsetsCannotBeKept, match="groups are copied where offsets are kept"):
+        once(source, target, groups="g", offsets="map")
 
 
 # offsets that are mapped

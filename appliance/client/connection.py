@@ -15,6 +15,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -137,6 +138,11 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+    def cut(self) -> None:
+        """From any thread: whoever waits for this connection fails at once."""
+        with suppress(OSError):  # it is cut already, by the broker or by who closed it
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def version(self, api: Api, most: int | None = None) -> int:
         """The newest version of this API that both sides speak."""

@@ -36,8 +36,7 @@ def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorate
     row = field.metadata["setting"]
     if row.choices:
         facts["type"] = click.Choice(row.choices)
-    if field.default != "":
-        facts |= {"default": field.default, "show_default": True}
+    facts |= {"default": field.default, "show_default": field.default != ""}
     return click.option(flag, name, help=row.reason.replace("`", ""), **facts)
 
 
@@ -45,6 +44,7 @@ def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorate
 @option("--from", "source", metavar="HOST:PORT[,...]")
 @option("--to", "target", metavar="HOST:PORT[,...]")
 @option("--topics", "topics", metavar="REGEX")
+@option("--groups", "groups", metavar="REGEX")
 @option("--name", "name")
 @option("--delivery", "delivery")
 @option("--offsets", "offsets")

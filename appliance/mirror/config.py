@@ -17,6 +17,11 @@ class MirrorConfig:
     source: str = setting("", "`--from`: `host:port,host:port` of the cluster to read from.")
     target: str = setting("", "`--to`: the same of the cluster to write to.")
     topics: str = setting("", "Which topics: a regular expression for the whole name.")
+    groups: str = setting(
+        "",
+        "Which consumer groups' committed offsets are copied too: a regular expression for the "
+        "whole name. Only where offsets are kept; empty: of none.",
+    )
     name: str = setting(
         "mirror",
         "Two mirrors to one target need two names: positions, map and transactions carry it.",
@@ -76,6 +81,13 @@ class MirrorConfig:
     request_timeout_ms: int = setting(
         30_000, "How long an answer may take before the round is given up.", unit="ms", minimum=1
     )
+    stop_timeout_ms: int = setting(
+        5000,
+        "How long the mirror waits for what is on its way when it is told to stop; then the "
+        "connections are cut. What was not answered is asked for again at the next start.",
+        unit="ms",
+        minimum=0,
+    )
     map_retention_ms: int = setting(
         30 * 86_400_000,
         "How long entries of the map are kept: `retention.ms` of its topic when it is made. -1 is "
@@ -89,12 +101,13 @@ class MirrorConfig:
             check(name, row, value, default)
         if not NAME.fullmatch(self.name):
             raise ConfigInvalid(f"name: got {self.name!r}, wanted {NAME.pattern}")
-        try:
-            re.compile(self.topics)
-        except re.error as error:
-            raise ConfigInvalid(f"topics: {self.topics!r} is no regular expression: {error}") from (
-                error
-            )
+        for name in ("topics", "groups"):
+            pattern = getattr(self, name)
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                why = f"{name}: {pattern!r} is no regular expression: {error}"
+                raise ConfigInvalid(why) from error
 
     def client(self, addresses: str) -> ClientConfig:
         return ClientConfig(

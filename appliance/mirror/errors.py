@@ -29,7 +29,7 @@ class MirrorFenced(ApplianceError):
 
 
 class OffsetsCannotBeKept(ApplianceError):
-    """`keep` was asked for, and the target is no appliance."""
+    """`keep` was asked for, or `groups`, and the target is no appliance."""
 
 
 class OffsetNotMapped(ApplianceError):

@@ -25,6 +25,7 @@ from appliance.mirror.round import Round
 log = event_log.named("mirror")
 
 FINAL = (MirrorFenced, OffsetsCannotBeKept)
+CUT_AGAIN_S = 0.1  # a round may just have begun when the mirror was told to stop
 DOUBLINGS_MAX = 30  # beyond any limit; the number must not grow for days
 
 
@@ -32,7 +33,8 @@ class Mirror:
     def __init__(self, config: MirrorConfig) -> None:
         self.config = config
         self.progress = Progress()
-        self._stopping = threading.Event()
+        self._stopping, self._is_over = threading.Event(), threading.Event()
+        self._round: Round | None = None
         self._held: dict[str, tuple[str, float]] = {}  # topics: why, and until when
 
     def stop(self) -> None:
@@ -41,17 +43,42 @@ class Mirror:
 
     def run(self, once: bool = False) -> None:
         """Until it is stopped; `once`: until everything is mirrored that the source has."""
+        watch = threading.Thread(target=self._cut_after_stop, name="mirror-stop", daemon=True)
+        watch.start()
+        try:
+            self._run(once)
+        finally:
+            self._is_over.set()
+            self._stopping.set()
+            watch.join()
+
+    def _cut_after_stop(self) -> None:
+        """A link that is dead must not keep a mirror that was told to stop."""
+        self._stopping.wait()
+        pause_s = self.config.stop_timeout_ms / 1000
+        while not self._is_over.wait(pause_s):
+            if self._round:
+                self._round.cut()
+            pause_s = CUT_AGAIN_S
+
+    def _run(self, once: bool) -> None:
         failures = 0
         while not self._stopping.is_set():
             began = time.time()
             try:
-                Round(self.config, self.progress, self._stopping, once, self._held_now).run()
+                self._round = Round(
+                    self.config, self.progress, self._stopping, once, self._held_now
+                )
+                self._round.run()
                 return
             except RoundOver as reason:
                 log.info("next round", reason=reason)
             except FINAL:
                 raise
             except (ApplianceError, OSError) as error:
+                if self._stopping.is_set():
+                    log.warning("stopped before all that was sent was answered", error=error)
+                    return
                 # what was written shows that the link was there: the next trouble is another
                 failures = 1 if self.progress.last_written > began else failures + 1
                 self._pause(failures, error)

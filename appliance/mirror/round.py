@@ -17,8 +17,9 @@ from typing import Any, Protocol
 from appliance import event_log
 from appliance.mirror import topics
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import RoundOver, TopicRefused
+from appliance.mirror.errors import OffsetsCannotBeKept, RoundOver, TopicRefused
 from appliance.mirror.fetcher import Cursor, Fetcher
+from appliance.mirror.group_offsets import GroupOffsets
 from appliance.mirror.inbox import Fetched, Inbox, Octets
 from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
@@ -71,6 +72,7 @@ class Round:
         self._target: Target | None = None
         self._batch_bytes_max: dict[str, int] = {}  # by topic of the target
         self._keeps_offsets = False
+        self._groups: GroupOffsets | None = None
         self._without_position: set[str] = set()  # topics refused when this round began
 
     def run(self) -> None:
@@ -86,8 +88,14 @@ class Round:
             self._progress.is_connected = False
             self._close()
 
+    def cut(self) -> None:
+        """From any thread: it ends now, as at a failure."""
+        self._source.cut()
+        self._target_site.cut()
+
     def _close(self) -> None:
         self._inbox.close()
+        self._source.cut()  # what fetchers wait for is not wanted any more
         if self._target is not None:
             self._target.close()
         self._source.close()
@@ -101,9 +109,17 @@ class Round:
         self._source.refresh()
         self._target_site.refresh()
         self._keeps_offsets = topics.can_keep_offsets(self._target_site, self._config)
+        if self._config.groups:
+            self._groups = self._group_offsets()
         found = self._arranged()
         self._seen = self._signature(found)
         return found
+
+    def _group_offsets(self) -> GroupOffsets:
+        if not self._keeps_offsets:
+            where = self._target_site.config.broker_list
+            raise OffsetsCannotBeKept(f"groups are copied where offsets are kept, not to {where}")
+        return GroupOffsets(self._source, self._target_site, self._config.groups)
 
     def _arranged(self) -> list[Topic]:
         """The topics that can be mirrored; the target has them when this returns."""
@@ -193,11 +209,16 @@ class Round:
             if not taken and self._once:
                 target.commit()
                 if self._progress.is_caught_up:
-                    return
+                    break
             if time.monotonic() - looked > self._config.refresh_interval_ms / 1000:
                 self._look(target)
                 looked = time.monotonic()
         target.commit()
+        self._copy_groups()
+
+    def _copy_groups(self) -> None:
+        if self._groups:
+            self._groups.copy({place: each.position for place, each in self._progress})
 
     def _take(self, target: Target) -> list[Fetched]:
         try:
@@ -214,3 +235,4 @@ class Round:
         if found != self._seen or any(each.failure for _, each in self._progress):
             target.commit()
             raise RoundOver("topics, partitions or leaders changed, or a partition is tried again")
+        self._copy_groups()

@@ -1,7 +1,7 @@
 """One cluster as the mirror knows it: its brokers, its topics, who leads a partition.
 
-For one thread. Short questions go over connections that stay open; fetchers and senders get
-connections of their own.
+For one thread, but for `cut`. Short questions go over connections that stay open; fetchers and
+senders get connections of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from appliance.wire.metadata import MetadataRequest, MetadataResponse
 
 EARLIEST, LATEST = -2, -1
 UNCOMMITTED, COMMITTED = 0, 1
-TRANSACTION = 1  # the kind of a coordinator
+GROUP, TRANSACTION = 0, 1  # the kinds of a coordinator
 COORDINATOR_OF_ONE = 3  # the last version of FindCoordinator that asks for one key
 NO_LEADER = -1
 
@@ -64,6 +64,15 @@ class Site:
         self.topics: dict[str, Topic] = {}
         self._named = [Address.parse(each) for each in config.broker_list.split(",") if each]
         self._connections: dict[Address, Connection] = {}
+        self._made: list[Connection] = []  # all that there ever were: a site lives for a round
+        self._is_cut = False
+        self._coordinators: dict[tuple[str, int], int] = {}
+
+    def cut(self) -> None:
+        """From any thread: who waits for this cluster fails at once, or at the next question."""
+        self._is_cut = True
+        for each in list(self._made):
+            each.cut()
 
     def close(self) -> None:
         for each in self._connections.values():
@@ -76,7 +85,14 @@ class Site:
         """A new connection, which is the caller's."""
         if broker not in self.brokers:
             raise BrokerUnavailable(f"broker {broker} is not known, there are {[*self.brokers]}")
-        return Connection(self.brokers[broker], self.config)
+        return self._connected(self.brokers[broker])
+
+    def _connected(self, address: Address) -> Connection:
+        made = Connection(address, self.config)
+        self._made.append(made)
+        if self._is_cut:  # meanwhile
+            made.cut()
+        return made
 
     def ask(
         self, api: Any, request: Any, broker: int | None = None, most: int | None = None
@@ -100,7 +116,9 @@ class Site:
                 return connection.ask(api, request, version=connection.version(api, most))
             except ConnectionLost:
                 pass  # it was idle, and the broker may have closed it for that
-        connection = self._connections[address] = Connection(address, self.config)
+        if self._is_cut:
+            raise ConnectionLost(f"broker {address}: the mirror was told to stop")
+        connection = self._connections[address] = self._connected(address)
         return connection.ask(api, request, version=connection.version(api, most))
 
     # who is there
@@ -130,10 +148,22 @@ class Site:
             raise PartitionUnknown(f"{place} has no leader now")
         return found
 
-    def find_coordinator(self, transactional_id: str) -> FindCoordinatorResponse:
+    def coordinator(self, key: str, kind: int) -> int:
+        """Asked for once."""
+        if (key, kind) not in self._coordinators:
+            answer = self.find_coordinator(key, kind)
+            if answer.error_code:
+                raise BrokerRefused(answer.error_code, f"coordinator of {key}")
+            self._coordinators[key, kind] = answer.node_id
+        return self._coordinators[key, kind]
+
+    def forget_coordinator(self, key: str, kind: int) -> None:
+        self._coordinators.pop((key, kind), None)
+
+    def find_coordinator(self, key: str, kind: int) -> FindCoordinatorResponse:
         answer: FindCoordinatorResponse = self.ask(
             FIND_COORDINATOR,
-            FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION),
+            FindCoordinatorRequest(key=key, key_type=kind),
             most=COORDINATOR_OF_ONE,
         )
         if not answer.error_code:

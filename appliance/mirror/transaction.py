@@ -16,7 +16,7 @@ from typing import Any
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.errors import MirrorFenced, TopicRefused
 from appliance.mirror.pipeline import FENCED
-from appliance.mirror.site import Place, Site
+from appliance.mirror.site import TRANSACTION, Place, Site
 from appliance.wire import ErrorCode
 from appliance.wire.add_partitions_to_txn import API as ADD_PARTITIONS
 from appliance.wire.add_partitions_to_txn import (
@@ -68,7 +68,7 @@ class Producer:
             return None
         answer = self._until_done(
             "FindCoordinator",
-            lambda: self._site.find_coordinator(name),
+            lambda: self._site.find_coordinator(name, TRANSACTION),
             lambda answer: {answer.error_code},
         )
         return int(answer.node_id)

@@ -1,0 +1,133 @@
+"""What consumer groups have committed, copied as it is: where offsets are kept it means the same in
+both clusters, so that a group that moves over goes on where it was.
+
+Only forward, and never beyond what is mirrored: a group that has moved already, and goes on in the
+target, is not set back, and none is sent to an offset that is not there yet. A group with members
+in the target has its own say; it is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from appliance import event_log
+from appliance.client.errors import BrokerRefused
+from appliance.mirror.site import GROUP, Place, Site
+from appliance.wire import ErrorCode
+from appliance.wire.list_groups import API as LIST_GROUPS
+from appliance.wire.list_groups import ListGroupsRequest
+from appliance.wire.offset_commit import API as OFFSET_COMMIT
+from appliance.wire.offset_commit import OffsetCommitRequest
+from appliance.wire.offset_fetch import API as OFFSET_FETCH
+from appliance.wire.offset_fetch import OffsetFetchRequest
+
+log = event_log.named("mirror")
+
+OF_ONE_GROUP = 7  # the last version of OffsetFetch that asks for one group
+BY_NAME = 9  # of OffsetCommit
+NOT_COMMITTED = -1
+ITS_OWN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
+NOT_NOW = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+}
+
+
+class Committed(NamedTuple):
+    offset: int
+    metadata: str
+
+
+Offsets = dict[Place, Committed]
+
+
+class GroupOffsets:
+    def __init__(self, source: Site, target: Site, pattern: str) -> None:
+        self._source, self._target = source, target
+        self._pattern = re.compile(pattern)
+        self._left_alone: set[str] = set()  # said so already
+        self._copied: dict[str, Offsets] = {}
+
+    def copy(self, positions: Mapping[Place, int]) -> None:
+        """`positions`: what is mirrored, and up to where. One group holds up no other."""
+        for group in self._groups():
+            try:
+                self._copy_one(group, positions)
+            except BrokerRefused as error:
+                for site in (self._source, self._target):
+                    site.forget_coordinator(group, GROUP)
+                if ErrorCode(error.kafka_code) in ITS_OWN:
+                    self._leave_alone(group, error)
+                elif ErrorCode(error.kafka_code) not in NOT_NOW:
+                    log.warning("a group's offsets are not copied", group=group, error=error)
+
+    def _leave_alone(self, group: str, error: BrokerRefused) -> None:
+        if group not in self._left_alone:
+            self._left_alone.add(group)
+            log.info("a group has members in the target: its offsets are its own", group=group)
+
+    def _groups(self) -> list[str]:
+        found: set[str] = set()
+        for broker in [*self._source.brokers]:
+            answer = self._source.ask(LIST_GROUPS, ListGroupsRequest(), broker)
+            if answer.error_code:
+                continue  # it is still loading: at the next look
+            found.update(each.group_id for each in answer.groups)
+        return sorted(each for each in found if self._pattern.fullmatch(each))
+
+    def _copy_one(self, group: str, positions: Mapping[Place, int]) -> None:
+        there = {
+            place: each._replace(offset=min(each.offset, positions[place]))
+            for place, each in committed(self._source, group).items()
+            if place in positions
+        }
+        if not there or there == self._copied.get(group):
+            return
+        here = committed(self._target, group)
+        ahead = {
+            place: each
+            for place, each in there.items()
+            if place not in here or here[place].offset < each.offset
+        }
+        if ahead:
+            commit(self._target, group, ahead)
+            log.info("a group's offsets copied", group=group, partitions=len(ahead))
+        self._copied[group] = there
+
+
+def committed(site: Site, group: str) -> Offsets:
+    """All that the group has committed."""
+    request = OffsetFetchRequest(group_id=group, topics=None)
+    answer = site.ask(OFFSET_FETCH, request, site.coordinator(group, GROUP), OF_ONE_GROUP)
+    if answer.error_code:
+        raise BrokerRefused(answer.error_code, f"offsets of group {group}")
+    found = {}
+    for topic in answer.topics:
+        for row in topic.partitions:
+            if row.error_code:
+                raise BrokerRefused(row.error_code, f"offsets of group {group}")
+            if row.committed_offset != NOT_COMMITTED:
+                place = Place(topic.name, row.partition_index)
+                found[place] = Committed(row.committed_offset, row.metadata or "")
+    return found
+
+
+def commit(site: Site, group: str, offsets: Offsets) -> None:
+    """As one who is no member: a group that has members refuses."""
+    topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+    for place, each in offsets.items():
+        row = OffsetCommitRequest.OffsetCommitRequestPartition(place.partition, each.offset)
+        row.committed_metadata = each.metadata
+        topics.setdefault(
+            place.topic, OffsetCommitRequest.OffsetCommitRequestTopic(place.topic)
+        ).partitions.append(row)
+    request = OffsetCommitRequest(group_id=group, topics=[*topics.values()])
+    answer = site.ask(OFFSET_COMMIT, request, site.coordinator(group, GROUP), BY_NAME)
+    codes = {row.error_code for topic in answer.topics for row in topic.partitions} - {0}
+    if codes:
+        raise BrokerRefused(codes.pop(), f"commit of group {group} in the target")

@@ -7,6 +7,7 @@ Spark pickles the classes of a data source by reference, so every worker must be
 package; `shipping` brings it to workers that cannot.
 """
 
+from appliance_spark.shipping import ship
 from appliance_spark.source import ApplianceDataSource
 
-__all__ = ["ApplianceDataSource"]
+__all__ = ["ApplianceDataSource", "ship"]

@@ -62,7 +62,11 @@ class Decoder:
         self._constants: dict[str, Any] = {}
 
     def columns(
-        self, data: bytes | bytearray, first_offset: int, end_offset: int, aborted: Aborted | None
+        self,
+        data: bytes | bytearray | memoryview,
+        first_offset: int,
+        end_offset: int,
+        aborted: Aborted | None,
     ) -> Columns:
         return columns(
             data,

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 LENGTH_SIZE = 4
 
+# Of one Arrow batch, decompressed: it stays in the processor's cache on its way to Spark, and what
+# packs 100 to 1 does not fill the memory.
+BATCH_BYTES = 4 << 20
+RATIO_AT_FIRST = 64  # so many times larger than its batches, until it is known better
+PIECE_BYTES_MIN = 16 << 10
+
+# Where a record batch says how long it is, and behind which bytes.
+BATCH_LENGTH_AT, BATCH_LENGTH_END = 8, 12
+
 
 class StreamDamaged(RuntimeError):
     """What came is not what was sent."""
@@ -49,6 +58,7 @@ class Fetching:
         self.source, self.split = source, split
         self.decoder = Decoder(split.topic, split.partition, source.names)
         self.next_offset = split.start
+        self.ratio = float(RATIO_AT_FIRST)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         attempt, endpoint = 0, self.source.endpoint
@@ -124,12 +134,30 @@ class Fetching:
         self.next_offset = next_offset
 
     def _decoded(self, frame: bytearray, aborted: Aborted | None) -> Iterator[pa.RecordBatch]:
-        filled: Columns = self.decoder.columns(frame, self.next_offset, self.split.end, aborted)
+        whole, at = memoryview(frame), 0
+        while at < len(frame):
+            end = cut(frame, at, max(PIECE_BYTES_MIN, int(BATCH_BYTES / self.ratio)))
+            yield from self._piece(whole[at:end], aborted)
+            at = end
+
+    def _piece(self, data: memoryview, aborted: Aborted | None) -> Iterator[pa.RecordBatch]:
+        filled: Columns = self.decoder.columns(data, self.next_offset, self.split.end, aborted)
         made = self.decoder.batch(filled) if len(filled) else None
+        if made is not None:
+            self.ratio = max(1.0, made.nbytes / len(data))
         # What was yielded is Spark's: from here on a broken line goes on behind it.
         self.next_offset = max(self.next_offset, filled.next_offset)
         if made is not None:
             yield made
+
+
+def cut(frame: bytearray, at: int, size: int) -> int:
+    """Where whole batches from `at` on have about that size; one batch at least."""
+    end = at
+    while end < len(frame) and end - at < size:
+        length = frame[end + BATCH_LENGTH_AT : end + BATCH_LENGTH_END]
+        end += BATCH_LENGTH_END + int.from_bytes(length, "big")
+    return min(end, len(frame))
 
 
 def read_frame(response: HTTPResponse) -> bytearray:

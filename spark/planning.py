@@ -103,7 +103,7 @@ class Planner:
         ]  # fmt: skip
 
     def _resolve(self, topic: str, first: Bound, end: Bound) -> list[Found]:
-        numbers = self._partitions(topic)
+        numbers = sorted(self._ends(topic))
         chosen = self._chosen(topic, numbers, first, end)
         if not chosen:
             return []
@@ -116,10 +116,16 @@ class Planner:
         self._check_times(first, found)
         return found
 
-    def _partitions(self, topic: str) -> list[int]:
-        """Those of the topic that the options choose."""
+    def ends(self) -> Offsets:
+        """Of each partition that is chosen: a stream asks again and again, so with one request."""
+        return {
+            topic: {str(number): end for number, end in self._ends(topic).items()}
+            for topic in self.topics()
+        }
+
+    def _ends(self, topic: str) -> dict[int, int]:
         plan = self.endpoint.plan(topic, "latest", "latest", 0, self.settings.isolation)
-        there = [each["partition"] for each in plan["partitions"]]
+        there = {each["partition"]: each["end_offset"] for each in plan["partitions"]}
         assigned = self.settings.topics.assigned
         if assigned is None:
             return there
@@ -128,7 +134,7 @@ class Planner:
             raise OptionInvalid(
                 f"option assign: topic {topic} has partitions 0 to {len(there) - 1}, got {missing}"
             )
-        return list(assigned[topic])
+        return {number: there[number] for number in assigned[topic]}
 
     def _chosen(self, topic: str, numbers: list[int], first: Bound, end: Bound) -> list[int]:
         """Both bounds may name the same few partitions: these are meant. One alone that leaves

@@ -1,4 +1,7 @@
-"""The data source `appliance`: what Spark asks first, and who answers."""
+"""The data source `appliance`: what Spark asks first, and who answers.
+
+Who writes is imported late: a worker that only reads starts without the client library.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,6 @@ from appliance_spark.batch_read import BatchReader, takes_filters
 from appliance_spark.columns import record_schema
 from appliance_spark.options import Given
 from appliance_spark.stream_read import reader_of
-from appliance_spark.writers import BatchWriter, stream_writer_of
 
 
 class ApplianceDataSource(DataSource):
@@ -40,7 +42,11 @@ class ApplianceDataSource(DataSource):
         return reader_of(Given(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from appliance_spark.writers import BatchWriter
+
         return BatchWriter(Given(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from appliance_spark.writers import stream_writer_of
+
         return stream_writer_of(Given(self.options), schema, overwrite)

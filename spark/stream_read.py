@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BOUNDS_OF_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger")
-FROM_LATEST, TO_LATEST = Bound("startingOffsets", LATEST), Bound("endingOffsets", LATEST)
+TO_LATEST = Bound("endingOffsets", LATEST)
 
 
 class StreamReader(DataSourceStreamReader):
@@ -44,14 +44,17 @@ class StreamReader(DataSourceStreamReader):
                 raise OptionInvalid(f"option {name}: needs PySpark 4.2 or newer")
 
     def initialOffset(self) -> Offsets:
-        return offsets_of(self.planner.resolve(self.first, TO_LATEST), "start")
+        made: Offsets = {}
+        for each in self.planner.resolve(self.first, TO_LATEST):
+            made.setdefault(each.topic, {})[str(each.partition)] = each.start
+        return made
 
     def latestOffset(self) -> Offsets:  # type: ignore[override]
         return self.reach()
 
     def reach(self) -> Offsets:
         """The end of every partition."""
-        return offsets_of(self.planner.resolve(FROM_LATEST, TO_LATEST), "end_offset")
+        return self.planner.ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Split]:
         self._check_gone(start, end)
@@ -89,13 +92,6 @@ class StreamReader(DataSourceStreamReader):
 
     def commit(self, end: Offsets) -> None:
         """The checkpoint is Spark's; the appliance keeps nothing of a stream."""
-
-
-def offsets_of(found: list[Found], field: str) -> Offsets:
-    made: Offsets = {}
-    for each in found:
-        made.setdefault(each.topic, {})[str(each.partition)] = getattr(each, field)
-    return made
 
 
 class Admission:

@@ -1,0 +1,97 @@
+"""Brings this package and what it imports to Spark's workers that have PySpark and pyarrow alone.
+
+    from appliance_spark import ship
+    ship(spark)            # before the first query
+
+Each package goes as an archive of its own, which Spark unpacks under the package's name beside the
+files of the session; that place is on the path of every Python worker. What goes is what a fresh
+Python imports for the data source and nothing more: compiled modules too, so the workers must be of
+the driver's kind (system, processor, version of Python).
+
+With `local[*]` there is nothing to do: these workers see what the driver sees.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASKS = ("appliance_spark.fetching", "appliance_spark.writers")
+HERE = Path(__file__).parent
+
+# What workers have, and what that brings along.
+THERE = ("pyspark", "pyarrow")
+
+# Prints name and file of all modules that `tasks` need beyond what is there.
+LISTING = """
+import importlib, json, sys
+there, tasks = json.loads(sys.argv[1])
+for name in there:
+    importlib.import_module(name)
+known = {*sys.modules, *sys.stdlib_module_names}
+for name in tasks:
+    importlib.import_module(name)
+found = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()
+         if name not in known and name.partition(".")[0] not in known}
+print(json.dumps({name: file for name, file in found.items() if file}))
+"""
+PYSPARK = ("pyspark.sql", "pyspark.sql.datasource", "pyspark.sql.pandas.types")
+
+_shipped: set[tuple[str, tuple[str, ...]]] = set()  # application and tasks
+
+
+def ship(spark: SparkSession, tasks: Iterable[str] = ()) -> list[str]:
+    """The names of the packages that were brought. `tasks` are modules that run on workers besides
+    the data source. Once for each session; again is fine and does nothing."""
+    wanted = (*TASKS, *tasks)
+    context = spark.sparkContext
+    key = (str(context.applicationId), wanted)
+    if str(context.master).startswith("local") or key in _shipped:
+        return []
+    folder = Path(tempfile.mkdtemp(prefix="appliance-ship-"))
+    names = []
+    for package, archive in archives(modules(wanted), folder):
+        context.addArchive(f"{archive}#{package}")
+        names.append(package)
+    _shipped.add(key)
+    return names
+
+
+def modules(tasks: Iterable[str]) -> dict[str, Path]:
+    """By name. Asked of a fresh process: this one may have imported anything."""
+    asked = json.dumps([[*THERE, *PYSPARK], [*tasks]])
+    path = [str(HERE.parent), *(each for each in sys.path if each)]
+    code = f"import sys; sys.path[:0] = {path!r}\n{LISTING}"
+    done = subprocess.run([sys.executable, "-c", code, asked], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"what workers need cannot be imported here:\n{done.stderr}")
+    found = {name: Path(file) for name, file in json.loads(done.stdout).items()}
+    ours = {f"appliance_spark.{path.stem}": path for path in HERE.glob("*.py")}
+    return {**found, **ours, "appliance_spark": HERE / "__init__.py"}
+
+
+def archives(files: dict[str, Path], folder: Path) -> Iterator[tuple[str, Path]]:
+    """One for each package at the top."""
+    packages = {name.partition(".")[0] for name in files}
+    for package in sorted(packages):
+        of = {name: path for name, path in files.items() if name.partition(".")[0] == package}
+        root = of[package].parent
+        archive = folder / f"{package}.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
+            for path in sorted({*of.values(), *bundled(root)}):
+                into.write(path, path.relative_to(root))
+        yield package, archive
+
+
+def bundled(root: Path) -> Iterator[Path]:
+    """Shared libraries that a wheel keeps within its package."""
+    return (path for path in root.rglob("*.so.*") if path.is_file())

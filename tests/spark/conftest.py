@@ -1,0 +1,32 @@
+"""One session and one broker for the tests of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.spark_data import Topics, spark_session
+from tests.test_server import Broker
+
+COMPACTS_AT_ONCE = ("log.roll.ms=200", "log.cleaner.backoff.ms=100",
+                    "log.cleaner.min.cleanable.ratio=0.01")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = [word for each in COMPACTS_AT_ONCE for word in ("--set", each)]
+    with Broker(tmp_path_factory.mktemp("spark") / "data", *settings) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def topics(spark: SparkSession, broker: Broker) -> Topics:
+    return Topics(spark, broker)

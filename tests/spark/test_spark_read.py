@@ -1,0 +1,229 @@
+"""Batch reads: what Spark reads is what a consumer reads, whatever the options choose of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from pyspark.sql import DataFrame
+
+from tests.support.spark_data import DEADLINE_S, Topics, rows_of
+
+T0 = 1_700_000_000_000  # ms
+
+
+def offsets(frame: DataFrame) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in frame.select("partition", "offset").collect():
+        found.setdefault(row.partition, []).append(row.offset)
+    return {number: sorted(of) for number, of in sorted(found.items())}
+
+
+@pytest.fixture(scope="module")
+def clicks(topics: Topics) -> str:
+    """Three partitions of 100, a second between the records."""
+    topic = topics.create("clicks", 3)
+    for partition in range(3):
+        for index in range(100):
+            topics.send_later(topic, partition, T0 + index * 1000, b"%d" % index)
+    topics.flush()
+    return topic
+
+
+def test_all_columns_are_those_of_a_consumer(topics: Topics) -> None:
+    topic = topics.create("columns", 2)
+    topics.send(topic, [b"v", b"", None], 0, key=b"k", headers=[("a", b"x"), ("a", None)])
+    topics.send(topic, [b"w"], 1)
+    frame = topics.read(topic, includeHeaders=True)
+    assert rows_of(frame) == topics.log_of(topic)
+    row = frame.where("partition = 1").collect()[0]
+    assert (row.topic, row.timestampType, row.key, row.headers) == (topic, 0, None, None)
+    assert topics.read(topic).columns == [name for name in frame.columns if name != "headers"]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read(topics: Topics, codec: str) -> None:
+    topic = topics.create(f"codec-{codec}", 2)
+    for partition in range(2):
+        values: list[bytes | None] = [b"%d of %d " % (n, partition) * 30 for n in range(3000)]
+        topics.send(topic, values, partition, codec)
+    assert rows_of(topics.read(topic)) == topics.log_of(topic)
+
+
+def test_log_time_is_told(topics: Topics) -> None:
+    topic = topics.create("log-time", message_timestamp_type="LogAppendTime")
+    topics.send(topic, [b"v"], timestamp=5)
+    frame = topics.read(topic)
+    assert rows_of(frame) == topics.log_of(topic)
+    assert frame.collect()[0].timestampType == 1
+
+
+def test_transactions_that_were_aborted_are_not_read(topics: Topics) -> None:
+    topic = topics.create("transactions")
+    producer = ck.Producer(
+        {"bootstrap.servers": topics.broker.kafka, "transactional.id": "to spark", "log_level": 0}
+    )
+    producer.init_transactions(DEADLINE_S)
+    for index in range(6):
+        topics.send(topic, [b"plain"])
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, b"%d" % index)
+        assert producer.flush(DEADLINE_S) == 0  # or what is aborted is never sent
+        end = producer.abort_transaction if index % 2 else producer.commit_transaction
+        end(DEADLINE_S)
+    rows = rows_of(topics.read(topic, minPartitions=4))
+    assert rows == topics.log_of(topic)
+    assert len(rows) == 36
+    dirty = topics.read(topic, **{"kafka.isolation.level": "read_uncommitted"})
+    assert dirty.count() == 66
+
+
+def test_holes_of_compaction_are_passed(topics: Topics) -> None:
+    topic = topics.create("compacted", cleanup_policy="compact", segment_bytes="16384")
+    deadline = time.monotonic() + DEADLINE_S
+    rounds = 0
+    while not rounds or len(topics.log_of(topic)) >= rounds * 200:
+        assert time.monotonic() < deadline
+        for index in range(200):
+            topics.send_later(topic, 0, T0 + index, b"%d" % rounds, key=b"%d" % (index % 50))
+        topics.flush()
+        rounds += 1
+    assert set(rows_of(topics.read(topic, splitBytes=4000))) >= set(topics.log_of(topic))
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, (0, 100)),
+        ({"startingOffsets": "latest"}, (100, 100)),
+        ({"startingOffsets": '{"clicks": {"0": 7, "1": 7, "2": 7}}'}, (7, 100)),
+        ({"startingOffsets": '{"clicks": {"0": -2, "1": -2, "2": -2}}',
+          "endingOffsets": '{"clicks": {"0": 9, "1": 9, "2": 9}}'}, (0, 9)),
+        ({"startingOffsets": '{"clicks": {"0": 5, "1": 5, "2": 5}}',
+          "endingOffsets": '{"clicks": {"0": -1, "1": -1, "2": -1}}'}, (5, 100)),
+        ({"startingTimestamp": T0 + 4500, "startingOffsets": "latest"}, (5, 100)),
+        ({"endingTimestamp": T0 + 4500}, (0, 5)),
+        ({"startingOffsetsByTimestamp": json.dumps({"clicks": dict.fromkeys("012", T0 + 98000)}),
+          "endingOffsetsByTimestamp": json.dumps({"clicks": dict.fromkeys("012", T0 + 99000)})},
+         (98, 99)),
+        ({"startingTimestamp": T0 + 10**9, "startingOffsetsByTimestampStrategy": "latest"},
+         (100, 100)),
+        ({"minPartitions": 20}, (0, 100)),
+        ({"splitBytes": 500}, (0, 100)),
+        ({"kafka.bootstrap.servers": "nobody:1", "groupIdPrefix": "x"}, (0, 100)),
+    ],
+    ids=lambda each: ",".join(each) or "all" if isinstance(each, dict) else None,
+)  # fmt: skip
+def test_options_choose_offsets(
+    topics: Topics, clicks: str, options: dict[str, Any], wanted: tuple[int, int]
+) -> None:
+    expected = {number: list(range(*wanted)) for number in range(3) if wanted[0] < wanted[1]}
+    assert offsets(topics.read(clicks, **options)) == expected
+
+
+def test_partitions_are_assigned(topics: Topics, clicks: str) -> None:
+    assert set(offsets(topics.reader(assign='{"clicks": [0, 2]}'))) == {0, 2}
+    both = {"startingOffsets": '{"clicks": {"1": 98}}', "endingOffsets": '{"clicks": {"1": 100}}'}
+    assert offsets(topics.read(clicks, **both)) == {1: [98, 99]}
+
+
+def test_topics_match_a_pattern(topics: Topics, clicks: str) -> None:
+    for name in ("pattern-a", "pattern-b", "not-pattern-a"):
+        topics.send(topics.create(name), [name.encode()])
+    found = topics.reader(subscribePattern="pattern-[a-z]").select("topic").collect()
+    assert Counter(row.topic for row in found) == {"pattern-a": 1, "pattern-b": 1}
+    two = topics.read("pattern-a, pattern-b").select("topic").collect()
+    assert Counter(row.topic for row in two) == {"pattern-a": 1, "pattern-b": 1}
+    assert topics.reader(subscribePattern="nobody.*").count() == 0
+
+
+def test_more_tasks_than_partitions_read_each_record_once(topics: Topics) -> None:
+    topic = topics.create("splits", 2)
+    topics.send(topic, [bytes(200) for _ in range(20_000)])
+    frame = topics.read(topic, minPartitions=6)
+    assert frame.rdd.getNumPartitions() >= 4
+    assert offsets(frame) == {0: list(range(20_000))}
+
+
+def test_fewer_columns_are_read_when_the_schema_names_them(topics: Topics, clicks: str) -> None:
+    reader = topics.spark.read.format("appliance").options(**topics.options, subscribe=clicks)
+    frame = reader.schema("offset bigint, value binary").load()
+    assert frame.columns == ["offset", "value"]
+    assert frame.selectExpr("sum(offset)", "sum(cast(cast(value as string) as int))").collect() == [
+        (3 * 4950, 3 * 4950)
+    ]
+    with pytest.raises(Exception, match="got offset string, wanted bigint"):
+        reader.schema("offset string").load().collect()
+
+
+@pytest.mark.parametrize(
+    ("term", "wanted"),
+    [
+        ("partition = 1", {1: (0, 100)}),
+        ("partition in (0, 2) and offset >= 98", {0: (98, 100), 2: (98, 100)}),
+        ("offset > 5 and offset <= 7 and topic = 'clicks'", dict.fromkeys(range(3), (6, 8))),
+        ("offset = 3 and partition < 1", {0: (3, 4)}),
+        ("topic = 'others'", {}),
+        ("timestamp > timestamp_millis(1700000097000)", dict.fromkeys(range(3), (98, 100))),
+        ("timestamp >= timestamp_millis(1700000098000) and partition = 2", {2: (98, 100)}),
+        ("timestamp < timestamp_millis(1700000002000)", dict.fromkeys(range(3), (0, 2))),
+    ],
+)
+@pytest.mark.parametrize("is_on", [False, True], ids=["by Spark", "pushed down"])
+def test_filters_leave_the_same_rows(
+    topics: Topics, clicks: str, is_on: bool, term: str, wanted: dict[int, tuple[int, int]]
+) -> None:
+    topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", str(is_on).lower())
+    try:
+        found = offsets(topics.read(clicks).where(term))
+    finally:
+        topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    assert found == {number: list(range(*bounds)) for number, bounds in wanted.items()}
+
+
+def test_a_filter_that_is_pushed_down_makes_fewer_tasks(topics: Topics, clicks: str) -> None:
+    topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = topics.read(clicks)
+        assert frame.where("partition = 1").rdd.getNumPartitions() == 1
+        assert frame.where("partition < 2").rdd.getNumPartitions() == 2
+    finally:
+        topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"url": ""}, "option url is needed"),
+        ({"url": "", "kafka.bootstrap.servers": "h:9092"}, "h:9092.{1,2}, the address of its"),
+        ({"subscribe": ""}, "got none, wanted exactly one"),
+        ({"assign": '{"clicks": [0]}'}, "got subscribe and assign"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: got 'maybe', wanted true or false"),
+        ({"minPartitions": "0"}, "minPartitions: got '0'"),
+        ({"endingOffsets": "earliest"}, "an end cannot be the earliest"),
+        ({"startingOffsets": '{"clicks": {"0": 1}}'}, r"names partitions \[0\] of topic clicks"),
+        ({"startingTimestamp": T0 + 10**9}, "no record of clicks-0 is as late"),
+        ({"subscribe": "nobody"}, "404"),
+    ],
+    ids=lambda each: ",".join(each) if isinstance(each, dict) else None,
+)
+def test_what_is_wrong_is_said(
+    topics: Topics, clicks: str, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(Exception, match=told):
+        topics.reader(**{"subscribe": clicks, **options}).count()
+
+
+def test_lost_offsets_fail_a_read_unless_that_is_wanted(topics: Topics) -> None:
+    topic = topics.create("lost")
+    topics.send(topic, [b"%d" % n for n in range(100)])
+    topics.delete_before(topic, 30)
+    given = {"startingOffsets": '{"lost": {"0": 10}}'}
+    with pytest.raises(Exception, match="lost-0: 20 offsets from 10 on were deleted"):
+        topics.read(topic, **given).count()
+    assert offsets(topics.read(topic, failOnDataLoss=False, **given)) == {0: list(range(30, 100))}

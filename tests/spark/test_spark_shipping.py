@@ -1,0 +1,146 @@
+"""A real standalone cluster whose workers have PySpark and pyarrow, and nothing of ours: they get
+from the driver what they need."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from appliance_spark import shipping
+from tests.interop.kafka_jars import java
+from tests.support.spark_data import DEADLINE_S, Topics, rows_of, spark_session
+from tests.test_server import Broker
+
+WORKERS = 2
+THERE = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "six.py", "dateutil",
+         "pytz", "tzdata")  # fmt: skip
+DEPLOY = "org.apache.spark.deploy"
+
+
+@pytest.fixture(scope="module")
+def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with links to those packages of ours that workers are to have."""
+    folder = tmp_path_factory.mktemp("workers")
+    venv.create(folder / "venv", with_pip=False)
+    packages = Path(sysconfig.get_path("purelib"))
+    into = next((folder / "venv" / "lib").glob("python*/site-packages"))
+    for name in THERE:
+        if (packages / name).exists():
+            (into / name).symlink_to(packages / name)
+    return folder / "venv" / "bin" / "python"
+
+
+class Cluster:
+    """A master and its workers, each a process, somewhere else and with a clean environment."""
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self.folder, self.python = folder, python
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.logs: list[Path] = []
+        self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0",
+                                  "--webui-port", "0")  # fmt: skip
+        self.url = self._told(self.master, r"Starting Spark master at (spark://\S+)")
+        for _ in range(WORKERS):
+            log = self._start("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0",
+                              "--cores", "1", "--memory", "1g", self.url)  # fmt: skip
+            self._told(log, r"(Successfully registered)")
+
+    def _start(self, main: str, *arguments: str) -> Path:
+        home = Path(pyspark.__file__).parent
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        log = self.folder / f"{len(self.logs)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [java(), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{home}/jars/*",
+                 f"{DEPLOY}.{main}", *arguments],
+                cwd=self.folder, stdout=output, stderr=output, start_new_session=True,
+                env=kept | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",
+                            "SPARK_WORKER_DIR": str(self.folder / "work"),
+                            "PYSPARK_PYTHON": str(self.python)},
+            )  # fmt: skip
+        self.processes.append(process)
+        self.logs.append(log)
+        return log
+
+    def _told(self, log: Path, pattern: str) -> str:
+        deadline = time.monotonic() + DEADLINE_S
+        while not (found := re.search(pattern, log.read_text())):
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        return found[1]
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"), worker_python)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(cluster: Cluster) -> Iterator[SparkSession]:
+    """What this process has on its path is not handed on to the workers."""
+    with spark_session(
+        cluster.url,
+        **{
+            "spark.executor.memory": "512m",
+            "spark.executorEnv.PYTHONPATH": "",
+            "spark.pyspark.python": str(cluster.python),
+            "spark.pyspark.driver.python": sys.executable,
+        },
+    ) as session:
+        yield session
+
+
+def imported(spark: SparkSession, name: str) -> set[str]:
+    """Where the workers find a module; empty where they do not."""
+
+    def find(_: int) -> str:
+        import importlib.util
+
+        found = importlib.util.find_spec(name)
+        return "" if found is None else str(found.origin)
+
+    return set(spark.sparkContext.parallelize(range(8), 8).map(find).collect())
+
+
+def test_workers_that_lack_the_package_read_and_write(spark: SparkSession, broker: Broker) -> None:
+    topics = Topics(spark, broker)
+    topic, target = topics.create("shipped", 4), topics.create("shipped-back", 1)
+    for partition in range(4):
+        topics.send(topic, [b"%d" % n for n in range(500)], partition, codec="zstd")
+    assert imported(spark, "appliance") == imported(spark, "appliance_spark") == {""}
+    names = shipping.ship(spark)
+    assert {"appliance", "appliance_spark", "zstandard"} <= set(names)
+    assert shipping.ship(spark) == []
+    assert rows_of(topics.read(topic)) == topics.log_of(topic)
+    (origin,) = {Path(each).parent.name for each in imported(spark, "appliance_spark.fetching")}
+    assert origin == "appliance_spark"
+    rows = topics.read(topic).selectExpr("value", "key")
+    rows.write.format("appliance").options(**topics.options, topic=target).mode("append").save()
+    assert sum(topics.log_of(target).values()) == 2000
+
+
+def test_nothing_is_shipped_that_tasks_do_not_import() -> None:
+    found = {name.partition(".")[0] for name in shipping.modules(shipping.TASKS)}
+    assert not {"aiohttp", "pyarrow", "pyspark", "numpy"} & found
+    ours = {name for name in shipping.modules(shipping.TASKS) if name.startswith("appliance.")}
+    assert not any(name.startswith(("appliance.admin", "appliance.broker")) for name in ours)
+

@@ -45,6 +45,30 @@ def main() -> None:
     """A message log for one box."""
 
 
+EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact")
+
+
+class ExportCommands(click.Group):
+    """They come with Spark, which is an extra and large: it is imported when one is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(EXPORT_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        try:
+            from appliance_spark.export import export as found
+        except ImportError as error:
+            raise click.ClickException(
+                f"exports want {error.name}, which is not there: pip install 'appliance[export]'"
+            ) from error
+        return found.get_command(ctx, cmd_name)
+
+
+@main.group(cls=ExportCommands)
+def export() -> None:
+    """Topics to Parquet files, each record once."""
+
+
 for each in (
     topic.topic,
     group.group,

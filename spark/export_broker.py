@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from appliance_spark.export_layout import ExportFailed
 
 TIMEOUT_S = 60.0
+TOPICS_AT_ONCE = 1000
 
 
 class BrokerRefused(ExportFailed):
@@ -68,9 +69,14 @@ class AdminPort:
         bounds = {"from": _bound(begin), "to": _bound(end)}
         return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
 
-    def topics(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("GET", "/api/v1/topics")["topics"]
-        return found
+    def topics(self) -> list[str]:
+        """Without internal ones."""
+        found: list[str] = []
+        while True:
+            page = self.ask("GET", "/api/v1/topics", offset=len(found), limit=TOPICS_AT_ONCE)
+            found += [each["name"] for each in page["topics"]]
+            if not page["topics"] or len(found) >= page["total"]:
+                return found
 
     def hold(self, name: str, topic: str, offsets: dict[int, int], max_bytes: int) -> None:
         body = {"topic": topic, "offsets": {str(p): o for p, o in offsets.items()},

@@ -81,6 +81,7 @@ def committed(
         "id": plan["id"],
         "sequence": plan["sequence"],
         "reason": plan["reason"],
+        "partition_by": plan["partition_by"],
         "due_ms": plan.get("due_ms"),
         "started_ms": plan["created_ms"],
         "ended_ms": ended_ms,

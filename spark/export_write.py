@@ -59,6 +59,14 @@ class DigestFile:
         return self._digest.hexdigest()
 
 
+def digest_of(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+    return digest.hexdigest()
+
+
 class PartFile:
     """A Parquet file in the staging folder that grows by row groups."""
 

@@ -1,0 +1,242 @@
+"""`python -m appliance_spark.export`, which is also `appliance export`: topics to Parquet, each
+record once, and what else is done with such a target."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from appliance_spark import (
+    export_compact,
+    export_definition,
+    export_manifest,
+    export_run,
+    export_verify,
+)
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_session import MASTER, Sessions, progress
+
+FAILED, FOUND = 1, 10  # as `appliance health`: 10 tells that something is wrong
+
+
+class Command(click.Command):
+    """What failed ends a command with one line, not with a trace."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ExportFailed, OSError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+class Commands(click.Group):
+    command_class = Command
+
+
+@click.group(cls=Commands)
+def export() -> None:
+    """Topics to Parquet files, each record once."""
+
+
+Function = Callable[..., Any]
+
+
+def options(*given: Function) -> Callable[[Function], Function]:
+    def add(command: Function) -> Function:
+        for option in reversed(given):
+            command = option(command)
+        return command
+
+    return add
+
+
+with_broker = options(
+    click.option("--admin", envvar="APPLIANCE_ADMIN_ADDRESS", default="127.0.0.1:8780",
+                 show_default=True, metavar="HOST:PORT", help="Where the broker's pages are."),
+    click.option("--token", envvar="APPLIANCE_TOKEN", help="Of the admin pages."),
+    click.option("--retries", default=export_run.RETRIES, show_default=True,
+                 help="Of a worker that lost the broker, without a byte in between."),
+)
+with_spark = options(
+    click.option("--master", default=MASTER, show_default=True, help="Any Spark master."),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Of Spark; may be repeated."),
+)
+with_target = click.option(
+    "--target", required=True, metavar="DIR",
+    help="A folder, which all Spark workers see under the same path.")
+with_schema = options(
+    click.option("--partition-by", default="timestamp", show_default=True,
+                 help="timestamp, append or field:NAME (of JSON or Avro)."),
+    click.option("--schema", "mode", type=click.Choice(["raw", "json", "avro"]), default="raw",
+                 show_default=True),
+    click.option("--schema-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                 help="The schema as JSON; JSON without one is inferred and pinned."),
+    click.option("--framing", type=click.Choice(["confluent", "none"]), default="confluent",
+                 show_default=True, help="What stands before an Avro value."),
+    click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]),
+                 default="read_committed", show_default=True),
+)
+with_bounds = options(
+    click.option("--from", "first", default="earliest", show_default=True,
+                 help="Where a new target begins: earliest, latest, an offset, @TIME, or a map."),
+    click.option("--to", "end", default="latest", show_default=True),
+)
+
+
+def now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+@export.command()
+@click.argument("topics", nargs=-1)
+@click.option("--name", help="An export that is defined in the broker: it is told of the run.")
+@click.option("--target", metavar="DIR", help="A folder that all Spark workers see.")
+@with_schema
+@with_bounds
+@click.option("--accept-loss", is_flag=True, help="Go on when retention was faster.")
+@click.option("--grace", "grace_s", default=3600, show_default=True,
+              help="Seconds after an hour before its _SUCCESS.")
+@click.option("--hold-bytes", default=0, help="Retention keeps so much that is not exported.")
+@click.option("--iceberg", metavar="KEY=VALUE,...",
+              help="Also an Iceberg table: properties of its catalog, or `default`.")
+@click.option("--due-ms", type=int, hidden=True)
+@with_spark
+@with_broker
+def run(**given: Any) -> None:
+    """Export what is new of TOPICS, or of the export --name, once."""
+    job, spark = _job(given)
+    with progress(spark, "export") as say:
+        summary = export_run.run(job, spark, say)
+    _say_summary(summary, job.target)
+
+
+def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
+    broker = AdminPort(given["admin"], given["token"])
+    if given["name"] and not given["topics"]:
+        definition = broker.definition(given["name"])
+    elif given["topics"] and given["target"]:
+        definition = export_definition.of_command(given)
+    else:
+        raise click.UsageError("wanted TOPICS and --target, or --name of a defined export")
+    job = export_definition.job_of(definition, broker)
+    wanted = dataclasses.replace(
+        job.wanted, due_ms=given["due_ms"],
+        accept_loss=job.wanted.accept_loss or given["accept_loss"],
+        reason="schedule" if given["due_ms"] else "command",
+    )
+    job = dataclasses.replace(job, wanted=wanted, retries=given["retries"])
+    return job, Sessions(given["master"], given["conf"])
+
+
+def _say_summary(summary: dict[str, Any], target: Target) -> None:
+    seconds = max((summary["ended_ms"] - summary["started_ms"]) / 1000, 0.001)
+    click.echo(
+        f"{summary['rows']} rows and {summary['dead_letters']} dead letters in {summary['files']} "
+        f"files, {summary['bytes']} bytes, {seconds:.1f} s: {target.root}"
+    )
+
+
+@export.command("list")
+@click.option("--target", metavar="DIR", help="The runs of this target, from its manifest.")
+@click.option("--json", "as_json", is_flag=True)
+@with_broker
+def list_command(target: str | None, as_json: bool, admin: str, token: str | None,
+                 retries: int) -> None:
+    """The runs of a target, or the exports that are defined in the broker."""
+    if target is None:
+        rows = AdminPort(admin, token).definitions()
+    else:
+        rows = export_manifest.load(Target(target_path(target)))["runs"]
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(row))
+        elif target is None:
+            click.echo(f"{row['name']}  {row.get('target')}  {row.get('schedule')}")
+        else:
+            click.echo(f"{row['id']}  {row['rows']} rows  {row['dead_letters']} dead letters  "
+                       f"{row['files']} files  {row['reason']}")
+
+
+@export.command()
+@with_target
+@click.option("--offline", is_flag=True, help="Only files and manifest, not the log.")
+@with_spark
+@with_broker
+def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin: str,
+           token: str | None, retries: int) -> None:
+    """Count again: Parquet against manifest against log. Exit code 10 when they differ."""
+    spark = Sessions(master, conf)
+    broker = None if offline else AdminPort(admin, token)
+    with progress(spark, "verify"):
+        found = export_verify.verify(Target(target_path(target)), spark, broker, retries)
+    for problem in found.problems:
+        click.echo(problem)
+    click.echo(f"{found.files} files, {found.rows} rows; compared with the log: "
+               f"{found.rows_compared}, no longer in it: {found.rows_not_in_log}; "
+               f"{len(found.problems)} problems")
+    if found.problems:
+        raise click.exceptions.Exit(FOUND)
+
+
+@export.command()
+@click.argument("topics", nargs=-1)
+@with_target
+@click.option("--lost-files", is_flag=True,
+              help="Make missing and changed files of this target again, from the log.")
+@with_schema
+@with_bounds
+@with_spark
+@with_broker
+def backfill(lost_files: bool, **given: Any) -> None:
+    """A range again, into a new target; or the lost files of one that is there."""
+    given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
+              "iceberg": None}
+    target = Target(target_path(given["target"]))
+    if lost_files:
+        _repair(target, given)
+        return
+    if target.manifest.exists():
+        raise ExportFailed(f"{target.root} has exports already: a backfill wants a new target")
+    job, spark = _job(given)
+    job = dataclasses.replace(job, wanted=dataclasses.replace(job.wanted, reason="backfill"))
+    with progress(spark, "backfill") as say:
+        summary = export_run.run(job, spark, say)
+    _say_summary(summary, target)
+
+
+def _repair(target: Target, given: dict[str, Any]) -> None:
+    spark = Sessions(given["master"], given["conf"])
+    broker = AdminPort(given["admin"], given["token"])
+    reading = export_run.reading_of(broker, given["retries"], given["isolation"])
+    with progress(spark, "repair"):
+        made = export_compact.repair(target, spark, reading, now_ms())
+    for path in made:
+        click.echo(f"made again: {path}")
+    click.echo(f"{len(made)} files made again")
+
+
+@export.command()
+@with_target
+@click.option("--target-bytes", default=export_compact.TARGET_BYTES, show_default=True)
+@click.option("--grace", "grace_s", default=export_compact.GRACE_MS // 1000, show_default=True,
+              help="Seconds before a replaced file is deleted.")
+@with_spark
+def compact(target: str, target_bytes: int, grace_s: int, master: str,
+            conf: tuple[str, ...]) -> None:
+    """Merge small files of an hour; delete those that were replaced long enough ago."""
+    spark = Sessions(master, conf)
+    with progress(spark, "compact"):
+        done = export_compact.compact(
+            Target(target_path(target)), spark, now_ms(), target_bytes, grace_s * 1000)
+    click.echo(f"{done['merged']} files merged into {done['into']}; {done['deleted']} deleted")
+
+
+if __name__ == "__main__":
+    export()

@@ -1,0 +1,153 @@
+"""Small files of an hour become large ones, and lost files are exported again: the same records in
+other files, swapped in by one rename of the manifest. Nothing is rewritten in place.
+
+Readers that have opened an old file go on reading it: it is deleted after a grace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from appliance_spark import export_layout, export_manifest, export_tasks
+from appliance_spark.export_layout import ExportFailed, Target, move_durably
+from appliance_spark.export_run import opened, sweep
+from appliance_spark.export_verify import damaged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TARGET_BYTES = 128 << 20  # of a file: what readers like, and one task merges in seconds
+GRACE_MS = 24 * 3_600_000  # before a replaced file is deleted: longer than queries take
+
+File = dict[str, Any]
+
+
+def compact(
+    target: Target, spark: Callable[[], SparkSession], now_ms: int,
+    target_bytes: int = TARGET_BYTES, grace_ms: int = GRACE_MS,
+) -> dict[str, int]:
+    with target.locked():
+        manifest = opened(target)
+        sweep(target, manifest)
+        deleted = _delete_retired(target, manifest, now_ms - grace_ms)
+        tasks = _tasks(manifest, target_bytes)
+        if not tasks:
+            return {"merged": 0, "into": 0, "deleted": deleted}
+        staging = target.staging / f"compact-{manifest['sequence'] + 1:06d}"
+        work = partial(export_tasks.merge, str(target.root), str(staging))
+        try:
+            found = export_tasks.spread(spark(), tasks, work)
+            done = [(task, file) for task, file in zip(tasks, found, strict=True) if file]
+            _swap(target, manifest, done, now_ms)
+        finally:
+            export_tasks.clear(staging)
+        merged = sum(len(task["files"]) for task, _ in done)
+        return {"merged": merged, "into": len(done), "deleted": deleted}
+
+
+def _delete_retired(target: Target, manifest: dict[str, Any], before_ms: int) -> int:
+    """Files first: one that is in no manifest would be swept all the same."""
+    over = [each for each in manifest["retired"] if each["since_ms"] <= before_ms]
+    for each in over:
+        (target.root / each["path"]).unlink(missing_ok=True)
+    if over:
+        manifest["retired"] = [each for each in manifest["retired"] if each not in over]
+        export_manifest.save(target, manifest)
+    return len(over)
+
+
+def _tasks(manifest: dict[str, Any], target_bytes: int) -> list[dict[str, Any]]:
+    """Groups of small files of one folder and kind, each about as large as is wanted."""
+    folders: dict[tuple[str, bool], list[File]] = {}
+    for file in manifest["files"]:
+        if file["bytes"] < target_bytes // 2:
+            folders.setdefault((file["folder"], file["is_dead_letter"]), []).append(file)
+    tasks: list[dict[str, Any]] = []
+    for (folder, is_dead), files in sorted(folders.items()):
+        for group in _groups(files, target_bytes):
+            name = export_layout.merged_name(
+                group[0]["topic"], manifest["sequence"] + 1, len(tasks))
+            top = f"{export_layout.DEAD_LETTERS}/" if is_dead else ""
+            tasks.append({"path": f"{top}{folder}/{name}", "files": group})
+    return tasks
+
+
+def _groups(files: list[File], target_bytes: int) -> list[list[File]]:
+    groups: list[list[File]] = []
+    size = target_bytes
+    for file in sorted(files, key=_first):
+        if size + file["bytes"] > target_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(file)
+        size += file["bytes"]
+    return [group for group in groups if len(group) > 1]
+
+
+def _first(file: File) -> tuple[int, int, int]:
+    first = file["ranges"][0]
+    return first["partition"], first["from"], first["min_offset"]
+
+
+def _swap(
+    target: Target, manifest: dict[str, Any], done: list[tuple[dict[str, Any], File]], now_ms: int
+) -> None:
+    new = [{n: v for n, v in file.items() if n != "staged"} for _, file in done]
+    old = {file["path"] for task, _ in done for file in task["files"]}
+    swapped = export_manifest.replaced(manifest, old, new, now_ms)
+    move_durably([(Path(file["staged"]), target.root / file["path"]) for _, file in done])
+    export_manifest.save(target, swapped)
+
+
+# Files that were lost
+
+def repair(
+    target: Target, spark: Callable[[], SparkSession], reading: export_tasks.Reading, now_ms: int
+) -> list[str]:
+    """Files that are missing or have changed are made again from the log, under their old names
+    when a run made them. The log must still have their records; the answer is the paths."""
+    with target.locked():
+        manifest = opened(target)
+        lost = [file for file, _ in damaged(target, manifest, spark())]
+        if not lost:
+            return []
+        staging = target.staging / f"repair-{manifest['sequence'] + 1:06d}"
+        try:
+            new = _made_again(manifest, lost, spark(), reading, staging)
+            old = {file["path"] for file in lost}
+            bare = [{n: v for n, v in file.items() if n != "staged"} for file in new]
+            swapped = export_manifest.replaced(manifest, old, bare, now_ms, are_kept=False)
+            for path in old:
+                (target.root / path).unlink(missing_ok=True)
+            move_durably([(Path(file["staged"]), target.root / file["path"]) for file in new])
+            export_manifest.save(target, swapped)
+        finally:
+            export_tasks.clear(staging)
+        return sorted(file["path"] for file in new)
+
+
+def _made_again(
+    manifest: dict[str, Any], lost: list[File], spark: SparkSession, reading: export_tasks.Reading,
+    staging: Path,
+) -> list[File]:
+    """Each range of a lost file is read again, and of its files those that are lost are kept."""
+    ways = {run["partition_by"] for run in manifest["runs"]}
+    if len(ways) != 1:
+        raise ExportFailed(f"this target was partitioned by {sorted(ways)}: one wanted")
+    wanted = {(*key, file["folder"], file["is_dead_letter"])
+              for file in lost for key in export_manifest.ranges([file])}
+    tasks = [
+        {"topic": topic, "partition": partition, "from": start, "to": end,
+         "schema": manifest["topics"][topic]["schema"]}
+        for topic, partition, start, end in sorted({key[:4] for key in wanted})
+    ]
+    work = partial(export_tasks.write, reading, str(staging), ways.pop())
+    made = [file for done in export_tasks.spread(spark, tasks, work) for file in done["files"]]
+    return [
+        file for file in made
+        if (*next(iter(export_manifest.ranges([file]))), file["folder"], file["is_dead_letter"])
+        in wanted
+    ]

@@ -1,0 +1,75 @@
+"""An export as it is defined: in the broker, in a TOML file, or by the options of a command."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_plan import SPLIT_BYTES, Wanted
+from appliance_spark.export_run import GRACE_MS, Job, with_schema
+
+Definition = dict[str, Any]
+
+# `options` of a definition, with what they are when they are not given
+OPTIONS: dict[str, Any] = {
+    "from": "earliest", "to": "latest", "isolation": "read_committed", "accept_loss": False,
+    "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
+    "iceberg": None, "master": None, "schema_json": None, "framing": "confluent",
+}
+
+
+def of_command(given: dict[str, Any]) -> Definition:
+    file = given["schema_file"]
+    return {
+        "name": None,
+        "topics": list(given["topics"]),
+        "target": given["target"],
+        "schema": given["mode"],
+        "partition_by": given["partition_by"],
+        "options": {
+            "from": given["first"], "to": given["end"], "isolation": given["isolation"],
+            "grace_seconds": given["grace_s"], "hold_bytes": given["hold_bytes"],
+            "iceberg": given["iceberg"], "framing": given["framing"],
+            "schema_json": file.read_text() if file else None,
+        },
+    }
+
+
+def job_of(definition: Definition, broker: AdminPort) -> Job:
+    given = definition.get("options") or {}
+    unknown = sorted(set(given) - set(OPTIONS))
+    if unknown:
+        raise ExportFailed(f"options {unknown} are not known; these are: {sorted(OPTIONS)}")
+    options = {**OPTIONS, **given}
+    wanted = Wanted(
+        topics=tuple(topics_of(definition["topics"], broker)),
+        first=options["from"],
+        end=options["to"],
+        isolation=options["isolation"],
+        partition_by=definition.get("partition_by") or "timestamp",
+        accept_loss=options["accept_loss"],
+        split_bytes=options["split_bytes"],
+    )
+    mode = definition.get("schema") or "raw"
+    return Job(
+        target=Target(target_path(definition["target"])),
+        broker=broker,
+        wanted=with_schema(wanted, mode, options["schema_json"], options["framing"]),
+        name=definition.get("name"),
+        grace_ms=options["grace_seconds"] * 1000,
+        hold_bytes=options["hold_bytes"],
+        iceberg=options["iceberg"],
+    )
+
+
+def topics_of(given: list[str] | str, broker: AdminPort) -> list[str]:
+    """Names, or a pattern: then what there is of it now."""
+    if not isinstance(given, str):
+        return list(given)
+    pattern = re.compile(given)
+    found = sorted(each for each in broker.topics() if pattern.fullmatch(each))
+    if not found:
+        raise ExportFailed(f"no topic matches {given!r}")
+    return found

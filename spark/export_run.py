@@ -1,0 +1,268 @@
+"""One run: plan, tasks, balance, rename, commit. A kill at any point leaves the target as it was,
+or as it should be: what stands between is swept by the next run.
+
+    1 lock, sweep         2 plan.json: offsets      3 tasks write into staging, synced
+    4 balance             5 files renamed           6 manifest renamed: this is the commit
+    7 _SUCCESS, staging removed, the broker is told; all of it can be done again
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from appliance_spark import export_json, export_manifest, export_plan, export_tasks
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_hours import check_way
+from appliance_spark.export_layout import (
+    ExportFailed,
+    Target,
+    make_folder,
+    move_durably,
+    write_durably,
+)
+from appliance_spark.export_plan import Plan, Wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GRACE_MS = 3_600_000  # an hour that is over waits so long for late records before its _SUCCESS
+RETRIES = 20  # of a worker that lost the broker: half a minute and more, for a restart
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of one export: what, from where, to where."""
+
+    target: Target
+    broker: AdminPort
+    wanted: Wanted
+    name: str | None = None  # of the definition in the broker, which is told of the run
+    grace_ms: int = GRACE_MS
+    retries: int = RETRIES
+    hold_bytes: int = 0  # retention keeps so much of what is not exported; 0: it does not wait
+    iceberg: dict[str, str] | None = None
+    now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
+
+    @property
+    def reading(self) -> export_tasks.Reading:
+        return reading_of(self.broker, self.retries, self.wanted.isolation)
+
+
+def reading_of(broker: AdminPort, retries: int, isolation: str) -> export_tasks.Reading:
+    return export_tasks.Reading(broker.url, broker.token, retries, isolation)
+
+
+def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]:
+    """The summary of the run, as it stands in the manifest. `spark` is called if there is work."""
+    check_way(job.wanted.partition_by)
+    with job.target.locked():
+        manifest = opened(job.target)
+        swept = sweep(job.target, manifest)
+        if swept:
+            say(f"swept {swept} files that a stopped run had left")
+        plan = _plan(job, manifest)
+        _tell(job, say, _started(plan))
+        try:
+            summary = _carried_out(job, manifest, plan, spark, say)
+        except BaseException as error:
+            _tell(job, say, {**_started(plan), "state": "failed", "ended_ms": job.now_ms(),
+                             "error": str(error)[:2000] or repr(error)})
+            raise
+        _tell(job, say, {**_started(plan), **summary, "state": "succeeded"})
+        _hold(job, plan, say, "to")
+        return summary
+
+
+def _carried_out(
+    job: Job, manifest: dict[str, Any], plan: Plan, spark: Callable[[], SparkSession], say: Say
+) -> dict[str, Any]:
+    _hold(job, plan, say, "from")
+    staging = job.target.staging / plan["id"]
+    done: list[dict[str, Any]] = []
+    try:
+        if plan["splits"]:
+            make_folder(staging)
+            session = spark()
+            _pin_schemas(job, manifest, plan, session, say)
+            work = partial(
+                export_tasks.write, job.reading, str(staging), plan["partition_by"])
+            done = export_tasks.spread(session, _tasks(plan), work)
+        summary = commit(job, manifest, plan, done)
+    finally:
+        export_tasks.clear(staging)
+    return summary
+
+
+# Before
+
+def opened(target: Target) -> dict[str, Any]:
+    """The manifest, which a new target gets at once: one without it has lost it."""
+    if not target.manifest.exists():
+        found = next(target.data_files(), None)
+        if found is not None:
+            raise ExportFailed(
+                f"{target.root} has files such as {found}, but no {target.manifest}. Bring it back "
+                "from a copy, or export into a new target"
+            )
+        make_folder(target.own)
+        export_manifest.save(target, export_manifest.empty())
+    return export_manifest.load(target)
+
+
+def sweep(target: Target, manifest: dict[str, Any]) -> int:
+    """Files that no manifest has: their run was stopped before its commit."""
+    known = {each["path"] for each in (*manifest["files"], *manifest["retired"])}
+    lost = [path for path in target.data_files() if path not in known]
+    for path in lost:
+        (target.root / path).unlink()
+    export_tasks.clear(target.staging)
+    for folder in manifest["hours"]:
+        _mark(target, folder, manifest)
+    return len(lost)
+
+
+def _plan(job: Job, manifest: dict[str, Any]) -> Plan:
+    """The plan of a run that was stopped, if it is the one we would make, or a new one."""
+    plan = export_plan.make(job.broker, job.wanted, manifest, job.now_ms())
+    for path in sorted(job.target.runs.glob("*/plan.json")):
+        old = json.loads(path.read_text())
+        if old["sequence"] != plan["sequence"]:
+            continue
+        if export_plan.is_same(old, plan):
+            export_plan.check_splits(old)
+            return {**old, "due_ms": plan["due_ms"], "reason": plan["reason"]}
+        export_tasks.clear(path.parent)
+    export_plan.check_splits(plan)
+    job.target.store_plan(plan)
+    for path in sorted(job.target.runs.glob("*/plan.json"))[: -export_manifest.RUNS_KEPT]:
+        export_tasks.clear(path.parent)
+    return plan
+
+
+def _tasks(plan: Plan) -> list[dict[str, Any]]:
+    schemas = {topic["topic"]: topic["schema"] for topic in plan["topics"]}
+    return [{**split, "schema": schemas[split["topic"]]} for split in plan["splits"]]
+
+
+def _pin_schemas(
+    job: Job, manifest: dict[str, Any], plan: Plan, spark: SparkSession, say: Say
+) -> None:
+    """A schema that is to be inferred is fixed before the first file: by all values of the run."""
+    open_topics = [t for t in plan["topics"]
+                   if t["schema"]["mode"] == "json" and "type" not in t["schema"]]
+    if not open_topics:
+        return
+    names = {topic["topic"] for topic in open_topics}
+    tasks = [split for split in plan["splits"] if split["topic"] in names]
+    kinds = export_tasks.spread(spark, tasks, partial(export_tasks.infer, job.reading))
+    for topic in open_topics:
+        mine = [kind for task, kind in zip(tasks, kinds, strict=True)
+                if task["topic"] == topic["topic"]]
+        known = manifest["topics"].get(topic["topic"], {}).get("schema", {}).get("type")
+        seen: Any = reduce(export_json.merged, mine, {"fields": {}})
+        kind, changes = export_json.extended(known, seen)
+        topic["schema"] = {**topic["schema"], "type": kind}
+        topic["schema_changes"] = changes
+        for change in changes:
+            say(f"{topic['topic']}: field {change['field']} {change['change']}, {change['type']}")
+    job.target.store_plan(plan)
+
+
+# After
+
+def commit(
+    job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
+) -> dict[str, Any]:
+    partitions = export_plan.balance(plan, done)
+    files = [file for split in done for file in split["files"]]
+    new = export_manifest.committed(
+        manifest, plan, [_without_staged(file) for file in files], partitions, job.now_ms()
+    )
+    finished = export_manifest.finished_hours(new, plan, job.grace_ms)
+    new["hours"] |= dict.fromkeys(finished, plan["sequence"])
+    for folder in {file["folder"] for file in files}:
+        (job.target.root / folder / "_SUCCESS").unlink(missing_ok=True)
+    move_durably([(Path(file["staged"]), job.target.root / file["path"]) for file in files])
+    export_manifest.save(job.target, new)
+    for folder in finished:
+        _mark(job.target, folder, new)
+    summary: dict[str, Any] = new["runs"][-1]
+    return summary
+
+
+def _without_staged(file: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in file.items() if name != "staged"}
+
+
+def _mark(target: Target, folder: str, manifest: dict[str, Any]) -> None:
+    path = target.root / folder / "_SUCCESS"
+    if path.exists():
+        return
+    make_folder(path.parent)
+    mine = [f for f in manifest["files"] if f["folder"] == folder and not f["is_dead_letter"]]
+    told = {"commit": manifest["hours"][folder], "files": len(mine),
+            "rows": sum(file["rows"] for file in mine)}
+    write_durably(path, json.dumps(told) + "\n")
+
+
+# What the broker hears
+
+def _started(plan: Plan) -> dict[str, Any]:
+    ranges = [
+        {"topic": topic["topic"], "partition": part["partition"], "from": part["from"],
+         "to": part["to"], "rows": 0, "dead_letters": 0, "missing": 0}
+        for topic in plan["topics"] for part in topic["partitions"]
+    ]
+    return {"id": plan["id"], "state": "running", "started_ms": plan["created_ms"],
+            "plan": {"reason": plan["reason"], "splits": len(plan["splits"])},
+            "partitions": ranges}
+
+
+REPORTED = ("id", "state", "started_ms", "ended_ms", "plan", "partitions", "files", "bytes",
+            "error")
+
+
+def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
+    """The manifest is the truth, so a broker that does not listen does not fail the run."""
+    if job.name is None:
+        return
+    kept = {name: row[name] for name in REPORTED if name in row}
+    named = ("topic", "partition", "from", "to", "rows", "dead_letters", "missing")
+    kept["partitions"] = [{name: part[name] for name in named} for part in row["partitions"]]
+    try:
+        job.broker.report(job.name, kept)
+    except ExportFailed as error:
+        say(f"the broker did not take the report of run {row['id']}: {error}")
+
+
+def _hold(job: Job, plan: Plan, say: Say, side: str) -> None:
+    """Retention spares what is not exported yet, up to so many bytes."""
+    if not job.hold_bytes:
+        return
+    for topic in plan["topics"]:
+        offsets = {part["partition"]: part[side] for part in topic["partitions"]}
+        name = f"{job.name or 'export'}-{topic['topic']}"
+        try:
+            job.broker.hold(name, topic["topic"], offsets, job.hold_bytes)
+        except ExportFailed as error:
+            say(f"retention does not wait for {topic['topic']}: {error}")
+
+
+def with_schema(wanted: Wanted, mode: str, text: str | None, framing: str) -> Wanted:
+    """`text` is what a schema file holds; JSON without one is inferred and pinned."""
+    schema: dict[str, Any] = {"mode": mode}
+    if text is not None:
+        schema["type"] = schema["given"] = json.loads(text)
+    if mode == "avro":
+        if text is None:
+            raise ExportFailed("Avro wants its schema: --schema-file")
+        schema["framing"] = framing
+    return replace(wanted, schema=schema)

@@ -1,0 +1,245 @@
+"""What an export has its workers do: plain values in, plain values out.
+
+Each task is a partition of an RDD: its worker reads a split from the broker and writes Parquet
+itself, so records pass through no other process. docs/decisions/export-job.md has what that saves.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from appliance._batch import headers
+from appliance._columns import Aborted, columns, is_transactional
+from appliance_spark import export_hash, export_json, export_write
+from appliance_spark.columns import TYPES
+from appliance_spark.endpoint import PASSING, Endpoint, pause
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.fetching import Fetching, Source, read_frame
+from appliance_spark.planning import Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Task = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How workers reach the broker."""
+
+    url: str
+    token: str | None
+    retries: int
+    isolation: str
+
+    @property
+    def source(self) -> Source:
+        endpoint = Endpoint(self.url, self.token or "", self.retries)
+        return Source(endpoint, self.isolation, True, tuple(TYPES))
+
+    def batches(self, task: Task) -> Iterator[pa.RecordBatch]:
+        split = Split(task["topic"], task["partition"], task["from"], task["to"])
+        return Fetching(self.source, split).batches()
+
+
+def spread(spark: SparkSession, tasks: list[Task], work: Callable[[Task], Any]) -> list[Any]:
+    """The answers, in the order of the tasks. Of a task that is done twice Spark takes one."""
+    if not tasks:
+        return []
+    found: list[Any] = spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
+    return found
+
+
+# The work
+
+def write(reading: Reading, staging: str, way: str, task: Task) -> Any:
+    """A split to Parquet, and what became of each of its offsets."""
+    done = export_write.write_split(
+        Path(staging), task, task["schema"], way, reading.batches(task)
+    )
+    holes = done.pop("holes")
+    done["gone"] = explained(reading, task, holes) if holes else {}
+    return done
+
+
+def infer(reading: Reading, task: Task) -> Any:
+    """The type of the JSON values of a split."""
+    found: Any = {"fields": {}}
+    for batch in reading.batches(task):
+        seen = export_json.seen_in(batch.column("value").to_pylist())
+        found = export_json.merged(found, seen)
+    return found
+
+
+def recount(reading: Reading, task: Task) -> Any:
+    """How many records of a split are in the log, and their hash."""
+    rows, words = 0, 0
+    for batch in reading.batches(task):
+        rows += batch.num_rows
+        words += export_hash.sum_of(export_hash.hashes(batch, task["partition"]))
+    return {"rows": rows, "hash": f"{words % export_hash.WORDS:016x}"}
+
+
+def check_file(root: str, task: Task) -> Any:
+    """Why a file is not what the manifest says; null when it is."""
+    import pyarrow.parquet as pq
+
+    path = Path(root) / task["path"]
+    if not path.exists():
+        return "is missing"
+    digest = export_write.digest_of(path)
+    if digest != task["digest"]:
+        rows = _rows_or_none(path)
+        return f"has changed: digest {digest}, {rows} rows; wanted {task['digest']}, {task['rows']}"
+    parts = [dict.fromkeys(("rows", "words"), 0) for _ in task["ranges"]]
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            _count(batch, task, parts)
+    for part, found in zip(task["ranges"], parts, strict=True):
+        words = f"{found['words'] % export_hash.WORDS:016x}"
+        if found["rows"] != part["rows"] or (task["has_records"] and words != part["hash"]):
+            return (f"holds {found['rows']} rows with hash {words} of offsets {part['from']} to "
+                    f"{part['to']}, wanted {part['rows']} with {part['hash']}")
+    return None
+
+
+def _rows_or_none(path: Path) -> int | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowInvalid, OSError):
+        return None
+
+
+def _count(batch: pa.RecordBatch, task: Task, parts: list[dict[str, int]]) -> None:
+    import pyarrow.compute as pc
+
+    prefix = "" if task["has_records"] else "_"
+    offsets, numbers = batch.column(f"{prefix}offset"), batch.column(f"{prefix}partition")
+    for part, found in zip(task["ranges"], parts, strict=True):
+        mine = pc.and_(
+            pc.equal(numbers, part["partition"]),
+            pc.and_(pc.greater_equal(offsets, part["from"]), pc.less(offsets, part["to"])),
+        )
+        rows = batch.filter(mine)
+        found["rows"] += rows.num_rows
+        if task["has_records"]:
+            words = export_hash.hashes(rows, part["partition"])
+            found["words"] += export_hash.sum_of(words)
+
+
+def merge(root: str, staging: str, task: Task) -> Any:
+    """Several files to one, in the order of partition and offset, a row group at a time."""
+    import pyarrow.parquet as pq
+
+    shapes = [pq.read_schema(Path(root) / each["path"]) for each in task["files"]]
+    if any(shape != shapes[0] for shape in shapes):
+        return None
+    made = export_write.PartFile(Path(staging) / task["path"], shapes[0])
+    try:
+        for each in task["files"]:
+            with pq.ParquetFile(Path(root) / each["path"]) as file:
+                for batch in file.iter_batches():
+                    made.add(batch)
+        written = made.close()
+    except BaseException:
+        made.abandon()
+        raise
+    ranges = _joined([part for each in task["files"] for part in each["ranges"]])
+    kept = {name: task["files"][0][name] for name in ("topic", "folder", "is_dead_letter")}
+    return {**written, **kept, "path": task["path"], "ranges": ranges}
+
+
+def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for a range, although an hour may have several files of it."""
+    found: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for part in parts:
+        key = (part["partition"], part["from"], part["to"])
+        same = found.setdefault(key, {**part, "rows": 0, "hash": "0"})
+        words = (int(same["hash"], 16) + int(part["hash"], 16)) % export_hash.WORDS
+        same.update(rows=same["rows"] + part["rows"], hash=f"{words:016x}",
+                    min_offset=min(same["min_offset"], part["min_offset"]),
+                    max_offset=max(same["max_offset"], part["max_offset"]))
+    return list(found.values())
+
+
+# Offsets without a record
+
+def explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, int]:
+    """Why offsets have no row: they must be markers of transactions, aborted or compacted away."""
+    for attempt in range(reading.retries + 1):
+        try:
+            return _explained(reading, task, holes)
+        except PASSING:
+            if attempt == reading.retries:
+                raise
+            pause(attempt)
+    raise AssertionError("not reached")
+
+
+def _explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, int]:
+    start, end = holes[0][0], max(hole[1] for hole in holes)
+    missing = sum(to - begin - inside for begin, to, inside in holes)
+    exported = end - start - missing
+    markers, records, kept, aborted = 0, 0, [], []
+    for frame in _frames(reading, task, start, end):
+        if isinstance(frame, dict):
+            aborted = frame["aborted"]
+            continue
+        markers += _markers(frame, start, end)
+        count = _records(frame, start, end, None)
+        records += count
+        if reading.isolation == "read_committed" and is_transactional(frame):
+            kept.append((frame, count))
+    known = Aborted([(producer, first) for producer, first in aborted])
+    gone = sum(count - _records(frame, start, end, known) for frame, count in kept)
+    compacted = missing - markers - gone
+    if records - gone > exported or compacted < 0:
+        raise ExportFailed(
+            f"{task['topic']} partition {task['partition']} offsets {start} to {end}: the log has "
+            f"{records - gone} records, {markers} markers and {gone} aborted ones, but {exported} "
+            "were exported"
+        )
+    return {"markers": markers, "aborted": gone, "compacted": compacted}
+
+
+def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]:
+    """Raw, and at last the trailer."""
+    endpoint = reading.source.endpoint
+    topic = quote(task["topic"], safe="")
+    path = f"/export/v1/topics/{topic}/partitions/{task['partition']}/batches"
+    connection = endpoint.connect()
+    try:
+        answer = endpoint.ask(connection, path, start=start, end=end, isolation=reading.isolation)
+        while frame := read_frame(answer):
+            yield frame
+        yield json.loads(read_frame(answer))
+    finally:
+        connection.close()
+
+
+def _markers(frame: bytearray, start: int, end: int) -> int:
+    found = [batch for batch in headers(frame) if batch.is_control]
+    return sum(max(0, min(b.last_offset + 1, end) - max(b.base_offset, start)) for b in found)
+
+
+def _records(frame: bytearray, start: int, end: int, aborted: Aborted | None) -> int:
+    return len(columns(frame, first_offset=start, end_offset=end, aborted=aborted,
+                       keys=False, values=False, headers=False))
+
+
+# Around them
+
+def clear(folder: Path) -> None:
+    """What is left of tasks that were stopped."""
+    if folder.exists():
+        shutil.rmtree(folder)

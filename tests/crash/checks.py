@@ -17,7 +17,7 @@ from appliance import _batch
 from appliance.errors import ApplianceError, SequenceOutOfOrder
 from appliance.log_dir import LogDir
 
-from . import txn
+from . import share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
 from .workloads import START_MS, STORAGE, config_of, name_of, read_batches
 
@@ -58,6 +58,7 @@ class Observation:
     report: str = ""
     losses: dict[str, Any] = field(default_factory=dict)  # what recovery says that it lost
     transfers: txn.Outcomes = field(default_factory=dict)
+    acknowledged: share.Done = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -96,12 +97,14 @@ def see_all(logs: Any) -> dict[str, LogSeen]:
 def observe(root: Path, *, probe: bool = True) -> Observation:
     """Recover, look, stop, recover again, append, stop, recover again."""
     seen = Observation()
-    began = time.monotonic()
     try:
         if (root / txn.DIRECTORY).is_dir():
             seen.transfers, wrong = txn.outcomes(root, config=STORAGE, log_config=config_of)
             seen.problems += wrong
-            began = time.monotonic()
+        if (root / share.DIRECTORY).is_dir():
+            seen.acknowledged, wrong = share.outcomes(root, config=STORAGE, log_config=config_of)
+            seen.problems += wrong
+        began = time.monotonic()
         first = open_logs(root)
         seen.seconds = time.monotonic() - began
         seen.report = first.report.text()
@@ -316,7 +319,8 @@ def judge(seen: Observation, facts: Facts, cut: int) -> list[str]:
         verdicts = [judge_log(seen.logs[name], story, cut) for story in told]
         if all(verdicts):  # none of the stories fits
             wrong += [f"{name}: {problem}" for problem in verdicts[-1]]
-    return wrong + facts.transfers.judge(seen.transfers, cut)
+    wrong += facts.transfers.judge(seen.transfers, cut)
+    return wrong + facts.acknowledgements.judge(seen.acknowledged, cut)
 
 
 def judge_log(log: LogSeen, story: LogFacts, cut: int) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from appliance import _batch
 
+from .share import Acknowledgements
 from .trace import NEVER, Note
 from .txn import Transfers
 
@@ -151,6 +152,7 @@ class Facts:
         self._waiting: dict[tuple[int, int], Written] = {}
         self._asked: dict[str, int] = {}
         self.transfers = Transfers(notes)
+        self.acknowledgements = Acknowledgements(notes)
         for note in notes:
             verb = note.facts.get("do") or note.facts.get("did")
             getattr(self, f"_{'do' if 'do' in note.facts else 'did'}_{verb}", lambda _: None)(note)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from typing import Any
 from appliance import _batch
 from appliance.config import TransactionsConfig
 from appliance.errors import ApplianceError
-from appliance.internal_topic import InternalTopic, Told
 from appliance.log_dir import LogDir
 from appliance.topics import OFFSETS, TRANSACTIONS
 from appliance.txn.coordinator import Coordinator
 from appliance.txn.markers import Marker
 from appliance.txn.transaction import TV1, TV2, Partition, Producer, Transaction
 
+from .noted import NotedLog, NotedTopic
 from .trace import NEVER, Note
 
 START_MS = 1_700_000_000_000
@@ -32,44 +32,6 @@ TOPIC = "y"
 DIRECTORY = f"{TRANSACTIONS}-0"
 PLACES = (Partition(TOPIC, 0), Partition(TOPIC, 1), Partition(OFFSETS, 0))
 NAMES = {TV1: "old", TV2: "new"}  # transactional ids
-
-
-class NotedLog:
-    """A log whose appends and waits are notes of the session, whoever asks for them."""
-
-    def __init__(self, session: Any, log: Any) -> None:
-        self._session = session
-        self._log = log
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
-
-    def append(self, batch: bytes, *, origin: str = "client") -> Any:
-        return self._session.append(self._log, batch, durable=False, origin=origin)
-
-    def await_durable(self, offset: int, timeout_s: float) -> None:
-        self._session.wait(self._log, offset)
-
-
-class NotedTopic(InternalTopic):
-    """Its rounds are notes of the session."""
-
-    def __init__(
-        self, session: Any, logs: Callable[[], Awaitable[list[Any]]], timeout_ms: int
-    ) -> None:
-        super().__init__(logs, timeout_ms)
-        self._session = session
-
-    async def _commit(self, batches: list[tuple[Any, bytes]]) -> list[Told]:
-        begun = [self._session.begin_append(log, batch) for log, batch in batches]
-        told = await super()._commit([(log._log, batch) for log, batch in batches])
-        for act_id, (log, batch), (error, base) in zip(begun, batches, told, strict=True):
-            if error is None:
-                (info,) = _batch.headers(batch)
-                last = base + info.last_offset - info.base_offset
-                self._session.end_append(log, act_id, base, last)
-                self._session.waited(log, last)
-        return told
 
 
 class Logs:

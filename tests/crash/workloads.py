@@ -20,7 +20,7 @@ from appliance.config import LogConfig, StorageConfig
 from appliance.errors import ApplianceError, SequenceOutOfOrder
 from appliance.log_dir import LogDir
 
-from . import txn
+from . import share, txn
 from .trace import Recorder
 
 START_MS = 1_700_000_000_000
@@ -605,6 +605,7 @@ SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
     "racing": (idempotent_racing,),
     "transactions": (transactions, transactions_again),
     "transfers": (txn.first, txn.second, txn.first),
+    "share": (share.first, share.second, share.first),
     "truncate": (truncate, truncate_again),
     "partitions": (partitions, partitions_again),
 }
@@ -613,6 +614,7 @@ SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
 FAULTY: dict[str, Sequence[Callable[[Session], None]]] = {
     "transfers-markers-first": (txn.markers_first,),
     "transfers-markers-not-awaited": (txn.markers_not_awaited,),
+    "share-not-awaited": (share.not_awaited,),
 }
 LIVES = SCENARIOS | FAULTY
 

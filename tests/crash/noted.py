@@ -1,0 +1,52 @@
+"""What coordinators do to logs and internal topics, as notes of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from appliance import _batch
+from appliance.internal_topic import InternalTopic, Told
+
+
+class NotedLog:
+    """A log whose appends and waits are notes of the session, whoever asks for them."""
+
+    def __init__(self, session: Any, log: Any) -> None:
+        self._session = session
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, batch: bytes, *, origin: str = "client") -> Any:
+        return self._session.append(self._log, batch, durable=False, origin=origin)
+
+    def await_durable(self, offset: int, timeout_s: float) -> None:
+        self._session.wait(self._log, offset)
+
+    def delete_before(self, offset: int) -> None:
+        delete = partial(self._log.delete_before, offset)
+        self._session.change("delete_before", self._log, delete)
+
+
+class NotedTopic(InternalTopic):
+    """Its rounds are notes of the session."""
+
+    def __init__(
+        self, session: Any, logs: Callable[[], Awaitable[list[Any]]], timeout_ms: int
+    ) -> None:
+        super().__init__(logs, timeout_ms)
+        self._session = session
+
+    async def _commit(self, batches: list[tuple[Any, bytes]]) -> list[Told]:
+        begun = [self._session.begin_append(log, batch) for log, batch in batches]
+        told = await super()._commit([(log._log, batch) for log, batch in batches])
+        for act_id, (log, batch), (error, base) in zip(begun, batches, told, strict=True):
+            if error is None:
+                (info,) = _batch.headers(batch)
+                last = base + info.last_offset - info.base_offset
+                self._session.end_append(log, act_id, base, last)
+                self._session.waited(log, last)
+        return told

@@ -1,0 +1,203 @@
+"""The state of share groups, recorded: the real store over a real log.
+
+Every life acquires records of two share partitions and acknowledges most of them, writes what
+changed, a snapshot now and then, and deletes what stands before the snapshots. What a disk shows of
+it, after a start has read it: what was told to be acknowledged stays so, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from appliance import _batch
+from appliance.config import ShareStateConfig
+from appliance.internal_topic import Record
+from appliance.log_dir import LogDir
+from appliance.share.partition import Acknowledgement, SharePartition
+from appliance.share.state_log import Place, Stored
+from appliance.share.state_store import StateStore
+from appliance.share.states import FINAL, AcknowledgeType
+from appliance.share.turn import Asked, Extent, Limits
+from appliance.topics import SHARE_STATE
+
+from .noted import NotedLog, NotedTopic
+from .trace import NEVER, Note
+
+START_MS = 1_700_000_000_000
+DIRECTORY = f"{SHARE_STATE}-0"
+PLACES = tuple(Place("g", UUID(int=1), index) for index in range(2))
+CONFIG = ShareStateConfig(updates_per_snapshot=3)
+ROUNDS, TAKEN = 7, 4  # of a life; records of a round
+LIMITS = Limits()
+MEMBER = "m"
+
+
+class Logs:
+    """What the store wants of a broker, over the logs of a directory alone."""
+
+    def __init__(self, log_dir: Any, session: Any = None) -> None:
+        self._dir = log_dir
+        self._session = session
+
+    def share_state_logs(self) -> list[Any]:
+        log = self._dir.logs().get((SHARE_STATE, 0))
+        if log is None:
+            return []
+        return [NotedLog(self._session, log) if self._session else log]
+
+    async def make_share_state_topic(self) -> list[Any]:
+        return self.share_state_logs()
+
+
+# ---- lives ----
+
+
+def live(session: Any, kind: type[StateStore] = StateStore) -> None:
+    session.open()
+    if not session.dir.logs():
+        session.create(SHARE_STATE)
+    asyncio.run(_live(session, kind))
+
+
+async def _live(session: Any, kind: type[StateStore]) -> None:
+    places = Logs(session.dir, session)
+    store = kind(CONFIG, places, lambda: START_MS)
+    store._topic = NotedTopic(session, places.make_share_state_topic, CONFIG.write_timeout_ms)
+    found = await store.load()
+    assert not found.faults, found.faults
+    stored = {
+        place: found.stored.get(place) or Stored(SharePartition(0), must_snapshot=True)
+        for place in PLACES
+    }
+    for number in range(ROUNDS):
+        for place, own in stored.items():
+            await acknowledge(session, store, place, own, number)
+        if number % 3 == 2:
+            await store.prune(stored.items())
+    await store.close()
+
+
+async def acknowledge(
+    session: Any, store: StateStore, place: Place, own: Stored, number: int
+) -> None:
+    """In every second round the last record is given back, so that there are gaps."""
+    first = own.partition.next_fetch_offset()
+    piece = Extent(first, first + TAKEN - 1, True)
+    given = []
+    for each in own.partition.acquire(Asked(MEMBER, TAKEN, TAKEN), first, [piece], LIMITS, 0):
+        types = [AcknowledgeType.ACCEPT] * (each.last - each.first + 1)
+        if number % 2 == 0 and each.last == piece.last:
+            types[-1] = AcknowledgeType.RELEASE
+        given.append(Acknowledgement(each.first, each.last, types))
+    change = own.partition.acknowledge(MEMBER, given, LIMITS, 0)
+    assert change is not None
+    facts = {"place": place.partition, "offsets": accepted(given)}
+    session.note(do="acknowledge", **facts)
+    await store.store(place, own)
+    own.partition.settle(change)
+    session.note(did="acknowledge", **facts)
+
+
+def accepted(given: Sequence[Acknowledgement]) -> list[int]:
+    return [
+        offset
+        for each in given
+        for offset, kind in enumerate(each.types, each.first)
+        if kind == AcknowledgeType.ACCEPT
+    ]
+
+
+def first(session: Any) -> None:
+    live(session)
+    session.recorder.kill()
+
+
+def second(session: Any) -> None:
+    live(session)
+    session.close()
+
+
+def not_awaited(session: Any) -> None:
+    live(session, Impatient)
+    session.recorder.kill()
+
+
+# ---- a planted fault ----
+
+
+class Impatient(StateStore):
+    """What changed is told before it is on disk."""
+
+    async def _write(self, place: Place, record: Record) -> int:
+        (log,) = self._places.share_state_logs()
+        batch = _batch.build([(START_MS, *record)])
+        return log.append(batch, origin="coordinator").base_offset
+
+
+# ---- what a disk shows ----
+
+Done = dict[int, set[int]]  # share partition -> offsets
+
+
+def outcomes(root: Path, **opening: Any) -> tuple[Done, list[str]]:
+    """After a start has read a copy of the directory; and what is wrong there."""
+    copy = root.with_name("with-share-state")
+    shutil.copytree(root, copy)
+    try:
+        log_dir = LogDir.open(copy, **opening)
+        try:
+            store = StateStore(CONFIG, Logs(log_dir), lambda: START_MS)
+            found = asyncio.run(store.load())
+        finally:
+            log_dir.abandon()
+    finally:
+        shutil.rmtree(copy)
+    done = {place.partition: _done(own.partition) for place, own in found.stored.items()}
+    return done, [f"share state: {each}" for each in found.faults]
+
+
+def _done(found: SharePartition) -> set[int]:
+    runs = [range(each.first, each.last + 1) for each in found.runs if each.state in FINAL]
+    return set(range(found.start_offset)).union(*runs)
+
+
+# ---- against what was promised ----
+
+
+@dataclass
+class Acknowledged:
+    asked: int
+    told: int = NEVER
+
+
+class Acknowledgements:
+    """The story of all, from the notes of all lives."""
+
+    def __init__(self, notes: list[Note]) -> None:
+        self._all: dict[tuple[int, int], Acknowledged] = {}
+        for note in notes:
+            if note.facts.get("do") == "acknowledge":
+                for place in self._places(note):
+                    self._all.setdefault(place, Acknowledged(note.at))
+            elif note.facts.get("did") == "acknowledge":
+                for place in self._places(note):
+                    self._all[place].told = min(self._all[place].told, note.at)
+
+    @staticmethod
+    def _places(note: Note) -> list[tuple[int, int]]:
+        return [(note.facts["place"], offset) for offset in note.facts["offsets"]]
+
+    def judge(self, seen: Done, cut: int) -> list[str]:
+        shown = {(place, offset) for place, done in seen.items() for offset in done}
+        asked = {place for place, own in self._all.items() if own.asked < cut}
+        told = {place for place, own in self._all.items() if own.told < cut}
+        return [
+            *(f"share partition {p}: {o} was acknowledged, and is not" for p, o in told - shown),
+            *(f"share partition {p}: {o} is acknowledged by nobody" for p, o in shown - asked),
+        ]

@@ -113,6 +113,13 @@ def access_table() -> str:
     return access.as_markdown(unguarded, [METRICS_ROUTE, *api.ROUTES])
 
 
+async def move(runner: web.AppRunner, address: Address) -> None:
+    """Listens there and nowhere else; requests under way go on."""
+    for site in list(runner.sites):
+        await site.stop()
+    await web.TCPSite(runner, address.host, address.port).start()
+
+
 async def start(process: Process, address: Address) -> tuple[web.AppRunner, Address]:
     """Listens; also says where, since port 0 is the kernel's choice."""
     runner = web.AppRunner(make_app(process), shutdown_timeout=STOP_SECONDS)

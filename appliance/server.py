@@ -27,6 +27,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
 from appliance.admin.process import Health
@@ -79,6 +81,7 @@ class Server:
         self.admin_address: Address | None = None
         self.has_users = has_admin_users(config.data_dir / CATALOG)
         self.setup_secret = ""
+        self._admin_runner: web.AppRunner | None = None
         self.started = time.monotonic()
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -134,6 +137,7 @@ class Server:
 
     async def _serve(self, progress: Progress) -> None:
         runner, self.admin_address = await admin_http.start(self, self._admin_address())
+        self._admin_runner = runner
         try:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
@@ -220,9 +224,31 @@ class Server:
         wanted = self.config.admin_address
         if self.has_users or is_loopback(wanted.host):
             return wanted
-        log.warning("nobody has a password for the admin pages: they are on loopback until the "
-                    "start after one was set", wanted=wanted)
+        log.warning("nobody has a password for the admin pages: they are on loopback until one is "
+                    "set", wanted=wanted)
         return Address(LOOPBACK, wanted.port)
+
+    async def has_first_user(self) -> None:
+        """From now on the pages ask for a password, and need not hide any more. Where they cannot
+        be, they stay on loopback."""
+        self.has_users = True
+        now, runner = self.admin_address, self._admin_runner
+        assert now is not None, "a user was made over these pages"
+        assert runner is not None
+        wanted = Address(self.config.admin_address.host, self.config.admin_address.port or now.port)
+        if wanted == now:
+            return
+        try:
+            await admin_http.move(runner, wanted)
+        except OSError as error:
+            log.error("the admin pages stay on loopback", wanted=wanted, error=error)
+            await admin_http.move(runner, now)
+            return
+        self.admin_address = wanted
+        log.info("the admin pages have a password, and are where they were meant to be",
+                 address=wanted)
+        if self.broker is not None and self.kafka_address is not None:
+            self.broker.listens(self.kafka_address, wanted)
 
     def _offer_setup(self) -> None:
         """The first user is made by who can read what we print."""

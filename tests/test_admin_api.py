@@ -310,6 +310,8 @@ def test_offsets_are_set_anew_after_a_dry_run(
     assert not done["dry_run"]
     (committed,) = reader.committed([TopicPartition("orders", 0)], timeout=10)
     assert committed.offset == 5
+    nobody = {"to": "group", "group": "nobody", "topics": [{"topic": "t"}]}
+    assert rest.refused("POST", "/groups/copy/reset", nobody)[0] == 404
     copy = {"to": "group", "group": "readers", "dry_run": False}
     assert rest.post("/groups/copy/reset", copy)["partitions"][0]["after"] == 5
     assert rest.get("/groups/copy")["lag_records"] == 5

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -314,6 +317,56 @@ def test_without_a_password_the_pages_are_on_loopback(tmp_path: Path, data: Path
     assert nobody._admin_address().host == "127.0.0.1"
     somebody = Server(config.BrokerConfig(data_dir=data, admin_address=address))
     assert somebody._admin_address() == address
+
+
+# The broker is everywhere on this machine: then it is there, too.
+ELSEWHERE = "127.0.0.2"
+
+
+@contextlib.contextmanager
+def everywhere(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path, {"admin.address": "0.0.0.0:0"}) as broker:
+        yield broker
+
+
+def is_there(broker: RunningBroker) -> bool:
+    port = int(broker.admin.rpartition(":")[2])
+    try:
+        socket.create_connection((ELSEWHERE, port), 20).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_with_the_first_password_the_pages_are_where_they_were_meant_to_be(
+    tmp_path: Path, argon2_is_quick: None
+) -> None:
+    with everywhere(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        with urllib.request.urlopen(f"http://{broker.admin}/api/v1/live", timeout=20) as stream:
+            assert stream.readline()
+            assert not is_there(broker)
+            first = {"token": broker.setup_secret, "name": "ada", "password": PASSWORD}
+            assert denied(rest.ask("POST", "/setup", {**first, "token": "x"}))[0] == 403
+            assert not is_there(broker)
+            assert rest.ask("POST", "/setup", first).status == 204
+            assert is_there(broker)
+            # who looked without a password looks no more
+            assert len(stream.readlines()) < 100
+        port = broker.admin.rpartition(":")[2]
+        assert denied(Rest(f"{ELSEWHERE}:{port}").ask("GET", "/topics")) == (401, "login_required")
+
+
+def test_where_the_pages_cannot_be_they_stay_on_loopback(
+    tmp_path: Path, argon2_is_quick: None
+) -> None:
+    with everywhere(tmp_path) as broker, socket.socket() as taken:
+        taken.bind((ELSEWHERE, int(broker.admin.rpartition(":")[2])))
+        taken.listen()
+        rest = Rest(broker.admin)
+        first = {"token": broker.setup_secret, "name": "ada", "password": PASSWORD}
+        assert rest.ask("POST", "/setup", first).status == 204
+        assert denied(rest.ask("GET", "/topics")) == (401, "login_required")
 
 
 def test_what_cannot_be_read_may_hold_users(tmp_path: Path) -> None:

@@ -381,3 +381,21 @@ def test_an_export_of_damage_does_not_end_as_if_it_were_whole(
         log.write(b"B")
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         exported(rest, "jsonl")
+
+
+def test_a_range_is_found_by_offset_and_by_time(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    rest.post("/topics", {"name": "orders", "partitions": 2})
+    produce(appliance_broker, 20)
+    whole = rest.get("/topics/orders/range")
+    assert whole["offsets"] == 20
+    found = rest.get("/topics/orders/range", until="offset:4", partition=0, **{"from": "offset:1"})
+    assert found["cursor"] == "0:1:4"
+    row = {"partition": 0, "first_offset": 1, "end_offset": 4}
+    assert (found["offsets"], found["partitions"]) == (3, [row])
+    newest = rest.get(PATH, limit=1)["messages"][0]["timestamp_ms"]
+    late = rest.get("/topics/orders/range", **{"from": f"time:{newest + 1}"})
+    assert late == {"cursor": "", "offsets": 0, "partitions": []}
+    assert rest.get("/topics/orders/range", until=f"time:{newest + 1}") == whole
+    assert rest.refused("GET", "/topics/orders/range", until="soon")[0] == 400

@@ -195,6 +195,8 @@ def last_flush(unflushed: Unflushed) -> str:
 
 
 def spoken(ms: int) -> str:
+    if ms < 1000:
+        return f"{ms} ms"
     seconds = ms / 1000
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:

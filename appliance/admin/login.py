@@ -129,7 +129,7 @@ def get_session(call: Call) -> SessionAnswer:
         "needs_setup": is_open,
         "is_read_only": call.process.config.admin.is_read_only,
         "warning": "There is no password: whoever reaches these pages may do everything. They are "
-        "on loopback only. Open the setup link that the broker printed."
+        "on loopback only until one is set: open the setup link that the broker printed."
         if is_open
         else None,
     }
@@ -152,6 +152,7 @@ async def set_up(call: Call) -> web.Response:
     except ApplianceError:
         call.process.setup_secret = secret
         raise
+    await call.process.has_first_user()
     return begun(call, body["name"])
 
 

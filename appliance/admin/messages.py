@@ -81,6 +81,18 @@ class Messages(TypedDict):
     problems: list[Problem]  # batches that cannot be read
 
 
+class PartRange(TypedDict):
+    partition: int
+    first_offset: int
+    end_offset: int
+
+
+class RangeAnswer(TypedDict):
+    cursor: str  # for an export or a replay; empty: there is no record in the range
+    offsets: int
+    partitions: list[PartRange]
+
+
 class NewData(TypedDict):
     """One of these."""
 
@@ -177,11 +189,32 @@ def with_back(left: list[Range], kept_back: Iterable[Found], asked: list[Range])
     return [Range(number, firsts[number], end) for number, end in sorted(ends.items())]
 
 
-def first_ranges(logs: list[tuple[int, Log]], where: str) -> list[Range]:
+async def find_range(call: Call) -> RangeAnswer:
+    logs, number = topic_of(call).logs, call.params["partition"]
+    chosen = list(enumerate(logs))
+    if number is not None:
+        chosen = [(number, log_at(topic_of(call), number))]
+    begin, end = call.params["from"], call.params["until"]
+    found = await asyncio.to_thread(first_ranges, chosen, begin, end)
+    return {
+        "cursor": cursor_of(found),
+        "offsets": sum(each.end - each.first for each in found),
+        "partitions": [
+            {"partition": each.partition, "first_offset": each.first, "end_offset": each.end}
+            for each in found
+        ],
+    }
+
+
+def first_ranges(
+    logs: list[tuple[int, Log]], where: str, until: str | None = None
+) -> list[Range]:
     """Touches the disk, where it is a time."""
     found = []
     for number, log in logs:
         start, end = log.log_start_offset, log.last_stable_offset
+        if until is not None:
+            end = min(end, first_offset(log, until, start, end))
         first = start if where in ("oldest", "newest") else first_offset(log, where, start, end)
         if first < end:
             found.append(Range(number, max(first, start), end))
@@ -189,6 +222,7 @@ def first_ranges(logs: list[tuple[int, Log]], where: str) -> list[Range]:
 
 
 def first_offset(log: Log, where: str, start: int, end: int) -> int:
+    """Of the range, or of what comes behind it."""
     kind, _, text = where.partition(":")
     number = int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
     if number is None or kind not in ("offset", "time"):
@@ -468,6 +502,17 @@ ROUTES = [
             *AS,
         ),
         reads_messages=True,
+    ),
+    get(
+        "/topics/{topic}/range",
+        find_range,
+        RangeAnswer,
+        "Where in each partition a range begins and ends, for an export or a replay.",
+        params=(
+            Param("from", str, "oldest, offset:N, offset:-N (from the end), time:MS.", "oldest"),
+            Param("until", str, "The first not in it, as offset:N or time:MS; else the end."),
+            Param("partition", int, "Of this partition only.", minimum=0),
+        ),
     ),
     get(
         "/topics/{topic}/messages/live",

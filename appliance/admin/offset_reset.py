@@ -81,10 +81,11 @@ async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
 
 def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition, Log]]:
     offsets = broker.groups.offsets
+    if asked["to"] == "group":
+        broker.groups.get(asked["group"])  # one that is not there would mean: from the start
     if "topics" in asked:
         places = [place for each in asked["topics"] for place in places_of(broker, each)]
     elif asked["to"] == "group":
-        broker.groups.get(asked["group"])
         places = sorted(offsets.of_group(asked["group"]))
     else:
         places = sorted(offsets.of_group(group_id))

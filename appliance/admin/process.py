@@ -51,4 +51,5 @@ class Process(Protocol):
     @property
     def has_users(self) -> bool: ...  # as far as is known before the catalog is open
     setup_secret: str  # of the link for the first user; "": there is none
+    async def has_first_user(self) -> None: ...  # the pages may be where they were meant to be
     def health(self) -> Health: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -17,6 +18,7 @@ from appliance.config_key import ConfigChange, ConfigOperation, ConfigType
 from appliance.errors import ApplianceError
 from appliance.topics import DEFAULT, Topic, check_own
 
+TIME_ENTRY = struct.Struct(">qi")  # of a time index: timestamp, offset above the base
 FLUSH_SECONDS_MAX = 30.0  # for emptying a topic, what is not durable yet must become so
 
 
@@ -324,9 +326,7 @@ def segment_rows(log: Log, segments: list[SegmentInfo]) -> list[Segment]:
             "size_bytes": each.size,
             "records": max(0, each.end_offset - each.base_offset),
             "first_timestamp_ms": first_timestamp(log, each),
-            "largest_timestamp_ms": each.largest_timestamp
-            if each.largest_timestamp is not None and each.largest_timestamp >= 0
-            else None,
+            "largest_timestamp_ms": largest_timestamp(each),
             "index_bytes": size_of(Path(each.path).with_suffix(".index")),
             "time_index_bytes": size_of(Path(each.path).with_suffix(".timeindex")),
             "state": "active" if each is segments[-1] else "sealed",
@@ -345,6 +345,18 @@ def first_timestamp(log: Log, segment: SegmentInfo) -> int | None:
     except ApplianceError:
         return None
     return int.from_bytes(found[27:35], "big", signed=True) if len(found) >= 61 else None
+
+
+def largest_timestamp(segment: SegmentInfo) -> int | None:
+    """Of a segment that nobody has asked since the start it stands at the end of its time index."""
+    found = segment.largest_timestamp
+    if found is None:
+        try:
+            index = Path(segment.path).with_suffix(".timeindex").read_bytes()
+        except FileNotFoundError:
+            return None
+        found = TIME_ENTRY.unpack(index[-TIME_ENTRY.size :])[0] if index else -1
+    return found if found >= 0 else None
 
 
 def size_of(path: Path) -> int:

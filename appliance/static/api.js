@@ -25,7 +25,8 @@ export async function api(path, { method = "GET", body, signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "unreachable", "The broker does not answer. It may be restarting; this page tries again.");
   }
-  const told = answer.status === 204 ? null : await answer.json().catch(() => null);
+  // an answer that was cut off is no answer; only what is refused may come without JSON
+  const told = answer.status === 204 ? null : await answer.json().catch((error) => { if (answer.ok) throw error; return null; });
   if (answer.ok) return told;
   if (answer.status === 401 && !["/login", "/session"].includes(path)) onLoggedOut();
   const { code = `http_${answer.status}`, message = answer.statusText } = told?.error ?? {};

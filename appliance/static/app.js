@@ -72,7 +72,7 @@ function move(step) {
 function Side({ route, me, onLogout }) {
   useStream();
   const [open, setOpen] = useState(false);
-  const health = useLive((state) => state.health), isCut = useLive((state) => state.isCut);
+  const health = useLive((state) => state.health);
   useEffect(() => setOpen(false), [route]);
   return html`<div class="side" data-open=${open || undefined}>
     <a class="brand" href="#/"><img src=${new URL("icon.svg", import.meta.url).pathname} alt="" />appliance</a>
@@ -83,10 +83,15 @@ function Side({ route, me, onLogout }) {
         ${page.path === "" && health && health.level !== "ok" && html`<${Mark} level=${LEVELS[health.level]} />`}</a>`)}</nav>
     <div class="foot"><${Theme} />
       ${me.name && html`<p class="muted">${me.name} <span class="badge">${me.role}</span> <button type="button" class="plain" onClick=${onLogout}>log out</button></p>`}
-      ${isCut && html`<p class="notice bad" role="alert">The broker does not answer. It may be restarting; this page tries again.</p>`}
-      ${me.warning && html`<p class="notice bad">${me.warning}</p>`}
     </div>
   </div>`;
+}
+
+/** What concerns every page stands above it. */
+function Warnings({ me }) {
+  const isCut = useLive((state) => state.isCut);
+  return html`${isCut && html`<p class="notice bad" role="alert"><${Mark} level="bad" /> The broker does not answer. It may be restarting; this page tries again.</p>`}
+    ${me.warning && html`<p class="notice bad"><${Mark} level="bad" /> ${me.warning}</p>`}`;
 }
 
 function App() {
@@ -111,7 +116,7 @@ function App() {
   const logout = async () => { await api("/logout", { method: "POST", body: {} }); setOut(true); };
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>To the page</a>
     <div class="shell"><${Side} route=${route} me=${me} onLogout=${logout} />
-      <main id="main" ref=${main} tabindex="-1">${Page ? html`<${Page} key=${place} route=${route} me=${me} />` : html`<h1>There is no such page</h1>`}</main></div>
+      <main id="main" ref=${main} tabindex="-1"><${Warnings} me=${me} />${Page ? html`<${Page} key=${place} route=${route} me=${me} />` : html`<h1>There is no such page</h1>`}</main></div>
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}`;
 }
 

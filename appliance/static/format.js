@@ -18,6 +18,9 @@ export function count(value) {
   return typeof value === "string" ? value.replace(/\B(?=(\d{3})+$)/g, " ") : Math.round(value).toLocaleString("en-US").replaceAll(",", " ");
 }
 
+/** "1 group", "3 groups". */
+export const some = (value, one, more = `${one}s`) => `${count(value)} ${Number(value) === 1 ? one : more}`;
+
 export function short(value) {
   if (missing(value)) return dash;
   if (value < 10000) return count(value);
@@ -30,10 +33,11 @@ const two = (large, unit, small, smaller) => (small ? `${large} ${unit} ${small}
 export function duration(seconds) {
   if (missing(seconds)) return dash;
   const s = Math.abs(seconds);
-  if (s < 0.0005) return "0 s";
+  if (s < 0.00005) return "0 s";
+  if (s < 0.00095) return `${(s * 1000).toFixed(1)} ms`;
   if (s < 0.9995) return `${Math.round(s * 1000)} ms`;
   if (s < 59.95) return `${s < 9.95 ? s.toFixed(1) : Math.round(s)} s`;
-  if (s < 3600) return two(Math.floor(s / 60), "min", Math.round(s % 60), "s");
+  if (s < 3599.5) return two(Math.floor(Math.round(s) / 60), "min", Math.round(s) % 60, "s");
   if (s < 86400) return two(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
   if (s < 365 * 86400) return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
   return `${(s / 86400 / 365).toFixed(1)} years`;
@@ -49,5 +53,5 @@ export function time(ms, withMs = false) {
   return `${day} ${clock}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
 }
 
-export const ago = (ms, now = Date.now()) => (missing(ms) || ms < 0 ? dash : `${duration(Math.max(0, now - ms) / 1000)} ago`);
+export const ago = (ms, now = Date.now()) => (missing(ms) || ms < 0 ? dash : now - ms < 1000 ? "just now" : `${duration((now - ms) / 1000)} ago`);
 export const percent = (share) => (missing(share) ? dash : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`);

@@ -1,9 +1,9 @@
 // Who is connected.
-import { html } from "../html.js";
+import { html, useMemo, useRef } from "../html.js";
 import { useApi } from "../api.js";
 import { Head, Loaded } from "../parts/bits.js";
 import { Table } from "../parts/table.js";
-import { bytes, count, duration } from "../format.js";
+import { bytes, count, duration, rate } from "../format.js";
 
 const COLUMNS = [
   { name: "client_id", title: "Client" },
@@ -12,13 +12,30 @@ const COLUMNS = [
   { name: "connected_ms", title: "Since", number: true, cell: (each) => duration(each.connected_ms / 1000) },
   { name: "idle_ms", title: "Quiet for", number: true, cell: (each) => duration(each.idle_ms / 1000) },
   { name: "requests", title: "Requests", number: true, cell: (each) => count(each.requests) },
+  { name: "in_per_s", title: "In", number: true, cell: (each) => rate(each.in_per_s) },
+  { name: "out_per_s", title: "Out", number: true, cell: (each) => rate(each.out_per_s) },
   { name: "received_bytes", title: "Sent us", number: true, cell: (each) => bytes(each.received_bytes) },
   { name: "sent_bytes", title: "Got", number: true, cell: (each) => bytes(each.sent_bytes) },
   { name: "throttled_ms", title: "Held back", number: true, cell: (each) => (each.throttled_ms ? duration(each.throttled_ms / 1000) : "–") },
 ];
 
+/** The broker tells totals; rates are between two answers, and not known of who has just come. */
+function useRates(connections) {
+  const before = useRef({ at: 0, rows: new Map() });
+  return useMemo(() => {
+    if (!connections) return [];
+    const { at, rows } = before.current, now = performance.now(), seconds = (now - at) / 1000;
+    before.current = { at: now, rows: new Map(connections.map((each) => [each.id, each])) };
+    return connections.map((each) => {
+      const old = rows.get(each.id), per = (name) => (old ? Math.max(0, each[name] - old[name]) / seconds : null);
+      return { ...each, key: each.id, in_per_s: per("received_bytes"), out_per_s: per("sent_bytes") };
+    });
+  }, [connections]);
+}
+
 export function Clients() {
   const clients = useApi("/connections?limit=10000", 3);
-  return html`<${Head} title="Clients" /><section class="card"><${Loaded} from=${clients}>${(data) => html`
-    <${Table} id="clients" sort="-received_bytes" rows=${data.connections} columns=${COLUMNS} text=${(each) => `${each.client_id} ${each.peer} ${each.software}`} empty="Nobody is connected." />`}<//></section>`;
+  const rows = useRates(clients.data?.connections);
+  return html`<${Head} title="Clients" /><section class="card"><${Loaded} from=${clients}>${() => html`
+    <${Table} id="clients" sort="-received_bytes" rows=${rows} columns=${COLUMNS} text=${(each) => `${each.client_id} ${each.peer} ${each.software}`} empty="Nobody is connected." />`}<//></section>`;
 }

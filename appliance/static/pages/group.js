@@ -3,10 +3,10 @@ import { html, useMemo, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
 import { Chart } from "../parts/chart.js";
-import { Head, Loaded } from "../parts/bits.js";
+import { Head, Loaded, Strip } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
-import { count, duration, short } from "../format.js";
+import { count, duration, short, some } from "../format.js";
 import { State } from "./groups.js";
 
 const PARTITIONS = [
@@ -26,13 +26,13 @@ const MEMBERS = [
   { name: "assignment", title: "Reads", value: (each) => Object.entries(each.partitions).map(([topic, numbers]) => `${topic} ${numbers.join(" ")}`).join(", "), long: true },
 ];
 
-const TARGETS = [["earliest", "the beginning"], ["latest", "the end: skip what is there"], ["time", "a time"], ["offset", "an offset"], ["shift", "from where it is, by"]];
+const TARGETS = [["earliest", "the beginning"], ["latest", "the end: skip what is there"], ["time", "a time"], ["offset", "an offset"], ["shift", "from where it is, by"], ["group", "where another group is"]];
 
 function Reset({ group, onClose }) {
   const topics = [...new Set(group.offsets.map((each) => each.topic))];
   const [chosen, choose] = useState(topics), [to, setTo] = useState("earliest"), [value, setValue] = useState(""), [rows, setRows] = useState(null);
-  const isTime = to === "time", wants = ["time", "offset", "shift"].includes(to);
-  const body = () => ({ topics: chosen.map((topic) => ({ topic })), to, ...(wants && { [isTime ? "time_ms" : to]: isTime ? new Date(value).getTime() : Number(value) }) });
+  const isTime = to === "time", wants = ["time", "offset", "shift", "group"].includes(to);
+  const body = () => ({ topics: chosen.map((topic) => ({ topic })), to, ...(wants && { [isTime ? "time_ms" : to]: isTime ? new Date(value).getTime() : to === "group" ? value : Number(value) }) });
   const path = `/groups/${encodeURIComponent(group.group)}/reset`;
   const send = async () => {
     if (rows === null) {
@@ -44,12 +44,12 @@ function Reset({ group, onClose }) {
   const changed = (set) => (event) => { set(event.target.value); setRows(null); };
   const tick = (topic) => (event) => { choose(event.target.checked ? [...chosen, topic] : chosen.filter((each) => each !== topic)); setRows(null); };
   return html`<${Dialog} title=${`Put ${group.group} elsewhere`} send=${rows === null ? "Show what would change" : "Put it there"} onSend=${send} onClose=${onClose} wide>
-    ${group.members > 0 && html`<p class="notice warn">The group has ${group.members} members. Offsets can only be changed while nobody reads: stop them first.</p>`}
+    ${group.members > 0 && html`<p class="notice warn">The group has ${some(group.members, "member")}. Offsets can only be changed while nobody reads: stop them first.</p>`}
     <fieldset class="row">${topics.map((topic) => html`<label class="check"><input type="checkbox" checked=${chosen.includes(topic)} onChange=${tick(topic)} />${topic}</label>`)}</fieldset>
-    <div class="row"><label>To<select value=${to} onChange=${changed(setTo)}>${TARGETS.map(([id, text]) => html`<option value=${id}>${text}</option>`)}</select></label>
-      ${wants && html`<label>${isTime ? "Time" : to === "shift" ? "Records, less than 0 goes back" : "Offset"}<input required type=${isTime ? "datetime-local" : "number"} step="1" value=${value} onInput=${changed(setValue)} /></label>`}</div>
-    ${rows && html`<div class="scroll"><table><thead><tr><th scope="col">Topic</th><th scope="col" class="num">Partition</th><th scope="col" class="num">From</th><th scope="col" class="num">To</th><th scope="col"></th></tr></thead>
-      <tbody>${rows.map((row) => html`<tr><td>${row.topic}</td><td class="num">${row.partition}</td><td class="num">${count(row.before)}</td><td class="num">${count(row.after)}</td><td class="muted">${row.note}</td></tr>`)}</tbody></table></div>`}
+    <div class="row"><label>To<select value=${to} onChange=${(event) => { setTo(event.target.value); setValue(""); setRows(null); }}>${TARGETS.map(([id, text]) => html`<option value=${id}>${text}</option>`)}</select></label>
+      ${wants && html`<label>${{ time: "Time", shift: "Records, less than 0 goes back", offset: "Offset", group: "Group" }[to]}<input required type=${{ time: "datetime-local", group: "text" }[to] ?? "number"} step="1" value=${value} onInput=${changed(setValue)} /></label>`}</div>
+    ${rows && html`<div class="scroll"><table><thead><tr><th scope="col">Topic</th><th scope="col" class="num">Partition</th><th scope="col" class="num">From</th><th scope="col" class="num">To</th><th scope="col" class="num">First there is</th><th scope="col" class="num">End</th><th scope="col">Note</th></tr></thead>
+      <tbody>${rows.map((row) => html`<tr><td>${row.topic}</td><td class="num">${row.partition}</td><td class="num">${count(row.before)}</td><td class="num"><b>${count(row.after)}</b></td><td class="num">${count(row.start)}</td><td class="num">${count(row.end)}</td><td class="muted">${row.note}</td></tr>`)}</tbody></table></div>`}
   <//>`;
 }
 
@@ -71,7 +71,7 @@ function History({ group }) {
   const { data } = useApi(`/groups/${encodeURIComponent(group)}/lag`, 10);
   const [times, records, seconds] = useMemo(() => summed(data?.topics ?? {}), [data]);
   if (times.length < 2) return null;
-  return html`<div class="tiles"><section class="card"><h2>Lag, time</h2><${Chart} label="Lag in seconds" series=${["behind"]} data=${[times, seconds]} unit=${duration} height=${150} /></section>
+  return html`<div class="pair"><section class="card"><h2>Lag, time</h2><${Chart} label="Lag in seconds" series=${["behind"]} data=${[times, seconds]} unit=${duration} height=${150} /></section>
     <section class="card"><h2>Lag, records</h2><${Chart} label="Lag in records" series=${["not read"]} data=${[times, records]} unit=${short} height=${150} /></section></div>`;
 }
 
@@ -81,9 +81,10 @@ export function Group({ route, me }) {
   const [doing, setDoing] = useState(null);
   const close = () => { setDoing(null); group.reload(); };
   return html`<${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> /`}>
-      <button disabled=${me.read_only || !group.data} onClick=${() => setDoing("reset")}>Reset offsets</button><button class="danger" disabled=${me.read_only || !group.data} onClick=${() => setDoing("delete")}>Delete</button><//>
+      <button class="primary" disabled=${me.read_only || !group.data} onClick=${() => setDoing("reset")}>Reset offsets</button><button class="danger" disabled=${me.read_only || !group.data} onClick=${() => setDoing("delete")}>Delete</button><//>
     <${Loaded} from=${group}>${(data) => html`
-      <p class="muted"><${State} state=${data.state} /> ${data.protocol} · ${count(data.members)} members · ${count(data.lag_records)} records behind</p>
+      <${Strip} facts=${[["State", html`<${State} state=${data.state} />`], ["Behind", duration(data.lag_seconds)], ["Not read", some(data.lag_records, "record")], ["Members", count(data.members)], ["Protocol", [data.protocol, data.assignor].filter(Boolean).join(", ")], ["Generation", count(data.generation)]]} />
+      ${data.unread.length > 0 && html`<p class="notice warn">Nobody in the group reads ${data.unread.slice(0, 8).map((each) => `${each.topic} ${each.partition}`).join(", ")}${data.unread.length > 8 ? ` and ${count(data.unread.length - 8)} more` : ""}.</p>`}
       <${History} group=${name} />
       <section class="card"><div class="head"><h2>Partitions</h2></div><${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic" empty="No offset was committed yet." /></section>
       <section class="card"><div class="head"><h2>Members</h2></div><${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS} empty="Nobody reads for this group now." /></section>

@@ -3,7 +3,7 @@ import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
 import { Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
-import { bytes, count, duration, percent, rate, short } from "../format.js";
+import { bytes, count, duration, percent, rate, short, some } from "../format.js";
 
 function Sentence({ facts }) {
   const level = LEVELS[facts.level];
@@ -22,7 +22,7 @@ function Traffic({ samples, skipped }) {
 
 function forecastText(storage) {
   const { written_bytes_per_s: written, steady_bytes: steady, full_in_s: full, free_bytes: free, logs_bytes: used } = storage;
-  if (written === null) return "what it will take is told a minute after the start";
+  if (written === null) return "how it grows is known a minute after the start";
   if (full !== null) return `full in ${duration(full)} at the rate so far`;
   if (steady === null) return "nothing bounds it, and nothing is being written";
   return `settles at ${bytes(steady)}, ${percent(steady / (free + used))} of what there is`;
@@ -31,15 +31,23 @@ function forecastText(storage) {
 function Storage({ storage }) {
   const full = 1 - storage.free_bytes / storage.total_bytes;
   const level = storage.is_full ? "bad" : full > 0.8 ? "warn" : undefined;
-  return html`<${Tile} title="Storage" value=${bytes(storage.logs_bytes)} unit=${`of logs, ${bytes(storage.free_bytes)} free`} level=${level} href="#/topics?sort=-size_bytes">
-    <${Bar} share=${full} level=${level ?? "good"} /><p>disk ${percent(full)} full · ${bytes(storage.reserve_bytes)} held back for a start on a full disk</p><p>${forecastText(storage)}</p><//>`;
+  return html`<${Tile} title="Storage" value=${bytes(storage.logs_bytes)} unit="of logs" level=${level} href="#/topics?sort=-size_bytes">
+    <${Bar} share=${full} level=${level ?? "good"} /><p>${bytes(storage.free_bytes)} free, the disk is ${percent(full)} full</p><p>${forecastText(storage)}</p><p>${bytes(storage.reserve_bytes)} in reserve for a start on a full disk</p><//>`;
 }
 
 function Durability({ unflushed }) {
   const { records, last_flush_ms: took, last_flush_ago_ms: ago } = unflushed;
   return html`<${Tile} title="On disk" value=${records ? bytes(unflushed.bytes) : "all of it"} unit=${records ? "not yet" : ""} level="good">
-    <p>${records ? `${count(records)} records, the oldest for ${duration(unflushed.oldest_ms / 1000)}` : "a power cut now would take nothing"}</p>
+    <p>${records ? `${some(records, "record")}, the oldest for ${duration(unflushed.oldest_ms / 1000)}` : "a power cut now would take nothing"}</p>
     <p>${took === null ? "no flush since the start" : `the last flush took ${duration(took / 1000)}, ${duration(ago / 1000)} ago`}</p><//>`;
+}
+
+// a bound of the broker's own histogram, and no more exact than that
+const upTo = (ms) => (ms === null ? "–" : `≤ ${duration(ms / 1000)}`);
+
+function Requests({ now, traffic }) {
+  return html`<${Tile} title="Requests" value=${short((now?.produces_per_s ?? 0) + (now?.fetches_per_s ?? 0))} unit="a second" href="#/clients">
+    <p>of ${some(now?.connections ?? 0, "connection")}</p><p>p99 of produce ${upTo(traffic?.produce_p99_ms ?? null)}</p><p>p99 of fetch ${upTo(traffic?.fetch_p99_ms ?? null)}</p><//>`;
 }
 
 function Raid({ arrays }) {
@@ -53,7 +61,7 @@ function Consumers({ groups, worst }) {
   const isBehind = worst !== null && worst.records > 0;
   const isLate = isBehind && worst.seconds !== null;
   return html`<${Tile} title="Consumers" href="#/groups" value=${isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "none behind"} unit=${isBehind ? (isLate ? "behind" : "records behind") : ""}>
-    <p>${isBehind ? `${worst.group}, ${count(worst.records)} records` : ""}</p><p>${count(groups)} groups</p><//>`;
+    <p>${isBehind ? `${worst.group}, ${some(worst.records, "record")}` : "everybody has read what there is"}</p><p>${some(groups, "group")}</p><//>`;
 }
 
 export function Home() {
@@ -66,12 +74,11 @@ export function Home() {
     <${Sentence} facts=${facts} />
     <div class="tiles">
       <${Traffic} samples=${samples} skipped=${skipped} />
-      <${Tile} title="In" value=${rate(now?.in_bytes_per_s)} href="#/topics?sort=-received_bytes_per_s"><p>${short(now?.produces_per_s)} produce requests a second</p><//>
-      <${Tile} title="Out" value=${rate(now?.out_bytes_per_s)} href="#/clients"><p>${short(now?.fetches_per_s)} fetch requests a second</p><p>${count(now?.connections)} connections</p><//>
+      <${Requests} now=${now} traffic=${facts.traffic} />
       <${Consumers} groups=${facts.groups} worst=${facts.most_behind} />
       ${facts.storage && html`<${Storage} storage=${facts.storage} />`}
       ${facts.unflushed && html`<${Durability} unflushed=${facts.unflushed} />`}
-      <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${count(facts.partitions)} partitions, the broker's own too</p><//>
+      <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${some(facts.partitions, "partition")}, the broker's own too</p><p>${bytes(facts.size_bytes)} of logs</p><//>
       <${Raid} arrays=${facts.raid} />
       <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings"><p>version ${facts.version}, node ${facts.node_id}</p>
         <p>Kafka <code>${facts.listeners.kafka}</code></p><p>ZooKeeper ${facts.zookeeper ?? "not used"}</p><//>

@@ -4,8 +4,8 @@ import { api, useApi, useEvents } from "../api.js";
 import { setQuery } from "../router.js";
 import { Facts } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
-import { download } from "../parts/table.js";
-import { bytes, count, percent, time } from "../format.js";
+import { bytes, count, percent, some, time } from "../format.js";
+import { Export, Replay } from "./message_range.js";
 
 const LIMITS = [50, 100, 500, 1000];
 const KEPT = 1000; // of those that are followed; older ones leave the page
@@ -19,11 +19,14 @@ function begin({ from = "newest", offset = "", at = "" }) {
   return from === "time" ? `time:${at ? new Date(at).getTime() : 0}` : from;
 }
 
+/** A key that is looked for is one more condition. */
+const conditions = ({ key, where }) => [key && `key = ${JSON.stringify(key)}`, where].filter(Boolean).join(" and ");
+
 function words(query, found, cursor) {
   const limit = Number(query.limit ?? 100);
   const text = new URLSearchParams({ from: begin(query), limit: Math.max(1, limit - found) });
   if (query.partition) text.set("partition", query.partition);
-  if (query.where) text.set("filter", query.where);
+  if (conditions(query)) text.set("filter", conditions(query));
   if (cursor) text.set("cursor", cursor);
   return text;
 }
@@ -62,7 +65,7 @@ function Status({ search }) {
     idle: "",
     running: `searching: ${looked} of ${count(scanned + left)} offsets looked at (${percent(scanned / (scanned + left || 1))}), ${count(rows.length)} found`,
     stopped: `stopped after ${looked} offsets, ${count(rows.length)} found; ${count(left)} not looked at`,
-    ended: rows.length ? `${count(rows.length)} found among ${looked} offsets${isAll ? "" : `; ${count(left)} more were not looked at`}` : scanned ? `No match among the ${looked} offsets looked at.` : "There is no record in this range.",
+    ended: rows.length ? `${count(rows.length)} found among ${some(scanned, "offset")}${isAll ? "" : `; ${count(left)} more were not looked at`}` : scanned ? `No match among the ${some(scanned, "offset")} looked at.` : "There is no record in this range.",
   }[status];
   return html`<p class="muted" role="status">${text}${problems ? ` ${problems} batches cannot be read.` : ""}</p>`;
 }
@@ -110,27 +113,6 @@ function Write({ topic, partitions, onClose }) {
   </div><//>`;
 }
 
-function Replay({ topic, partitions, query, onClose }) {
-  const [to, setTo] = useState(""), [preview, setPreview] = useState(null), [done, setDone] = useState(null);
-  const chosen = partitions.filter((each) => !query.partition || each.partition === Number(query.partition));
-  const whole = chosen.map((each) => [each.partition, each.log_start_offset, each.last_stable_offset].join(":")).join(",");
-  const send = async () => {
-    const body = { to_topic: to, cursor: whole, filter: query.where ?? "" };
-    if (preview === null) { setPreview(await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, dry_run: true } })); return false; }
-    for (let next = whole, total = 0; next;) {
-      const part = await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, cursor: next, dry_run: false } });
-      total += part.count;
-      next = part.next;
-      setDone(total);
-    }
-  };
-  return html`<${Dialog} title=${`Write messages of ${topic} once more`} send=${preview === null ? "Show what would be written" : "Write them"} onSend=${send} onClose=${onClose}><div class="fields">
-    <p class="muted">${query.partition ? `Partition ${query.partition}` : "All partitions"}, from the first record to the last${query.where ? html`, where <code>${query.where}</code>` : ""}.</p>
-    <label>To the topic<input required spellcheck=${false} value=${to} onInput=${(event) => { setTo(event.target.value); setPreview(null); }} /></label>
-    ${preview && html`<p class="notice">${preview.next ? "At least " : ""}${count(preview.count)} messages, ${bytes(preview.bytes)}, among ${count(preview.scanned_offsets)} offsets.</p>`}
-    ${done !== null && html`<p role="status">${count(done)} written</p>`}</div><//>`;
-}
-
 export function Messages({ topic, partitions, query, me }) {
   const search = useSearch(topic);
   const [opened, open] = useState(null), [asking, ask] = useState(null), [live, setLive] = useState(null);
@@ -147,20 +129,23 @@ export function Messages({ topic, partitions, query, me }) {
       ${from === "time" && html`<label>Time<input type="datetime-local" step="1" required value=${query.at ?? ""} onInput=${set("at")} /></label>`}
       <label>Partition<select value=${query.partition ?? ""} onChange=${set("partition")}><option value="">all</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label>
       <label>At most<select value=${query.limit ?? 100} onChange=${set("limit")}>${LIMITS.map((limit) => html`<option>${limit}</option>`)}</select></label>
-      <label style="flex:1 1 320px">Only those where<input data-filter spellcheck=${false} class="mono" placeholder='value contains "refund" and value.user.id = 42' value=${query.where ?? ""} onInput=${set("where")} /></label>
+      <label>Key<input spellcheck=${false} class="mono" style="width:11em" placeholder="any" value=${query.key ?? ""} onInput=${set("key")} /></label>
+      <label style="flex:1 1 300px">Only those where<input data-filter spellcheck=${false} class="mono" placeholder='value contains "refund" and value.user.id = 42' value=${query.where ?? ""} onInput=${set("where")} /></label>
     </div>
     <div class="row"><button class="primary">Search</button>
       ${search.status === "running" && html`<button type="button" onClick=${search.stop}>Stop</button>`}
       <button type="button" aria-pressed=${live !== null} onClick=${() => { search.stop(); setLive(live === null ? [] : null); }}>${live === null ? "Follow" : "Stop following"}</button>
       <span style="flex:1"></span>
-      <button type="button" disabled=${rows.length === 0} onClick=${() => download(`${topic}.jsonl`, rows.map((each) => JSON.stringify(each)).join("\n") + "\n", "application/jsonl")}>JSON lines</button>
+      <button type="button" onClick=${() => ask("export")}>Export</button>
       <button type="button" disabled=${me.read_only} onClick=${() => ask("replay")}>Replay</button><button type="button" disabled=${me.read_only} onClick=${() => ask("write")}>Write one</button></div></form>
-    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} topic=${topic} filter=${query.where} onRows=${(row) => setLive((old) => [row, ...(old ?? [])].slice(0, KEPT))} />`}
-    ${rows.length > 0 && html`<div class="scroll"><table class="cards" id="messages"><thead><tr><th scope="col" class="num">Partition</th><th scope="col" class="num">Offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="num">Headers</th><th scope="col" class="num">Size</th></tr></thead>
+    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} topic=${topic} filter=${conditions(query)} onRows=${(row) => setLive((old) => [row, ...(old ?? [])].slice(0, KEPT))} />`}
+    ${rows.length > 0 && html`<div class="scroll"><table class="cards messages" id="messages"><thead><tr><th scope="col" class="num">Partition</th><th scope="col" class="num">Offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="num">Headers</th><th scope="col" class="num">Size</th></tr></thead>
       <tbody>${rows.map((each) => html`<tr key=${place(each)} data-row>
         <td class="num" data-label="Partition">${each.partition}</td><td class="num" data-label="Offset"><button type="button" class="plain" onClick=${() => open(each)}>${count(each.offset)}</button></td><td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
-        <td class="long" data-label="Key"><${Short} data=${each.key} /></td><td class="long" data-label="Value"><${Short} data=${each.value} /></td><td class="num" data-label="Headers">${each.headers.length || ""}</td><td class="num" data-label="Size">${bytes(size(each))}</td></tr>`)}</tbody></table></div>`}
+        <td class="long" data-label="Key"><${Short} data=${each.key} /></td><td class="long fill" data-label="Value"><${Short} data=${each.value} /></td><td class="num" data-label="Headers">${each.headers.length || ""}</td><td class="num" data-label="Size">${bytes(size(each))}</td></tr>`)}</tbody></table></div>`}
     ${opened && html`<${Whole} topic=${topic} row=${opened} onClose=${() => open(null)} />`}
-    ${asking === "write" && html`<${Write} topic=${topic} partitions=${partitions} onClose=${close} />`}${asking === "replay" && html`<${Replay} topic=${topic} partitions=${partitions} query=${query} onClose=${() => ask(null)} />`}
+    ${asking === "write" && html`<${Write} topic=${topic} partitions=${partitions} onClose=${close} />`}
+    ${asking === "replay" && html`<${Replay} topic=${topic} partitions=${partitions} partition=${query.partition} where=${conditions(query)} onClose=${() => ask(null)} />`}
+    ${asking === "export" && html`<${Export} topic=${topic} partitions=${partitions} partition=${query.partition} where=${conditions(query)} onClose=${() => ask(null)} />`}
   </section>`;
 }

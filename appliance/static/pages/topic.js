@@ -2,11 +2,11 @@
 import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
-import { Badge, Facts, Head, Loaded } from "../parts/bits.js";
+import { Badge, Facts, Head, Loaded, Strip } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { LogPicture } from "../parts/log_picture.js";
 import { Table } from "../parts/table.js";
-import { ago, bytes, count, duration, rate, time } from "../format.js";
+import { ago, bytes, count, duration, rate, short, some, time } from "../format.js";
 import { Messages } from "./messages.js";
 import { retention } from "./topics.js";
 
@@ -36,7 +36,7 @@ const SEGMENTS = [
   { name: "largest_timestamp_ms", title: "Newest record", number: true, cell: (each) => time(each.largest_timestamp_ms) },
   { name: "index_bytes", title: "Index", number: true, cell: (each) => bytes(each.index_bytes) },
   { name: "time_index_bytes", title: "Time index", number: true, cell: (each) => bytes(each.time_index_bytes) },
-  { name: "state", title: "State" },
+  { name: "state", title: "State", cell: (each) => (each.state === "active" ? html`<${Badge} level="good">active<//>` : html`<${Badge}>${each.state}<//>`) },
 ];
 
 function Segments({ topic, partitions, query }) {
@@ -47,6 +47,8 @@ function Segments({ topic, partitions, query }) {
   return html`<section class="card fields"><div class="head"><h2>Segments of partition ${partition.partition}</h2>
       <label>Partition<select value=${partition.partition} onChange=${(event) => go(["topics", topic], { tab: "segments", partition: event.target.value })}>${partitions.map((each) => html`<option value=${each.partition}>${each.partition} · ${bytes(each.size_bytes)}</option>`)}</select></label></div>
     <${Loaded} from=${answer}>${(data) => html`<${LogPicture} segments=${data.segments} partition=${partition} chosen=${file} onChoose=${setFile} />
+      <p class="muted">${some(data.segments.length, "segment")} · ${bytes(data.size_bytes)} in <code>${data.directory}</code></p>
+      ${data.damaged.length > 0 && html`<p class="notice bad">${data.damaged.map((each) => `Offsets ${count(each.first_offset)} to ${count(each.end_offset - 1)} were damaged, and set aside.`).join(" ")}</p>`}
       ${file && html`<${SegmentFacts} segment=${data.segments.find((each) => each.file === file)} />`}
       <${Table} id=${`segments-${topic}-${partition.partition}`} rows=${data.segments} columns=${SEGMENTS} sort="base_offset" />`}<//></section>`;
 }
@@ -85,6 +87,14 @@ function ChangeConfig({ topic, config, onClose, onChanged }) {
   </div><//>`;
 }
 
+function Grow({ topic, partitions, onClose }) {
+  const [wanted, setWanted] = useState(partitions + 1);
+  const grow = () => api(`/topics/${encodeURIComponent(topic)}`, { method: "PATCH", body: { partitions: Number(wanted) } });
+  return html`<${Dialog} title=${`Partitions of ${topic}`} send="Add them" onSend=${grow} onClose=${onClose}><div class="fields">
+    <label>How many there are to be<input type="number" min=${partitions + 1} required value=${wanted} onInput=${(event) => setWanted(event.target.value)} /></label>
+    <p class="muted">It has ${partitions}. There is no way back, and from then on a key may go to another partition than its older records did.</p></div><//>`;
+}
+
 function Remove({ topic, records, onClose, isWhole }) {
   const path = `/topics/${encodeURIComponent(topic)}`;
   const remove = async () => {
@@ -102,14 +112,15 @@ export function Topic({ route, me }) {
   const tabs = html`<nav class="tabs" aria-label="Parts of the topic">${TABS.map(([id, title]) => html`<a href=${href(["topics", name], { tab: id })} aria-current=${tab === id ? "page" : undefined}>${title}</a>`)}</nav>`;
   const isFixed = me.read_only || topic.data?.is_internal;
   return html`<${Head} title=${name} crumbs=${html`<a href="#/topics">Topics</a> /`}>
-      <button disabled=${isFixed} onClick=${() => setRemoving("empty")}>Empty</button><button class="danger" disabled=${isFixed} onClick=${() => setRemoving("delete")}>Delete</button><//>
+      <button disabled=${isFixed || !topic.data} onClick=${() => setRemoving("grow")}>Add partitions</button><button disabled=${isFixed || !topic.data} onClick=${() => setRemoving("empty")}>Empty</button><button class="danger" disabled=${isFixed || !topic.data} onClick=${() => setRemoving("delete")}>Delete</button><//>
     <${Loaded} from=${topic}>${(data) => html`
-      <p class="muted">${count(data.records)} records · ${bytes(data.size_bytes)} · kept: ${retention(data)} · in ${rate(data.received_bytes_per_s)}, out ${rate(data.sent_bytes_per_s)}</p>
+      <${Strip} facts=${[["Records", short(data.records)], ["Size", bytes(data.size_bytes)], ["Kept", retention(data)], ["In", rate(data.received_bytes_per_s)], ["Out", rate(data.sent_bytes_per_s)], ["Last record", ago(data.last_write_ms)]]} />
       ${tabs}
       ${tab === "partitions" && html`<section class="card"><${Table} id=${`partitions-${name}`} rows=${data.partition_rows} columns=${PARTITIONS} sort="partition" /></section>`}
       ${tab === "segments" && html`<${Segments} topic=${name} partitions=${data.partition_rows} query=${route.query} />`}
       ${tab === "messages" && !me.may_read && html`<p class="notice">Messages are hidden from ${me.name}: an admin gives the right to read them.</p>`}
       ${tab === "messages" && me.may_read && html`<${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query} me=${me} />`}
       ${tab === "configs" && html`<${Configs} topic=${name} configs=${data.configs} isFixed=${isFixed} onChanged=${topic.reload} />`}
-      ${removing && html`<${Remove} topic=${name} records=${data.records} isWhole=${removing === "delete"} onClose=${() => { setRemoving(null); if (removing === "empty") topic.reload(); }} />`}`}<//>`;
+      ${removing === "grow" && html`<${Grow} topic=${name} partitions=${data.partitions} onClose=${() => { setRemoving(null); topic.reload(); }} />`}
+      ${["empty", "delete"].includes(removing) && html`<${Remove} topic=${name} records=${data.records} isWhole=${removing === "delete"} onClose=${() => { setRemoving(null); if (removing === "empty") topic.reload(); }} />`}`}<//>`;
 }

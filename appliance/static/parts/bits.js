@@ -33,3 +33,6 @@ export function Bar({ share, level = "good" }) {
 }
 
 export const Facts = ({ rows }) => html`<dl class="facts">${rows.filter(Boolean).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+
+/** The few facts that stand above a page's parts. */
+export const Strip = ({ facts }) => html`<dl class="card strip">${facts.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;

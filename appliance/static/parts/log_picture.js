@@ -34,5 +34,6 @@ export function LogPicture({ segments, partition, chosen, onChoose }) {
     <line class="mark-line" x1=${start} x2=${start} y1=${TOP - 8} y2=${TOP + HEIGHT + 8} vector-effect="non-scaling-stroke" />
     <line class="mark-line" x1=${durable} x2=${durable} y1=${TOP - 8} y2=${TOP + HEIGHT + 8} vector-effect="non-scaling-stroke" />
   </svg>
-  <div class="legend muted"><span class="swatch-1">sealed</span><span class="swatch-2">being written</span><i>dashed: where readers begin (offset ${count(partition.log_start_offset)}), and how far it is on disk (${count(partition.durable_offset)})</i></div>`;
+  <div class="ends muted"><span>${count(segments[0].base_offset)}</span><span>${count(partition.log_end_offset)}</span></div>
+  <div class="legend muted"><span class="swatch-1">sealed</span><span class="swatch-2">being written</span><span class="swatch-line">readers begin at ${count(partition.log_start_offset)}; on disk up to ${count(partition.durable_offset)}</span></div>`;
 }

@@ -54,7 +54,7 @@ export function Table({ rows, columns, text, id, sort: first = "", caption, empt
   const { body, first: from, end, above, below } = useWindow(found.length);
   const space = (px) => px > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${`height:${px}px`}></td></tr>`;
   return html`<div>
-    ${(text || tools) && html`<div class="row" style="margin-bottom:10px">
+    ${(text || tools) && html`<div class="row table-tools">
       ${text && html`<input class="search" type="search" data-filter placeholder="Filter ( / )" aria-label="Filter the table" value=${query.filter ?? ""} onInput=${(event) => setQuery({ filter: event.target.value })} />`}
       <span class="muted" role="status">${wanted ? `${found.length} of ${rows.length}` : ""}</span>
       <span style="flex:1"></span>${tools}

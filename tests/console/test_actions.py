@@ -1,0 +1,214 @@
+"""What can be done with a range of messages, a group and a topic; long lists; a broker that is
+away."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser, Page, expect
+from pyarrow import ipc, parquet
+
+from appliance.testing import RunningBroker, running_broker
+from tests.console.conftest import ORDERS, WAIT_S, Console
+
+TOPICS = 1000
+
+
+def messages(page: Page) -> list[str]:
+    return page.locator("#messages tbody tr td:nth-child(4)").all_inner_texts()
+
+
+# Messages
+
+
+def test_messages_are_found_by_their_key(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages&from=oldest")
+    page.get_by_label("Key").fill("order-42")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("status")).to_contain_text("1 found among")
+    assert messages(page) == ["order-42"]
+
+
+def downloaded(page: Page, title: str) -> bytes:
+    page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Format").select_option(title)
+    dialog.get_by_label("From").select_option("an offset")
+    dialog.get_by_role("spinbutton").fill("10")
+    dialog.get_by_label("Up to").select_option("an offset")
+    dialog.get_by_role("spinbutton").last.fill("15")
+    dialog.get_by_label("Of partition").select_option("0")
+    expect(dialog.get_by_role("status")).to_have_text("5 offsets in 1 partition")
+    with page.expect_download() as told:
+        dialog.get_by_role("button", name="Download").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    return Path(told.value.path()).read_bytes()
+
+
+def test_a_range_is_a_file_in_every_format(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    wanted = [f"order-{number}" for number in range(10, 15)]
+    lines = downloaded(page, "JSON lines").decode().splitlines()
+    assert [json.loads(line)["key"] for line in lines] == wanted
+    rows = csv.DictReader(io.StringIO(downloaded(page, "CSV").decode()))
+    assert [row["key"] for row in rows] == wanted
+    arrow = ipc.open_stream(downloaded(page, "Arrow stream")).read_all()
+    columns = parquet.read_table(pyarrow.BufferReader(downloaded(page, "Parquet")))
+    for table in (arrow, columns):
+        assert [key.decode() for key in table["key"].to_pylist()] == wanted
+
+
+def test_a_filter_that_is_wrong_is_told_before_there_is_a_file(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    page.get_by_label("Only those where").fill("value ==")
+    page.get_by_role("button", name="Export").click()
+    page.get_by_role("dialog").get_by_role("button", name="Download").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("==")
+    assert [each[:4] for each in console.wrong] == ["400:"]
+    console.wrong.clear()
+
+
+def test_a_replay_shows_what_it_would_write(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    page.get_by_label("Only those where").fill("value.id >= 7 and value.id < 9")
+    page.get_by_role("button", name="Replay").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("To the topic").fill("clicks")
+    dialog.get_by_role("button", name="Show what would be written").click()
+    expect(dialog).to_contain_text("2 messages")
+    assert dialog.locator("tbody tr td:nth-child(4)").all_inner_texts() == ["order-7", "order-8"]
+    dialog.get_by_label("From").select_option("a time")  # another range: to be looked at anew
+    expect(dialog.get_by_role("button", name="Show what would be written")).to_be_visible()
+    dialog.locator("input[type=datetime-local]").fill("2200-01-01T00:00:00")
+    expect(dialog.get_by_role("status")).to_contain_text("There is no record in this range.")
+
+
+# Topics and groups
+
+
+def test_partitions_are_added(console: Console) -> None:
+    page = console.open("topics/clicks")
+    page.get_by_role("button", name="Add partitions").click()
+    page.get_by_label("How many there are to be").fill("3")
+    page.get_by_role("button", name="Add them").click()
+    expect(page.locator("#partitions-clicks tbody tr")).to_have_count(3)
+
+
+def test_offsets_are_those_of_another_group(console: Console, broker: RunningBroker) -> None:
+    page = console.open("groups/billing")
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.locator("select").select_option("group")
+    dialog.get_by_role("textbox").fill("nobody-has-this-name")
+    dialog.get_by_role("button", name="Show what would change").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("nobody-has-this-name")
+    assert [each[:4] for each in console.wrong] == ["404:"]
+    console.wrong.clear()
+    dialog.get_by_role("textbox").fill("billing")
+    dialog.get_by_role("button", name="Show what would change").click()
+    expect(dialog.locator("tbody tr")).to_have_count(2)
+    assert dialog.locator("thead th").all_inner_texts() == [
+        "Topic", "Partition", "From", "To", "First there is", "End", "Note",
+    ]  # fmt: skip
+    ends = dialog.locator("tbody tr td:nth-child(6)").all_inner_texts()
+    assert ends == [str(ORDERS), "1"]
+
+
+def test_a_group_that_reads_is_not_put_elsewhere_and_one_hears_why(
+    console: Console, broker: RunningBroker
+) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "busy",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["clicks"])
+    assert consumer.consume(1, WAIT_S)
+    consumer.commit(asynchronous=False)
+    page = console.open("groups/busy")
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The group has 1 member. Offsets can only be changed while")
+    dialog.get_by_role("button", name="Show what would change").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("stop them first")
+    assert [each[:4] for each in console.wrong] == ["409:"]
+    console.wrong.clear()
+    consumer.close()
+
+
+def test_lag_has_a_history(console: Console) -> None:
+    page = console.open("groups/billing")
+    figure = page.get_by_role("img", name=re.compile("Lag in records"))
+    expect(figure).to_have_attribute("aria-label", re.compile(r"not read \d+"), timeout=40_000)
+
+
+def test_clients_have_rates(console: Console, broker: RunningBroker) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "rates"})
+    consumer.subscribe(["orders"])
+    page = console.open("clients")
+    for _ in range(2 * WAIT_S):
+        consumer.poll(0.5)
+        cells = page.locator("#clients tbody td[data-label='In']").all_inner_texts()
+        if any(re.fullmatch(r"[1-9].*B/s", each) for each in cells):
+            break
+    else:
+        raise AssertionError(f"nobody has a rate: {cells}")
+    consumer.close()
+
+
+# Many topics, and a broker that goes away
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def elsewhere(browser: Browser, other: RunningBroker) -> Iterator[Console]:
+    context = browser.new_context(viewport={"width": 1320, "height": 900})
+    context.set_default_timeout(WAIT_S * 1000)
+    yield Console(context.new_page(), f"http://{other.admin}")
+    context.close()
+
+
+def test_of_a_long_list_what_is_in_sight_is_drawn(elsewhere: Console, other: RunningBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": other.bootstrap})
+    for first in range(0, TOPICS, 100):
+        names = [NewTopic(f"topic-{number:03}", 1) for number in range(first, first + 100)]
+        for made in admin.create_topics(names, request_timeout=60).values():
+            made.result(60)
+    page = elsewhere.open("topics")
+    rows = page.locator("#topics tr[data-row]")
+    expect(rows.first).to_contain_text("topic-000")
+    expect(page.locator("#topics")).to_have_attribute("aria-rowcount", str(TOPICS + 1))
+    assert rows.count() < 300
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    expect(rows.last).to_contain_text(f"topic-{TOPICS - 1}")
+    expect(rows.last).to_have_attribute("aria-rowindex", str(TOPICS + 1))
+    assert rows.count() < 300
+    assert abs(page.evaluate("document.documentElement.scrollHeight") - height) < height / 20
+    page.keyboard.press("/")
+    page.keyboard.type("topic-77")
+    expect(rows).to_have_count(10)
+    expect(page.get_by_role("status")).to_have_text(f"10 of {TOPICS}")
+
+
+def test_a_broker_that_is_gone_is_told(elsewhere: Console, other: RunningBroker) -> None:
+    page = elsewhere.open()
+    expect(page.get_by_text("Healthy")).to_be_visible()
+    other.stop()
+    expect(page.get_by_role("alert").first).to_contain_text("The broker does not answer")

@@ -15,7 +15,7 @@ help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
 	@echo "make test    bring what the tests need, build, and run them (ARGS='-k name' for some)"
 	@echo "make lint    ruff, cython-lint, mypy, and the stubs of the compiled modules"
-	@echo "make bench   measure this machine; takes minutes and wants it idle"
+	@echo "make bench   beside Apache Kafka; takes two hours, and wants the machine idle (ARGS='--suite X' for some)"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
 	@echo "make clean   remove all that make built; data directories stay"
 
@@ -39,8 +39,7 @@ lint: .venv/dev build
 	$(BIN)/python -m pytest -q tests/house/test_stubs.py
 
 bench: .venv/dev build
-	@for each in bench/[a-z]*.py; do \
-		set -x; $(BIN)/python -m bench.$$(basename $$each .py) $(ARGS) || exit 1; set +x; done
+	$(BIN)/python -m bench run $(ARGS)
 
 build: .venv/built
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,15 +44,20 @@ class Broker:
     """What a comparison asks of any of them."""
 
     name = ""
+    directory = Path()
     address = ""
     pid = 0
     words: tuple[str, ...] = ()  # that rdkafka_performance needs for it
+    has_process = True  # of its own, for as long as it is there
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         admin = AdminClient({"bootstrap.servers": self.address})
         wanted = NewTopic(topic, partitions, 1, config=dict(configs))
         admin.create_topics([wanted])[topic].result(30)
-        # Kafka answers before the partitions have leaders
+        self.wait_for_leaders(topic, partitions)  # Kafka answers before there are any
+
+    def wait_for_leaders(self, topic: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})
         each = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
         kafka_broker.wait_until(lambda: are_led(admin, each), f"the leaders of {topic}")
 
@@ -64,13 +70,28 @@ class Broker:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def resident_bytes(self) -> int:
+        return self._status("VmRSS") * 1024
+
+    def peak_resident_bytes(self) -> int:
+        """Since it started."""
+        return self._status("VmHWM") * 1024
+
+    def _status(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) * 1024
-        raise ValueError(f"/proc/{self.pid}/status has no VmRSS")
+            if line.startswith(name):
+                return int(line.split()[1])
+        raise ValueError(f"/proc/{self.pid}/status has no {name}")
+
+    def start(self) -> float:
+        """On what its directory has; seconds until it serves."""
+        raise AssertionError("each broker starts in its own way")
 
     def stop(self) -> None:
         raise AssertionError("each broker stops in its own way")
+
+    def kill(self) -> None:
+        """With no time for anything."""
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec]) -> bool:
@@ -88,23 +109,33 @@ class Appliance(Broker):
     name = "appliance"
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(directory),
-                   "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+        self.directory = directory
+        self._command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(directory),
+                         "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
-        log = directory.with_suffix(".log")
-        with open(log, "wb") as errors:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors,
+            self._command += ["--set", f"{name}={value}"]
+        self._log = directory.with_suffix(".log")
+        self.start()
+
+    def start(self) -> float:
+        begin = time.perf_counter()
+        with open(self._log, "ab") as errors:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors,
                                              text=True)
         assert self._process.stdout is not None
         ready = self._process.stdout.readline().split()
         if not ready or ready[0] != "ready":
-            raise SystemExit(f"the appliance did not start:\n{log.read_text()}")
+            raise SystemExit(f"the appliance did not start:\n{self._log.read_text()}")
         self.address = ready[1].partition("=")[2]
         self.pid = self._process.pid
+        return time.perf_counter() - begin
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+    def kill(self) -> None:
+        super().kill()
         self._process.wait(30)
 
 
@@ -112,13 +143,23 @@ class Kafka(Broker):
     name = "kafka"
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self.directory = directory
         settings = {**KAFKA_SETTINGS, **settings}
         self._node = kafka_broker.KafkaBroker(directory, settings, KAFKA_FLAGS)
+        self._node.format()
+        self.start()
+
+    def start(self) -> float:
+        begin = time.perf_counter()
         self._node.start()
         self.address, self.pid = self._node.address, self._node.pid
+        return time.perf_counter() - begin
 
     def stop(self) -> None:
         self._node.stop()
+
+    def kill(self) -> None:
+        self._node.kill()
 
 
 class Mock(Broker):
@@ -127,6 +168,7 @@ class Mock(Broker):
     name = "mock"
     address = "127.0.0.1:0"  # what the client is given in its place
     words = ("-X", "test.mock.num.brokers=1")
+    has_process = False
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -148,6 +190,7 @@ class Floor(Broker):
     """The least that a broker must do, one process for each topic; of the probe's requests only."""
 
     name = "floor"
+    has_process = False
 
     def __init__(self, directory: Path, record_bytes: int) -> None:
         directory.mkdir()

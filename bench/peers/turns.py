@@ -8,19 +8,25 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock
 
 Figures = dict[str, float]
+Goals = Mapping[str, float]  # by figure: ours as a multiple of the peer's
 Job = Callable[[Broker, str], Figures]
 Configs = Mapping[str, Mapping[str, str]]
 Suites = Mapping[str, Callable[[], Iterator["Case"]]]
+Results = dict[str, dict[str, dict[str, list[float]]]]  # by case, figure and broker: each turn
 PROBE_BYTES = 100  # of a record in the probe's requests
 EMPTY: Mapping[str, str] = MappingProxyType({})
+# The same promise on both sides: neither waits for the disk; both have it there when they answer
+PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
+DURABLE: Configs = {"kafka": {"flush.messages": "1"}}
 
 
 @dataclass
@@ -31,6 +37,8 @@ class Case:
     partitions: int = 1
     fill: Job | None = None
     peer: str = "kafka"
+    goals: Goals = field(default_factory=dict)
+    rounds: int | None = None  # of a case too long for as many as the others
 
 
 def nothing(broker: Broker, topic: str) -> Figures:
@@ -43,12 +51,12 @@ class Turns:
     def __init__(self, brokers: Mapping[str, Broker], rounds: int) -> None:
         self.brokers = brokers
         self.rounds = rounds
-        self.results: dict[str, dict[str, dict[str, list[float]]]] = {}
+        self.results: Results = {}
         self._topics = 0
 
     def take(self, case: Case) -> None:
         found = self.results.setdefault(case.name, {})
-        for turn in range(self.rounds + 1):
+        for turn in range((case.rounds or self.rounds) + 1):
             for name in ("appliance", case.peer):
                 for figure, value in self._one(case, self.brokers[name]).items():
                     if turn:  # the first one warms up
@@ -93,26 +101,34 @@ def arguments(about: str, suites: Suites) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def compare(about: str, suites: Suites, settings: Mapping[str, str] = EMPTY) -> None:
-    """`settings` are for both."""
-    words = arguments(about, suites)
-    cases = [case for name in words.suites or suites for case in suites[name]()]
-    root = Path(tempfile.mkdtemp(dir=words.dir, prefix="side-by-side-"))
+@contextmanager
+def running(peers: Set[str], directory: Path | None,
+            settings: Mapping[str, str]) -> Iterator[dict[str, Broker]]:
+    """The appliance and those peers, for as long as the block lasts."""
+    root = Path(tempfile.mkdtemp(dir=directory, prefix="side-by-side-"))
     brokers: dict[str, Broker] = {}
     try:
         brokers["appliance"] = Appliance(root / "appliance", settings)
-        brokers["mock"], brokers["floor"] = Mock(), Floor(root / "floor", PROBE_BYTES)
-        if any(case.peer == "kafka" for case in cases):
+        if "kafka" in peers:
             brokers["kafka"] = Kafka(root / "kafka", settings)
-        turns = Turns(brokers, words.rounds)
-        for case in cases:
-            turns.take(case)
-        for name, broker in brokers.items():
-            if isinstance(broker, Appliance | Kafka):
-                print(f"{name}: {broker.resident_bytes() / 1e6:.0f} MB resident")
+        if "mock" in peers:
+            brokers["mock"] = Mock()
+        if "floor" in peers:
+            brokers["floor"] = Floor(root / "floor", PROBE_BYTES)
+        yield brokers
     finally:
         for broker in brokers.values():
             broker.stop()
         shutil.rmtree(root)
+
+
+def compare(about: str, suites: Suites, settings: Mapping[str, str] = EMPTY) -> None:
+    """A command of its own; `settings` are for both."""
+    words = arguments(about, suites)
+    cases = [case for name in words.suites or suites for case in suites[name]()]
+    with running({case.peer for case in cases}, words.dir, settings) as brokers:
+        turns = Turns(brokers, words.rounds)
+        for case in cases:
+            turns.take(case)
     if words.json:
         words.json.write_text(json.dumps(turns.results, indent=1) + "\n")

@@ -78,11 +78,16 @@ class KafkaBroker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self) -> None:
+    def format(self) -> None:
+        """A new directory's first step; `start` takes it when nobody did."""
         properties = self._write_properties()
+        kafka_jars.must_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
+                            "-c", str(properties))
+
+    def start(self) -> None:
         if not (self.log_dir / "meta.properties").exists():
-            kafka_jars.must_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
-                                "-c", str(properties))
+            self.format()
+        properties = self._write_properties()
         with open(self.output, "wb") as output:
             self._process = kafka_jars.start("kafka.Kafka", str(properties), output=output,
                                              flags=self._flags)

@@ -1,0 +1,123 @@
+"""A file of results: what was measured, on what, and what it was meant to be."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from appliance import __version__
+from bench.peers.turns import Case, Results
+from tests.interop import kafka_jars
+
+MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s", "MB/s", "GB/s")
+
+
+@dataclass
+class Comparison:
+    """A figure of a case: every turn of both."""
+
+    suite: str
+    case: str
+    figure: str
+    peer: str
+    ours: list[float]
+    theirs: list[float]
+    goal: float | None  # ours as a multiple of theirs
+
+    @property
+    def ratio(self) -> float:
+        theirs = statistics.median(self.theirs)
+        return statistics.median(self.ours) / theirs if theirs else float("nan")
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Of the ratio, turn by turn: both stood in the same weather."""
+        each = [one / other for one, other in zip(self.ours, self.theirs, strict=True) if other]
+        return (min(each), max(each)) if each else (float("nan"), float("nan"))
+
+    @property
+    def is_more_better(self) -> bool:
+        return self.figure in MORE_IS_BETTER
+
+    @property
+    def is_met(self) -> bool | None:
+        """None: nobody has set a goal."""
+        if self.goal is None:
+            return None
+        return self.ratio >= self.goal if self.is_more_better else self.ratio <= self.goal
+
+    @property
+    def is_won(self) -> bool:
+        return self.ratio >= 1 if self.is_more_better else self.ratio <= 1
+
+
+@dataclass
+class Run:
+    machine: dict[str, str]
+    rounds: int
+    comparisons: list[Comparison] = field(default_factory=list)
+    limits: dict[str, list[float]] = field(default_factory=dict)
+    instructions: dict[str, int] = field(default_factory=dict)
+    resident_mb: dict[str, float] = field(default_factory=dict)  # at its peak, by broker
+
+    def add(self, suite: str, case: Case, results: Results) -> None:
+        for figure, each in results[case.name].items():
+            self.comparisons.append(Comparison(suite, case.name, figure, case.peer,
+                                               each["appliance"], each[case.peer],
+                                               case.goals.get(figure)))
+
+    def save(self, file: Path) -> None:
+        file.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, file: Path) -> Run:
+        kept = json.loads(file.read_text())
+        rows = [Comparison(**row) for row in kept.pop("comparisons")]
+        return cls(comparisons=rows, **kept)
+
+
+def machine(directory: Path) -> dict[str, str]:
+    """What a reader must know to believe the figures, or not to."""
+    memory = next(line for line in Path("/proc/meminfo").read_text().splitlines())
+    return {
+        "processor": processor(), "cores": str(os.cpu_count()),
+        "memory": f"{int(memory.split()[1]) / (1 << 20):.0f} GiB",
+        "kernel": platform.release(), "file system": file_system(directory),
+        "python": platform.python_version(), "appliance": f"{__version__} {commit()}".strip(),
+        "kafka": kafka_jars.version(),
+    }
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(": ")[2]
+    return platform.machine()
+
+
+def file_system(directory: Path) -> str:
+    words = ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(directory)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit() -> str:
+    """Nothing, where there is no repository."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+
+def middle_and_ends(values: Sequence[float]) -> tuple[float, float, float]:
+    return statistics.median(values), min(values), max(values)
+
+
+def by_suite(run: Run) -> Mapping[str, list[Comparison]]:
+    found: dict[str, list[Comparison]] = {}
+    for each in run.comparisons:
+        found.setdefault(each.suite, []).append(each)
+    return found

@@ -1,0 +1,19 @@
+"""What is compared, a file for each kind of work. `python -m bench list` tells them all."""
+
+from __future__ import annotations
+
+from bench.peers.turns import Suites
+from bench.suites import crowds, durable, latency, reading, requests, restart, writing
+
+SUITES: Suites = {
+    each.__name__: each
+    for each in (
+        writing.produce, writing.codecs, writing.partitions, writing.ceiling,
+        reading.consume, reading.cold, reading.fan_out,
+        requests.requests, requests.floor,
+        latency.latencies, latency.loaded_latencies,
+        durable.durable,
+        crowds.connections, crowds.topics,
+        restart.start, restart.recovery, restart.idle,
+    )
+}

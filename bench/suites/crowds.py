@@ -1,0 +1,78 @@
+"""Many of a thing: thousands of connections that do nothing, and a thousand topics."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.peers import clients
+from bench.peers.brokers import Broker
+from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
+
+IDLE, SOURCES = 5000, 5  # one address has 28,000 ports
+BUSY, SECONDS = 10, 3.0
+TOPICS, BATCH = 1000, 100
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+
+
+def idle_connections(address: str, count: int) -> list[socket.socket]:
+    """Each has asked once, as clients do."""
+    host, _, port = address.partition(":")
+    opened = []
+    for each in range(count):
+        source = (f"127.0.0.{2 + each % SOURCES}", 0)
+        opened.append(socket.create_connection((host, int(port)), 20, source))
+        opened[-1].sendall(API_VERSIONS)
+        if not opened[-1].recv(4096):
+            raise SystemExit(f"connection {each} of {count} was closed")
+    return opened
+
+
+def busy(broker: Broker, topic: str) -> Figures:
+    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, BUSY, 1, SECONDS)
+    return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"]}
+
+
+def among_idle(broker: Broker, topic: str) -> Figures:
+    before = broker.resident_bytes()
+    opened = idle_connections(broker.address, IDLE)
+    try:
+        growth = broker.resident_bytes() - before
+        return {**busy(broker, topic), "KiB/connection": max(growth, 0) / IDLE / 1024}
+    finally:
+        for each in opened:
+            each.close()
+
+
+def many_topics(broker: Broker, topic: str) -> Figures:
+    """From the first request to create them until all are there and have leaders."""
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    names = [f"{topic}-{each}" for each in range(TOPICS)]
+    before, begin = broker.resident_bytes(), time.monotonic()
+    for at in range(0, TOPICS, BATCH):
+        wanted = [NewTopic(name, 1, 1) for name in names[at:at + BATCH]]
+        for one in admin.create_topics(wanted, operation_timeout=60).values():
+            one.result(60)
+    created = time.monotonic() - begin
+    begin = time.monotonic()
+    for at in range(0, TOPICS, BATCH):
+        for one in admin.delete_topics(names[at:at + BATCH], operation_timeout=60).values():
+            one.result(60)
+    return {"ms/topic created": created / TOPICS * 1000,
+            "ms/topic deleted": (time.monotonic() - begin) / TOPICS * 1000,
+            "KiB/topic": max(broker.resident_bytes() - before, 0) / TOPICS / 1024}
+
+
+def connections() -> Iterator[Case]:
+    """Ten busy connections, alone and among 5,000 idle ones."""
+    yield Case(f"{BUSY} busy connections", busy, PAGE_CACHE)
+    yield Case(f"{BUSY} busy among {IDLE} idle", among_idle, PAGE_CACHE)
+
+
+def topics() -> Iterator[Case]:
+    """A thousand topics come and go."""
+    yield Case(f"{TOPICS} topics", many_topics, {})

@@ -1,0 +1,34 @@
+"""One record in each request: what a request costs, whatever is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from bench.peers import clients
+from bench.peers.brokers import Broker
+from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
+
+CONNECTIONS, SECONDS = 64, 3.0
+
+
+def of_one(broker: Broker, topic: str, depth: int) -> Figures:
+    cpu = broker.cpu_seconds()
+    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, CONNECTIONS, depth, SECONDS)
+    cpu = broker.cpu_seconds() - cpu
+    return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
+            "cpu us/request": cpu / told["answers"] * 1e6}
+
+
+def requests() -> Iterator[Case]:
+    """64 connections with one request under way each, and with five."""
+    for depth in (1, 5):
+        yield Case(f"1 record, {CONNECTIONS} connections x {depth}", partial(of_one, depth=depth),
+                   PAGE_CACHE, goals={"requests/s": 3})
+
+
+def floor() -> Iterator[Case]:
+    """A program that only reads, writes and answers, in the place of a broker."""
+    for depth in (1, 5):
+        yield Case(f"1 record, {CONNECTIONS} x {depth}, floor", partial(of_one, depth=depth),
+                   PAGE_CACHE, peer="floor")

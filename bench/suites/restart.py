@@ -1,0 +1,84 @@
+"""Processes that begin and end: start on nothing, start after kill -9 on a large log, and idling.
+
+Brokers of their own, so that the directories hold what the case says and nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from bench.peers import clients
+from bench.peers.brokers import Broker
+from bench.peers.turns import PAGE_CACHE, Case, Figures
+
+IDLE_S = 10
+GIGABYTES, PARTITIONS, RECORD_BYTES = 10, 10, 10_000
+
+
+@contextmanager
+def own(broker: Broker) -> Iterator[Broker]:
+    """One more of the same kind, beside it on the same file system."""
+    folder = Path(tempfile.mkdtemp(dir=broker.directory.parent, prefix=f"{broker.name}-"))
+    made = type(broker)(folder / "data", {})  # type: ignore[call-arg]
+    try:
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder)
+
+
+def on_empty(broker: Broker, topic: str) -> Figures:
+    """The first start writes what is missing; the second is the one that counts."""
+    with own(broker) as made:
+        made.stop()
+        return {"ready s": made.start()}
+
+
+def after_kill(broker: Broker, topic: str, gigabytes: int) -> Figures:
+    """Killed while it is written to, so that every partition has something to be looked at."""
+    with own(broker) as made:
+        made.create_topic(topic, PARTITIONS, PAGE_CACHE.get(broker.name, {}))
+        count = gigabytes * 10**9 // RECORD_BYTES
+        clients.run(clients.rdkafka_produce(made.address, topic, RECORD_BYTES, count, 1))
+        words = clients.rdkafka_produce(made.address, topic, RECORD_BYTES, count, 1)
+        writing = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.5)
+        made.kill()
+        writing.kill()
+        writing.wait()
+        begin = time.perf_counter()
+        made.start()
+        made.wait_for_leaders(topic, PARTITIONS)
+        return {"serving s": time.perf_counter() - begin}
+
+
+def nothing_to_do(broker: Broker, topic: str) -> Figures:
+    with own(broker) as made:
+        time.sleep(2)
+        cpu = made.cpu_seconds()
+        time.sleep(IDLE_S)
+        return {"resident MB": made.resident_bytes() / 1e6,
+                "cpu ms/s": (made.cpu_seconds() - cpu) / IDLE_S * 1000}
+
+
+def start() -> Iterator[Case]:
+    """From the start of the process until it serves, with an empty directory."""
+    yield Case("start", on_empty, {}, goals={"ready s": 1 / 10})
+
+
+def recovery() -> Iterator[Case]:
+    """kill -9 under load with 10 GB of log, until every partition is served again."""
+    yield Case(f"kill -9, {GIGABYTES} GB", partial(after_kill, gigabytes=GIGABYTES), {}, rounds=3,
+               goals={"serving s": 1 / 5})
+
+
+def idle() -> Iterator[Case]:
+    """A broker that nobody asks for anything."""
+    yield Case("idle", nothing_to_do, {}, goals={"resident MB": 1 / 5})

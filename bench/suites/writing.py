@@ -1,0 +1,64 @@
+"""Producers that want throughput: sizes of records, partitions, codecs, the client's own ceiling.
+
+`page cache` means acks=1 and, on ours, topics with visibility=appended: nobody waits for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from bench.peers import clients
+from bench.peers.brokers import Broker
+from bench.peers.cost import measured
+from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
+
+LOADS = {10: 8_000_000, 100: 5_000_000, 1000: 1_000_000, 10_000: 100_000}  # bytes, records
+GOALS: Goals = {"records/s": 1.3, "cpu s/GB": 1 / 3}
+
+
+def loaded(broker: Broker, command: Sequence[str], moved: int) -> Figures:
+    """What the client itself takes tells how much of a rate a broker can be the cause of."""
+    with measured(broker) as cost:
+        rate = clients.rates(clients.run(command))[-1]
+    return {"records/s": rate, **cost.per_byte(moved)}
+
+
+def by_librdkafka(broker: Broker, topic: str, size: int, codec: str = "none") -> Figures:
+    words = clients.rdkafka_produce(broker.address, topic, size, LOADS[size], 1, "-z", codec,
+                                    *broker.words)
+    return loaded(broker, words, size * LOADS[size])
+
+
+def by_java(broker: Broker, topic: str, size: int) -> Figures:
+    words = clients.java_produce(broker.address, topic, size, LOADS[size], 1)
+    return loaded(broker, words, size * LOADS[size])
+
+
+def produce() -> Iterator[Case]:
+    """Records of 10 B to 10 KB into one partition, by librdkafka and by Java."""
+    for size in LOADS:
+        yield Case(f"produce {size} B, librdkafka", partial(by_librdkafka, size=size), PAGE_CACHE,
+                   goals=GOALS)
+        yield Case(f"produce {size} B, Java", partial(by_java, size=size), PAGE_CACHE, goals=GOALS)
+
+
+def partitions() -> Iterator[Case]:
+    """Records of 100 B into 10 and 100 partitions, at random."""
+    for count in (10, 100):
+        yield Case(f"produce 100 B, {count} partitions", partial(by_librdkafka, size=100),
+                   PAGE_CACHE, count, goals=GOALS)
+
+
+def codecs() -> Iterator[Case]:
+    """Records of 1 KB that compress well, with each codec."""
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        yield Case(f"produce 1000 B, {codec}", partial(by_librdkafka, size=1000, codec=codec),
+                   PAGE_CACHE, goals=GOALS)
+
+
+def ceiling() -> Iterator[Case]:
+    """The same client against a broker of librdkafka's own, in the client's process."""
+    for size in (100, 1000):
+        yield Case(f"produce {size} B, ceiling", partial(by_librdkafka, size=size), PAGE_CACHE,
+                   peer="mock", goals={"records/s": 0.6})

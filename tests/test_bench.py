@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench import comparison, core_path, limits, report
+from bench.__main__ import main
+from bench.results import Comparison, Run
+from bench.suites import SUITES
+
+FAST = Comparison(
+    "requests", "one record", "requests/s", "kafka", [300, 310, 290], [100, 101, 99], 3
+)
+SMALL = Comparison("idle", "idle", "resident MB", "kafka", [60, 61, 59], [400, 410, 390], 1 / 5)
+
+
+def run(*rows: Comparison, **instructions: int) -> Run:
+    return Run({"cores": "2", "kafka": "4.3.1"}, 3, list(rows), instructions=instructions)
+
+
+def slower(row: Comparison, times: float) -> Comparison:
+    return replace(row, ours=[each * times for each in row.ours])
+
+
+def test_a_ratio_is_of_medians_and_its_spread_of_rounds() -> None:
+    row = replace(FAST, ours=[300, 100, 200], theirs=[100, 100, 50])
+    assert (row.ratio, row.spread) == (2, (1, 4))
+    assert row.is_met is False
+    assert FAST.is_met is True
+    assert SMALL.is_met is True
+    assert replace(SMALL, goal=None).is_met is None
+
+
+@pytest.mark.parametrize(("row", "times"), [(FAST, 0.8), (SMALL, 1.25)])
+def test_what_became_worse_is_named(row: Comparison, times: float) -> None:
+    (found,) = comparison.regressions(run(row), run(slower(row, times)))
+    assert found.what == f"{row.case}, {row.figure}, beside kafka"
+    assert round(found.percent) == round((times - 1) * 100)
+    assert comparison.regressions(run(slower(row, times)), run(row)) == []
+
+
+def test_weather_is_no_regression() -> None:
+    wide = replace(FAST, ours=[300, 400, 200])
+    assert comparison.regressions(run(wide), run(slower(FAST, 0.8))) == []
+
+
+def test_instructions_count_for_themselves() -> None:
+    old, new = run(append=60_000, read=1000), run(append=61_900, read=1020)
+    assert [each.what for each in comparison.regressions(old, new)] == ["instructions of append"]
+
+
+def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
+    whole = run(FAST, SMALL, append=5)
+    whole.limits = {"pwrite, MB/s": [1.0, 2.0]}
+    whole.save(tmp_path / "r.json")
+    assert Run.load(tmp_path / "r.json") == whole
+
+
+def test_compare_exits_with_what_it_found(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    run(FAST, append=100).save(old)
+    run(slower(FAST, 0.5), append=100).save(new)
+    found = CliRunner().invoke(main, ["compare", str(old), str(new), "--json"])
+    assert found.exit_code == 1
+    told = json.loads(found.stdout)
+    assert (told["compared"], [row["percent"] for row in told["worse"]]) == (2, [-50.0])
+    assert CliRunner().invoke(main, ["compare", str(old), str(old)]).exit_code == 0
+
+
+def test_compare_of_nothing_is_no_good_news(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    run(FAST).save(old)
+    run(SMALL).save(new)
+    found = CliRunner().invoke(main, ["compare", str(old), str(new)])
+    assert found.exit_code == 2
+    assert "no figure in common" in found.stderr
+
+
+def test_the_page_tells_what_was_lost(tmp_path: Path) -> None:
+    lost = replace(slower(FAST, 0.1), case="lost")
+    whole = run(FAST, lost, SMALL, append=62_011)
+    page, *charts = report.written(whole, tmp_path / "benchmarks.md", tmp_path / "images")
+    text = page.read_text()
+    assert "| one record | requests/s | 300 (290-310) | 100 (99-101) (kafka) | 3.00 (" in text
+    assert "0.30 (0.29-0.31) behind | ≥ 3 **missed** |" in text
+    assert "| append | 62,011 |" in text
+    assert [each.name for each in charts] == ["requests.svg", "idle.svg"]
+    assert all(each.read_text().startswith("<?xml") for each in charts)
+    again = [each.read_bytes() for each in charts]
+    report.written(whole, page, tmp_path / "images")
+    assert [each.read_bytes() for each in charts] == again, "drawn the same, whenever"
+
+
+def test_every_suite_says_what_it_is_and_names_each_case_once() -> None:
+    names = [case.name for suite in SUITES.values() for case in suite()]
+    assert len(names) == len(set(names))
+    assert all((suite.__doc__ or "").strip() for suite in SUITES.values())
+    listed = CliRunner().invoke(main, ["list"]).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == [*SUITES, "limits", "instructions"]
+
+
+@pytest.mark.parametrize("path", core_path.PATHS)
+def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
+    log_dir = core_path.LogDir.open(tmp_path, core_path.STORAGE)
+    core_path.PATHS[path](log_dir.create("bench", 0, core_path.LOG), 3)
+    log_dir.close()
+
+
+def test_limits_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHUNKS", 4)
+    monkeypatch.setattr(limits, "SYNCS", 2)
+    found = limits.measured(tmp_path, 2)
+    assert all(len(values) == 2 and min(values) > 0 for values in found.values())
+    assert list(tmp_path.iterdir()) == []

@@ -191,8 +191,8 @@ def show(name: str, found: dict[str, list[dict[str, float]]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", type=int, default=20_000_000, help="records of 100 B")
-    parser.add_argument("--large", type=int, default=2_000_000, help="records of 1 KB")
+    parser.add_argument("--small", type=int, default=20_000_000, help="records of 100 B; 0: none")
+    parser.add_argument("--large", type=int, default=2_000_000, help="records of 1 KB; 0: none")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     parser.add_argument("--memory", default="2g", help="of the driver's heap")
@@ -211,7 +211,8 @@ def main() -> None:
 
 def run(words: argparse.Namespace, folder: Path) -> None:
     with brokers(folder) as (kafka, ours):
-        for size, count in ((100, words.small), (1000, words.large)):
+        sizes = {100: words.small, 1000: words.large}
+        for size, count in ((size, count) for size, count in sizes.items() if count):
             for codec in words.codecs.split(","):
                 topic = f"scan-{size}-{codec}"
                 for address in (kafka.address, ours.kafka):

@@ -66,7 +66,8 @@ class Cluster:
                 [java(), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{home}/jars/*",
                  f"{DEPLOY}.{main}", *arguments],
                 cwd=self.folder, stdout=output, stderr=output, start_new_session=True,
-                env=kept | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",
+                env=kept | {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13",
+                            "SPARK_LOCAL_IP": "127.0.0.1",
                             "SPARK_WORKER_DIR": str(self.folder / "work"),
                             "PYSPARK_PYTHON": str(self.python)},
             )  # fmt: skip

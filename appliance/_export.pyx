@@ -6,9 +6,10 @@ A frame is what one read gave: it never spans two segments. Reading goes past th
 was not in it before is dropped from it behind the reader, so that a walk through old data does not
 push out what consumers at the end of the log are about to read. What was there already stays.
 
-How that is known: the file is opened anew for the reader, with POSIX_FADV_RANDOM, so that the
-kernel reads nothing ahead for it; then `preadv2` with RWF_NOWAIT gives just what the cache holds.
-The engine's own descriptors keep their read-ahead.
+How that is known: before a segment is touched, `mincore` of a mapping that nobody ever looks into.
+And the file is opened anew for the reader, with POSIX_FADV_RANDOM, so that the kernel reads nothing
+ahead for it. The engine's own descriptors keep their read-ahead: finding the first batch may bring
+in megabytes behind it, which go as the reader passes them.
 """
 
 cimport cython
@@ -21,7 +22,7 @@ from appliance._bytes cimport store_i32
 from appliance._codes cimport BATCH_CORRUPT, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK
 from appliance._crc cimport crc32c
 from appliance._engine cimport Log
-from appliance._files cimport read_whole
+from appliance._files cimport file_size, read_whole
 from appliance._index cimport index_position_before
 from appliance._log cimport (
     READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit, log_read,
@@ -40,13 +41,13 @@ cdef extern from "fcntl.h" nogil:
     enum:
         POSIX_FADV_RANDOM
 
-cdef extern from "sys/uio.h" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len
-    ssize_t preadv2(int fd, const iovec* parts, int count, int64_t position, int flags)
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* address, size_t size, int protection, int flags, int fd, int64_t position)
+    int munmap(void* address, size_t size)
+    int mincore(void* address, size_t size, unsigned char* pages)
+    void* MAP_FAILED
     enum:
-        RWF_NOWAIT
+        MAP_SHARED, PROT_NONE
 
 cdef extern from "sys/syscall.h" nogil:
     enum:
@@ -90,7 +91,8 @@ cdef cppclass Reader:
 
     FileRef theirs                 # the engine's, of the segment at hand
     FileRef file                   # ours, of the same file
-    int64_t drop_from              # ours; what was read from here on was not in the cache
+    vector[uint8_t] cached         # by page of it: whether it was in the cache before
+    int64_t page                   # of it, in which the last frame ended
 
 
 cdef int _reader_next(Reader* reader, int64_t max_bytes, RawBytes* into) noexcept nogil:
@@ -102,6 +104,7 @@ cdef int _reader_next(Reader* reader, int64_t max_bytes, RawBytes* into) noexcep
         if reader.next_offset >= reader.end_offset:
             reader.is_done = True
             break
+        _meet(reader)
         code = log_read(reader.log.get(), reader.next_offset, max_bytes, reader.limit, &slice)
         if code == OFFSET_IN_HOLE and _pass_hole(reader):
             continue
@@ -113,6 +116,7 @@ cdef int _reader_next(Reader* reader, int64_t max_bytes, RawBytes* into) noexcep
         code = _read_slice(reader, &slice, into)
         if code != OK or into.size() > 0:
             return code
+    _leave(reader)
     return OK
 
 
@@ -167,13 +171,31 @@ cdef int64_t _take_batches(Reader* reader, const uint8_t* data, int64_t size) no
     return at if at > 0 or reader.is_done else BATCH_CORRUPT
 
 
+cdef void _meet(Reader* reader) noexcept nogil:
+    """The segment in which the reader goes on, before anybody has touched it for this."""
+    cdef PartitionLog* log = reader.log.get()
+    cdef SegmentRef segment
+    cdef FileRef file
+    cdef size_t i
+    log.list_guard.lock()
+    segment = log.segments.front()
+    for i in range(log.segments.size()):
+        if log.segments[i].get().base_offset <= reader.next_offset:
+            segment = log.segments[i]
+    log.list_guard.unlock()
+    if segment_file(segment.get(), &file) == OK:
+        _open_anew(reader, &file)
+
+
 cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
     cdef char[64] path
     cdef int fd
     if reader.theirs.get() == file[0].get():
         return
+    _leave(reader)
     reader.theirs = file[0]
-    reader.drop_from = -1
+    reader.cached.clear()
+    reader.page = 0
     # By the descriptor, not the name: compaction may have given the name to another file.
     snprintf(path, sizeof(path), b"/proc/self/fd/%d", file[0].get().fd)
     fd = openat(-100, path, O_RDONLY | O_CLOEXEC)
@@ -183,35 +205,60 @@ cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
         return
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)
     reader.file = file_own(fd)
+    _look_at_cache(fd, &reader.cached)
+
+
+cdef void _look_at_cache(int fd, vector[uint8_t]* pages) noexcept nogil:
+    """Leaves it empty where it cannot be told: then nothing is dropped."""
+    cdef int64_t size = file_size(fd)
+    cdef void* address
+    if size <= 0:
+        return
+    address = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0)
+    if address == MAP_FAILED:
+        return
+    pages.resize((size + PAGE_SIZE - 1) // PAGE_SIZE)
+    if mincore(address, size, pages.data()) != 0:
+        pages.clear()
+    munmap(address, size)
 
 
 cdef int64_t _read_past_cache(Reader* reader, uint8_t* data, int64_t size,
                               int64_t position) noexcept nogil:
-    cdef iovec part
-    cdef int64_t cached, got, end
-    cdef int fd
+    cdef int64_t got
     if reader.file.get() == NULL:
         return read_whole(reader.theirs.get().fd, data, size, position)
-    fd = reader.file.get().fd
-    part.iov_base = data
-    part.iov_len = size
-    cached = preadv2(fd, &part, 1, position, RWF_NOWAIT)
-    if cached >= size:
-        reader.drop_from = -1
-        return size
-    cached = max(cached, <int64_t>0)
-    got = read_whole(fd, data + cached, size - cached, position + cached)
-    if got < 0:
-        return got
-    # Whole pages only: the one that a frame ends in is dropped with the next frame.
-    if cached > 0 or reader.drop_from < 0:
-        reader.drop_from = (position + cached + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
-    end = (position + cached + got) // PAGE_SIZE * PAGE_SIZE
-    if end > reader.drop_from:
-        posix_fadvise(fd, reader.drop_from, end - reader.drop_from, POSIX_FADV_DONTNEED)
-        reader.drop_from = end
-    reader.passed_bytes += got
-    return cached + got
+    got = read_whole(reader.file.get().fd, data, size, position)
+    if got > 0:
+        # The page that a frame ends in goes with the next frame.
+        reader.page = (position + got) // PAGE_SIZE
+        _drop(reader, position // PAGE_SIZE, reader.page)
+    return got
+
+
+cdef void _leave(Reader* reader) noexcept nogil:
+    """What was read ahead of the end of the range goes, too."""
+    if reader.file.get() != NULL:
+        _drop(reader, reader.page, reader.cached.size())
+        reader.page = reader.cached.size()
+
+
+cdef void _drop(Reader* reader, int64_t page, int64_t end) noexcept nogil:
+    """Runs of pages that were not there before."""
+    cdef int64_t begin
+    # Behind what was looked at is what was written since: the hot end.
+    end = min(end, <int64_t>reader.cached.size())
+    while page < end:
+        begin = page
+        while page < end and not reader.cached[page] & 1:
+            page += 1
+        if page > begin:
+            posix_fadvise(reader.file.get().fd, begin * PAGE_SIZE, (page - begin) * PAGE_SIZE,
+                          POSIX_FADV_DONTNEED)
+            reader.passed_bytes += (page - begin) * PAGE_SIZE
+        page += page == begin
+        while page < end and reader.cached[page] & 1:
+            page += 1
 
 
 # Where a range can be cut
@@ -346,7 +393,6 @@ cdef class RangeReader:
         self.reader.is_done = False
         self.reader.crc = 0
         self.reader.bytes = self.reader.passed_bytes = 0
-        self.reader.drop_from = -1
         self.name = log.name
 
     def read(self, int64_t max_bytes=1 << 20):

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import ctypes
+import io
 import json
+import mmap
+import os
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import duckdb
+import pyarrow
 import pytest
 from confluent_kafka import Producer
+from pyarrow import parquet
 
-from appliance.testing import RunningBroker
+from appliance.testing import RunningBroker, running_broker
 from tests.support.export_stream import Stream, batches
 from tests.support.rest import Answer, Rest
 
@@ -255,3 +268,179 @@ def test_json_of_a_plan_is_small_for_a_map_of_bounds(rest: Rest) -> None:
     whole = json.dumps({str(number): 10**15 for number in range(150)})
     assert len(urlencode({"from": whole})) < 8190
     assert len(plan(rest, **{"from": whole})["partitions"]) == 150
+
+
+# Decoded
+
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+
+
+def decoded(broker: RunningBroker, kind: str, **query: Any) -> bytes:
+    text = urlencode({"format": kind, **query})
+    path = f"/export/v1/topics/t/partitions/0/batches?{text}"
+    with urllib.request.urlopen(f"http://{broker.admin}{path}", timeout=DEADLINE_S) as answer:
+        data: bytes = answer.read()
+        return data
+
+
+def produce_some(broker: RunningBroker) -> None:
+    made = producer(broker, **{"compression.type": "zstd"})
+    for number in range(COUNT):
+        key = None if number % 5 == 0 else b"k%d" % number
+        value = b"\xff%d" % number if number % 7 == 0 else b"value %d" % number
+        made.produce("t", value, key, partition=0, timestamp=BEGIN_MS + number,
+                     headers=[("h", b"x"), ("none", None)] if number % 3 == 0 else None)
+    assert made.flush(DEADLINE_S) == 0
+
+
+def check_rows(rows: list[dict[str, Any]]) -> None:
+    assert [row["offset"] for row in rows] == list(range(10, COUNT - 10))
+    one = rows[35 - 10]
+    assert (one["key"], one["value"], one["topic"], one["partition"]) == (None, b"\xff35", "t", 0)
+    assert one["timestamp"].timestamp() * 1000 == BEGIN_MS + 35
+    assert one["timestampType"] == 0
+    assert rows[36 - 10]["headers"] == [
+        {"key": "h", "value": b"x"}, {"key": "none", "value": None}]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_columns_for_readers_of_files(appliance_broker: RunningBroker, kind: str) -> None:
+    produce_some(appliance_broker)
+    data = decoded(appliance_broker, kind, start=10, end=COUNT - 10)
+    found = (pyarrow.ipc.open_stream(data).read_all() if kind == "arrow"
+             else parquet.read_table(io.BytesIO(data)))
+    assert found.column_names == COLUMNS
+    check_rows(found.to_pylist())
+
+
+def test_text_for_people(appliance_broker: RunningBroker) -> None:
+    produce_some(appliance_broker)
+    lines = decoded(appliance_broker, "jsonl", start=10, end=COUNT - 10).decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    table = decoded(appliance_broker, "csv", start=10, end=COUNT - 10).decode()
+    assert [int(row["offset"]) for row in csv.DictReader(io.StringIO(table))] == [
+        row["offset"] for row in rows]
+    for row in rows:
+        for name in ("key", "value"):
+            text, is_base64 = row[name], row.pop(f"{name}_is_base64")
+            row[name] = (None if text is None else base64.b64decode(text) if is_base64
+                         else text.encode())
+        row["timestamp"] = datetime.fromisoformat(row["timestamp"])
+        for each in row["headers"]:
+            assert not each.pop("is_base64")
+            each["value"] = None if each["value"] is None else each["value"].encode()
+    check_rows(rows)
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet", "jsonl", "csv"])
+def test_an_empty_range_is_a_file(appliance_broker: RunningBroker, kind: str) -> None:
+    produce(appliance_broker, 1)
+    data = decoded(appliance_broker, kind, start=1)
+    if kind == "parquet":
+        assert parquet.read_table(io.BytesIO(data)).num_rows == 0
+    elif kind == "arrow":
+        assert pyarrow.ipc.open_stream(data).read_all().num_rows == 0
+    else:
+        assert len(data.splitlines()) == (1 if kind == "csv" else 0)
+
+
+def test_what_was_aborted_is_not_decoded(appliance_broker: RunningBroker) -> None:
+    made = producer(appliance_broker, **{"transactional.id": "one"})
+    made.init_transactions()
+    for ends in (made.commit_transaction, made.abort_transaction, made.commit_transaction):
+        made.begin_transaction()
+        for number in range(10):
+            made.produce("t", b"%d" % number, partition=0)
+        assert made.flush(DEADLINE_S) == 0  # an abort forgets what was not sent
+        ends()
+    offsets = [json.loads(line)["offset"]
+               for line in decoded(appliance_broker, "jsonl").splitlines()]
+    assert offsets == [*range(10), *range(22, 32)]
+    every = decoded(appliance_broker, "jsonl", isolation="read_uncommitted").splitlines()
+    assert len(every) == 30
+
+
+def test_duckdb_reads_it_by_its_address(appliance_broker: RunningBroker, tmp_path: Path) -> None:
+    produce_some(appliance_broker)
+    path = tmp_path / "t.parquet"
+    path.write_bytes(decoded(appliance_broker, "parquet"))
+    found = duckdb.sql(
+        f"SELECT count(*), sum(octet_length(value)), max(epoch_ms(timestamp)) FROM '{path}'")
+    count, size, last = found.fetchall()[0]
+    assert (count, last) == (COUNT, BEGIN_MS + COUNT - 1)
+    assert size == sum(len(b"\xff%d" % n if n % 7 == 0 else b"value %d" % n) for n in range(COUNT))
+
+
+# Reading leaves the broker as it was
+
+def test_what_was_not_in_the_page_cache_is_not_left_there(
+    appliance_broker: RunningBroker, tmp_path: Path
+) -> None:
+    rest = Rest(appliance_broker.admin)
+    # far more than the kernel reads ahead when a batch is looked for
+    rest.post("/topics", {"name": "t", "configs": {"segment.bytes": "6000000"}})
+    made = producer(appliance_broker)
+    for _ in range(600):
+        made.produce("t", os.urandom(60_000), partition=0)
+    assert made.flush(DEADLINE_S) == 0
+    until(lambda: not rest.get("/health")["unflushed"]["records"])
+    sealed = sorted(appliance_broker.data_dir.glob("t-0/*.log"))[:-1]
+    cold, warm = sealed[: len(sealed) // 2], sealed[len(sealed) // 2 :]
+    for path in cold:
+        drop(path)
+    for path in warm:
+        path.read_bytes()
+    if any(cached(path) for path in cold):
+        pytest.fail(f"{tmp_path}: this file system keeps what it is asked to drop")
+    batches(appliance_broker.admin, "t")
+    # the last page of a file stays, since it is not whole
+    assert sum(map(cached, cold)) <= sum(map(pages, cold)) // 50
+    assert all(cached(path) == pages(path) for path in warm)
+
+
+def test_the_pace_holds_for_all_together(tmp_path: Path) -> None:
+    settings = {"export.bytes.per.second": "1000000"}
+    with running_broker(tmp_path, settings) as broker:
+        produce(broker, 5000, **{"batch.num.messages": 1000})
+        size = sum(map(len, batches(broker.admin, "t").frames))
+        begin = time.monotonic()
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda _: batches(broker.admin, "t"), range(3)))
+        wanted = 3 * size / 1_000_000
+        assert wanted - 0.5 < time.monotonic() - begin < wanted * 3 + 2
+
+
+def test_so_many_streams_and_no_more(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"export.streams.max": "1", "export.bytes.per.second": "1000"}
+                        ) as broker:
+        produce(broker, 3000)
+        path = f"http://{broker.admin}/export/v1/topics/t/partitions/0/batches"
+        rest = Rest(broker.admin)
+        with urllib.request.urlopen(path, timeout=DEADLINE_S):
+            answer = rest.raw("GET", path.partition(broker.admin)[2])
+            assert (answer.status, answer.body["error"]["code"]) == (
+                429, "throttling_quota_exceeded")
+
+
+libc = ctypes.CDLL(None)
+
+
+def drop(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fdatasync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def pages(path: Path) -> int:
+    return -(-path.stat().st_size // 4096)
+
+
+def cached(path: Path) -> int:
+    """Its pages in the page cache."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        found = (ctypes.c_ubyte * pages(path))()
+        begin = ctypes.c_char.from_buffer(mapped)
+        address = ctypes.c_void_p(ctypes.addressof(begin))
+        assert libc.mincore(address, ctypes.c_size_t(len(mapped)), found) == 0
+        del begin, address
+        return sum(each & 1 for each in found)

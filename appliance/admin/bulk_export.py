@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from aiohttp import web
 
 from appliance import event_log, kafka_uuid
 from appliance._engine import Log
-from appliance._export import Frame, RangeReader
+from appliance._export import RangeReader
+from appliance.admin.export_formats import FORMATS, Decoded
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topics import log_of, topic_of
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
 from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
-from appliance.export.reading import Reading
 
 log = event_log.named("admin")
+
+Result = TypeVar("Result")
 
 PREFIX = "/export/v1"
 MEDIA = "application/vnd.appliance.record-batches"
@@ -89,15 +92,28 @@ async def send_batches(call: Call) -> web.StreamResponse:
     found = log_of(call)
     start, end = range_asked(call, found)
     reader = RangeReader(found, start, end, LIMITS[call.params["isolation"]])
+    kind = call.params["format"]
     call.reading.begin()
     is_complete = False
     try:
         response = web.StreamResponse()
-        response.content_type = MEDIA
+        if kind == "batches":
+            response.content_type = MEDIA
+            send = partial(
+                send_frames, call, reader, response, partial(trailer, call, found, start)
+            )
+        else:
+            decoded = await call.reading.on_thread(
+                lambda: Decoded(reader, kind, (found.topic, found.partition), (start, end),
+                                aborted_in(call, found, start, end))
+            )  # fmt: skip
+            response.content_type = FORMATS[kind][0]
+            name = f"{found.name}-{start}-{end}.{kind}"
+            response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+            send = partial(send_decoded, call, reader, decoded, response)
         await response.prepare(call.request)
         with suppress(ConnectionResetError):  # who wanted it is gone
-            await send_frames(call, reader, response)
-            await response.write(trailer(call, found, start, reader))
+            await send()
             await response.write_eof()
             is_complete = True
     finally:
@@ -126,34 +142,48 @@ def readable_end(call: Call, found: Log) -> int:
     return found.last_stable_offset if is_committed else found.high_watermark
 
 
-async def send_frames(call: Call, reader: RangeReader, response: web.StreamResponse) -> None:
+async def send_frames(
+    call: Call,
+    reader: RangeReader,
+    response: web.StreamResponse,
+    trailer: Callable[[RangeReader], bytes],
+) -> None:
     """The next one is read while one is on its way."""
-    reading = call.reading
-    frame = await next_frame(call, reader, reading)
+    frame = await next_piece(call, reader, partial(reader.read, FRAME_BYTES))
     while len(frame):
-        ahead = asyncio.ensure_future(next_frame(call, reader, reading))
+        ahead = asyncio.ensure_future(next_piece(call, reader, partial(reader.read, FRAME_BYTES)))
         try:
             await response.write(frame.whole)
         except BaseException:
             ahead.cancel()
             raise
         frame = await ahead
+    await response.write(trailer(reader))
 
 
-async def next_frame(call: Call, reader: RangeReader, reading: Reading) -> Frame:
-    passed = reader.passed_bytes
+async def send_decoded(
+    call: Call, reader: RangeReader, decoded: Decoded, response: web.StreamResponse
+) -> None:
+    while not decoded.has_ended:
+        if data := await next_piece(call, reader, decoded.piece):
+            await response.write(data)
+
+
+async def next_piece(call: Call, reader: RangeReader, read: Callable[[], Result]) -> Result:
+    """What `read` makes of the next of the range, at the pace of all exports."""
+    reading, passed, sent = call.reading, reader.passed_bytes, reader.bytes
     try:
-        frame = await reading.on_thread(partial(reader.read, FRAME_BYTES))
+        piece = await reading.on_thread(read)
     except ApplianceError as error:
         # a stream that breaks off is better than one that looks whole
         log.error("an export was cut off", error=error)
         if call.request.transport is not None:
             call.request.transport.abort()
         raise ConnectionResetError from error
-    reading.bytes += len(frame)
+    reading.bytes += reader.bytes - sent
     reading.passed_bytes += reader.passed_bytes - passed
-    await reading.pace.took(len(frame))
-    return frame
+    await reading.pace.took(reader.bytes - sent)
+    return piece
 
 
 def trailer(call: Call, found: Log, start: int, reader: RangeReader) -> bytes:
@@ -161,15 +191,19 @@ def trailer(call: Call, found: Log, start: int, reader: RangeReader) -> bytes:
         "next_offset": reader.next_offset,
         "bytes": reader.bytes,
         "crc32c": f"{reader.crc:08x}",
-        "aborted": [],
+        "aborted": aborted_in(call, found, start, reader.next_offset),
     }
-    if call.params["isolation"] == "read_committed":
-        aborted = found.aborted_transactions(start, reader.next_offset)
-        facts["aborted"] = [[producer, first] for producer, first, _ in aborted]
     if reader.holes:
         facts["holes"] = reader.holes
     text = json.dumps(facts).encode()
     return bytes(LENGTH_SIZE) + len(text).to_bytes(LENGTH_SIZE, "big") + text
+
+
+def aborted_in(call: Call, found: Log, start: int, end: int) -> list[tuple[int, int]]:
+    """Producer and first offset of each."""
+    if call.params["isolation"] != "read_committed":
+        return []
+    return [(producer, first) for producer, first, _ in found.aborted_transactions(start, end)]
 
 
 ISOLATION = Param(
@@ -222,6 +256,13 @@ ROUTES = [
                 minimum=0,
             ),
             ISOLATION,
+            Param(
+                "format",
+                str,
+                "Of the answer: batches, or the records decoded.",
+                "batches",
+                choices=("batches", *FORMATS),
+            ),
         ),
         media=MEDIA,
     ),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from appliance import __version__
 from appliance._engine import LogFacts
 from appliance.admin import raid
+from appliance.admin.export_progress import progress_of
 from appliance.admin.process import Process
 from appliance.admin.raid import Array
 from appliance.admin.route import Call, get
@@ -40,6 +42,22 @@ class Behind(TypedDict):
     group: str
     records: int
     seconds: float | None
+
+
+class WorstExport(TypedDict):
+    """The one that retention reaches first, else the one that is farthest behind."""
+
+    name: str
+    behind_records: int
+    behind_seconds: float | None
+    seconds_left: float | None
+    lost_records: int
+
+
+class ExportsNow(TypedDict):
+    exports: int
+    failed: int  # whose last run failed
+    worst: WorstExport | None
 
 
 class TrafficNow(TypedDict):
@@ -74,6 +92,7 @@ class HealthAnswer(TypedDict):
     raid: list[Array]
     unflushed: Unflushed | None
     most_behind: Behind | None
+    exports: ExportsNow | None
     traffic: TrafficNow | None
 
 
@@ -115,6 +134,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "raid": arrays,
         "unflushed": unflushed,
         "most_behind": most_behind(broker) if broker else None,
+        "exports": exports_now(broker) if broker else None,
         "traffic": traffic_of(taken) if taken else None,
     }
 
@@ -167,6 +187,33 @@ def most_behind(broker: Broker) -> Behind | None:
     if worst is None:
         return None
     return {"group": worst.group, "records": worst.records, "seconds": worst.seconds}
+
+
+def exports_now(broker: Broker) -> ExportsNow:
+    rows: list[WorstExport] = []
+    failed = 0
+    for definition, last in broker.exports.all():
+        failed += bool(last.run and last.run["state"] == "failed")
+        found = progress_of(definition, last, broker)
+        rows.append(
+            {
+                "name": definition["name"],
+                "behind_records": found.records,
+                "behind_seconds": found.seconds,
+                "seconds_left": found.seconds_left,
+                "lost_records": found.lost,
+            }
+        )
+    worst = max(
+        rows,
+        key=lambda row: (
+            row["lost_records"],
+            -row["seconds_left"] if row["seconds_left"] is not None else -math.inf,
+            row["behind_records"],
+        ),
+        default=None,
+    )
+    return {"exports": len(rows), "failed": failed, "worst": worst}
 
 
 def sentence(

@@ -11,6 +11,8 @@ import { Topic } from "./pages/topic.js";
 import { Groups } from "./pages/groups.js";
 import { Group } from "./pages/group.js";
 import { Clients } from "./pages/clients.js";
+import { Exports } from "./pages/exports.js";
+import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
 import { Records } from "./pages/records.js";
 import { Access } from "./pages/access.js";
@@ -21,6 +23,7 @@ const PAGES = [
   { key: "t", path: "topics", title: "Topics", page: Topics, one: Topic },
   { key: "g", path: "groups", title: "Consumers", page: Groups, one: Group },
   { key: "c", path: "clients", title: "Clients", page: Clients },
+  { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
   { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },
   { key: "l", path: "records", title: "Log and audit", page: Records },
   { key: "u", path: "access", title: "Users and tokens", page: Access },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import Rest
 
 WAIT_S = 30
 # Without these a browser looks for updates and syncs, and a machine without a network refuses it.
@@ -31,6 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     settings = {"num.partitions": "2", "log.segment.bytes": "20000"}
     with running_broker(tmp_path_factory.mktemp("console") / "data", settings) as running:
         fill(running.bootstrap)
+        define_export(Rest(running.admin))
         yield running
 
 
@@ -63,6 +66,24 @@ def fill(bootstrap: str) -> None:
     assert producer.flush(WAIT_S) == 0
     commit(bootstrap, "billing")
     commit(bootstrap, MARKUP)
+
+
+def define_export(rest: Rest) -> None:
+    """One that failed once, and took less than there is."""
+    schedule = {"cron": "5 * * * *", "timezone": "Europe/Berlin", "jitter_seconds": 5, "retries": 3}
+    body = {"topics": ["orders"], "target": "/lake", "schedule": schedule, "options": {"x": "y"}}
+    assert rest.ask("PUT", "/exports/daily", body).status == 200
+    part = {"topic": "orders", "partition": 0, "from": 0, "to": 100, "rows": 98, "dead_letters": 2}
+    now_ms = int(time.time() * 1000)
+    runs: list[dict[str, Any]] = [
+        {"id": "one", "state": "succeeded", "started_ms": now_ms - 7_200_000, "files": 3,
+         "ended_ms": now_ms - 7_190_000, "bytes": 50_000_000, "partitions": [part]},
+        {"id": "two", "state": "failed", "started_ms": now_ms - 3_600_000, "error": MARKUP},
+    ]  # fmt: skip
+    for run in runs:
+        rest.post("/exports/daily/runs", run)
+    hold = {"topic": "orders", "offsets": {"0": 100}, "max_bytes": 1 << 20}
+    assert rest.ask("PUT", "/holds/daily", hold, prefix="/export/v1").status == 200
 
 
 def delivered(error: Any, _: Any) -> None:

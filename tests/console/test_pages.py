@@ -20,6 +20,8 @@ PAGES = {
     "topics/orders?tab=configs": "retention.ms",
     "groups": "billing",
     "groups/billing": "Committed",
+    "exports": "daily",
+    "exports/daily": "backfill",
     "clients": "Clients",
     "settings": "listen.address",
     "records": "Log",

@@ -64,6 +64,14 @@ function Consumers({ groups, worst }) {
     <p>${isBehind ? `${worst.group}, ${some(worst.records, "record")}` : "everybody has read what there is"}</p><p>${some(groups, "group")}</p><//>`;
 }
 
+function Exports({ of }) {
+  const { failed, worst } = of;
+  const level = failed || worst?.lost_records ? "bad" : worst?.seconds_left !== null && worst?.seconds_left < 86400 ? "warn" : "good";
+  const value = failed ? `${failed} failed` : worst?.behind_seconds ? duration(worst.behind_seconds) : worst?.behind_records ? short(worst.behind_records) : "up to date";
+  return html`<${Tile} title="Exports" href="#/exports" level=${level} value=${value} unit=${failed || !worst?.behind_records ? "" : worst.behind_seconds ? "behind" : "records behind"}>
+    <p>${worst ? `${worst.name}, ${count(worst.behind_records)} records` : ""}</p><p>${count(of.exports)} defined</p><//>`;
+}
+
 export function Home() {
   const facts = useLive((state) => state.health);
   const samples = useLive((state) => state.samples);
@@ -76,6 +84,7 @@ export function Home() {
       <${Traffic} samples=${samples} skipped=${skipped} />
       <${Requests} now=${now} traffic=${facts.traffic} />
       <${Consumers} groups=${facts.groups} worst=${facts.most_behind} />
+      ${facts.exports?.exports > 0 && html`<${Exports} of=${facts.exports} />`}
       ${facts.storage && html`<${Storage} storage=${facts.storage} />`}
       ${facts.unflushed && html`<${Durability} unflushed=${facts.unflushed} />`}
       <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${some(facts.partitions, "partition")}, the broker's own too</p><p>${bytes(facts.size_bytes)} of logs</p><//>

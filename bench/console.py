@@ -287,18 +287,17 @@ def cpu_seconds(serving: Serving) -> float:
 def consoles(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
     with chromium() as browser:
         rhythms = [rhythm(browser, serving.admin, name) for name in PLACES]
-    alone, beside, asked, cpu = [], [], [], []
+    alone, beside, asked, quiet, busy = [], [], [], [], []
     for turn in range(words.rounds + 1):
-        first = probed(serving, words, f"probe-{turn}-alone")
-        begin, used = time.monotonic(), cpu_seconds(serving)
+        first, cores = probed(serving, words, f"probe-{turn}-alone")
         with watching(serving.admin, rhythms) as told:
-            second = probed(serving, words, f"probe-{turn}-beside")
-        used, took = cpu_seconds(serving) - used, time.monotonic() - begin
+            second, more_cores = probed(serving, words, f"probe-{turn}-beside")
         if turn:  # the first one warms up
             alone.append(first)
             beside.append(second)
             asked.append(told)
-            cpu.append(used / took)
+            quiet.append(cores)
+            busy.append(more_cores)
     ratios = [b / a for a, b in zip(alone, beside, strict=True)]
     return {
         "p99 us alone": statistics.median(alone),
@@ -308,7 +307,8 @@ def consoles(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
         "largest ratio": max(ratios),
         "requests/s": statistics.median(each["requests/s"] for each in asked),
         "bytes/s": statistics.median(each["bytes/s"] for each in asked),
-        "broker's cores": statistics.median(cpu),
+        "cores alone": statistics.median(quiet),
+        "cores beside": statistics.median(busy),
     }
 
 
@@ -327,14 +327,17 @@ def watching(admin: str, rhythms: Sequence[Sequence[Asked]]) -> Iterator[dict[st
     process.wait(60)
 
 
-def probed(serving: Serving, words: argparse.Namespace, topic: str) -> float:
+def probed(serving: Serving, words: argparse.Namespace, topic: str) -> tuple[float, float]:
+    """The latency, and how many cores the broker had meanwhile."""
     address = f"127.0.0.1:{serving.kafka[1]}"
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     count = int(RATE * (words.seconds + 1))
+    begin, used = time.monotonic(), cpu_seconds(serving)
     found = clients.probe_latency(address, topic, RECORD_BYTES, 1, RATE, count)
+    cores = (cpu_seconds(serving) - used) / (time.monotonic() - begin)
     admin.delete_topics([topic])[topic].result(30)
-    return found["ack_p99_us"]
+    return found["ack_p99_us"], cores
 
 
 SUITES = {"pages": pages, "metrics": metrics, "consoles": consoles}

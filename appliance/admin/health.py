@@ -234,8 +234,8 @@ def sentence(
 def last_flush(unflushed: Unflushed) -> str:
     ago_ms = unflushed["last_flush_ago_ms"]
     if unflushed["records"]:
-        oldest = unflushed["oldest_ms"] / 1000
-        return f"{unflushed['records']} records not on disk yet, the oldest {oldest:.1f} s old"
+        oldest = spoken(unflushed["oldest_ms"])
+        return f"{unflushed['records']} records not on disk yet, the oldest {oldest} old"
     if ago_ms is None:
         return "nothing was written since the start"
     return f"everything is on disk, last flush {spoken(ago_ms)} ago"

@@ -29,6 +29,7 @@ const PARTITIONS = [
 
 const SEGMENTS = [
   { name: "file", title: "File", cell: (each) => html`<code>${each.file}</code>` },
+  { name: "state", title: "State", cell: (each) => (each.state === "active" ? html`<${Badge} level="good">active<//>` : html`<${Badge}>${each.state}<//>`) },
   { name: "base_offset", title: "First offset", number: true, cell: (each) => count(each.base_offset) },
   { name: "records", title: "Offsets", number: true, cell: (each) => count(each.records) },
   { name: "size_bytes", title: "Size", number: true, cell: (each) => bytes(each.size_bytes) },
@@ -36,7 +37,6 @@ const SEGMENTS = [
   { name: "largest_timestamp_ms", title: "Newest record", number: true, cell: (each) => time(each.largest_timestamp_ms) },
   { name: "index_bytes", title: "Index", number: true, cell: (each) => bytes(each.index_bytes) },
   { name: "time_index_bytes", title: "Time index", number: true, cell: (each) => bytes(each.time_index_bytes) },
-  { name: "state", title: "State", cell: (each) => (each.state === "active" ? html`<${Badge} level="good">active<//>` : html`<${Badge}>${each.state}<//>`) },
 ];
 
 function Segments({ topic, partitions, query }) {

@@ -45,7 +45,7 @@ def main() -> None:
     """A message log for one box."""
 
 
-EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact")
+EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schedule")
 
 
 class ExportCommands(click.Group):

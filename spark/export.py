@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +16,7 @@ from typing import Any
 
 import click
 
+from appliance import event_log
 from appliance_spark import (
     export_compact,
     export_definition,
@@ -21,6 +26,7 @@ from appliance_spark import (
 )
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_scheduler import Scheduler, definitions_of
 from appliance_spark.export_session import MASTER, Sessions, progress
 
 FAILED, FOUND = 1, 10  # as `appliance health`: 10 tells that something is wrong
@@ -104,9 +110,9 @@ def now_ms() -> int:
 @click.option("--grace", "grace_s", default=3600, show_default=True,
               help="Seconds after an hour before its _SUCCESS.")
 @click.option("--hold-bytes", default=0, help="Retention keeps so much that is not exported.")
-@click.option("--iceberg", metavar="KEY=VALUE,...",
-              help="Also an Iceberg table: properties of its catalog, or `default`.")
 @click.option("--due-ms", type=int, hidden=True)
+@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A TOML file in which the export --name is defined, instead of the broker.")
 @with_spark
 @with_broker
 def run(**given: Any) -> None:
@@ -120,7 +126,7 @@ def run(**given: Any) -> None:
 def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
     broker = AdminPort(given["admin"], given["token"])
     if given["name"] and not given["topics"]:
-        definition = broker.definition(given["name"])
+        definition = _defined(given["name"], given.get("file"), broker)
     elif given["topics"] and given["target"]:
         definition = export_definition.of_command(given)
     else:
@@ -133,6 +139,15 @@ def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
     )
     job = dataclasses.replace(job, wanted=wanted, retries=given["retries"])
     return job, Sessions(given["master"], given["conf"])
+
+
+def _defined(name: str, file: Path | None, broker: AdminPort) -> dict[str, Any]:
+    if file is None:
+        return broker.definition(name)
+    for each in definitions_of(file, broker):
+        if each["name"] == name:
+            return each
+    raise ExportFailed(f"{file} has no export {name}")
 
 
 def _say_summary(summary: dict[str, Any], target: Target) -> None:
@@ -196,8 +211,7 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 @with_broker
 def backfill(lost_files: bool, **given: Any) -> None:
     """A range again, into a new target; or the lost files of one that is there."""
-    given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
-              "iceberg": None}
+    given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given)
@@ -236,6 +250,33 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
         done = export_compact.compact(
             Target(target_path(target)), spark, now_ms(), target_bytes, grace_s * 1000)
     click.echo(f"{done['merged']} files merged into {done['into']}; {done['deleted']} deleted")
+
+
+@export.command()
+@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Exports as TOML; without it those that are defined in the broker.")
+@with_spark
+@with_broker
+def schedule(file: Path | None, master: str, conf: tuple[str, ...], admin: str, token: str | None,
+             retries: int) -> None:
+    """Run each export when it is due, until SIGTERM."""
+    event_log.to_stderr()
+    broker = AdminPort(admin, token)
+    more = [word for pair in conf for word in ("--conf", pair)]
+    more += ["--file", str(file)] if file else []
+    more += ["--master", master, "--admin", admin, "--retries", str(retries)]
+    if token:
+        os.environ["APPLIANCE_TOKEN"] = token  # not on a command line, where others can read it
+
+    def command(name: str) -> list[str]:
+        return [sys.executable, "-m", "appliance_spark.export", "run", "--name", name, *more]
+
+    log = event_log.named("schedule")
+    scheduler = Scheduler(lambda: definitions_of(file, broker), command, log.info)
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    scheduler.run(over.is_set)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ def repair(
     when a run made them. The log must still have their records; the answer is the paths."""
     with target.locked():
         manifest = opened(target)
+        sweep(target, manifest)
         lost = [file for file, _ in damaged(target, manifest, spark())]
         if not lost:
             return []

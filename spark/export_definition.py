@@ -16,7 +16,7 @@ Definition = dict[str, Any]
 OPTIONS: dict[str, Any] = {
     "from": "earliest", "to": "latest", "isolation": "read_committed", "accept_loss": False,
     "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
-    "iceberg": None, "master": None, "schema_json": None, "framing": "confluent",
+    "schema_json": None, "framing": "confluent",
 }
 
 
@@ -31,7 +31,7 @@ def of_command(given: dict[str, Any]) -> Definition:
         "options": {
             "from": given["first"], "to": given["end"], "isolation": given["isolation"],
             "grace_seconds": given["grace_s"], "hold_bytes": given["hold_bytes"],
-            "iceberg": given["iceberg"], "framing": given["framing"],
+            "framing": given["framing"],
             "schema_json": file.read_text() if file else None,
         },
     }
@@ -60,7 +60,6 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
         name=definition.get("name"),
         grace_ms=options["grace_seconds"] * 1000,
         hold_bytes=options["hold_bytes"],
-        iceberg=options["iceberg"],
     )
 
 

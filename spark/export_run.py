@@ -48,7 +48,6 @@ class Job:
     grace_ms: int = GRACE_MS
     retries: int = RETRIES
     hold_bytes: int = 0  # retention keeps so much of what is not exported; 0: it does not wait
-    iceberg: dict[str, str] | None = None
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
     @property

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from appliance_spark.shipping import ship
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -45,6 +47,7 @@ def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
         builder = builder.config(*pair.split("=", 1))
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    ship(spark, ["appliance_spark.export_tasks"])
     return spark
 
 

@@ -1,0 +1,106 @@
+"""`appliance export schedule`: runs what is due, each run in a process of its own.
+
+Definitions come from the broker or from a TOML file and are read again every minute. What is done
+is read from the manifest of each target, so there is no state to lose.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance_spark import export_manifest
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_schedule import Export, schedule_of
+
+POLL_S = 1.0
+READ_AGAIN_S = 60.0
+
+Say = Callable[[str], None]
+
+
+def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]:
+    """[[export]] tables with the fields that the REST API has."""
+    if file is None:
+        return broker.definitions()
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        found: list[dict[str, Any]] = tomllib.loads(file.read_text()).get("export", [])
+    except tomllib.TOMLDecodeError as error:
+        raise ExportFailed(f"{file}: {error}") from error
+    for each in found:
+        if not {"name", "topics", "target"} <= each.keys():
+            raise ExportFailed(f"{file}: an export wants name, topics and target, got {each}")
+    return found
+
+
+def last_due(definition: dict[str, Any], now: float) -> float:
+    """Up to where the target says that its schedule was kept. A new one begins now."""
+    runs = export_manifest.load(Target(target_path(definition["target"])))["runs"]
+    kept = [run["due_ms"] / 1000 for run in runs if run["due_ms"] is not None]
+    return max(kept, default=now)
+
+
+class Scheduler:
+    def __init__(
+        self, read: Callable[[], list[dict[str, Any]]], command: Callable[[str], list[str]],
+        say: Say,
+    ) -> None:
+        self.read, self.command, self.say = read, command, say
+        self.exports: dict[str, Export] = {}
+        self.read_at = 0.0
+
+    def step(self, now: float) -> None:
+        if now >= self.read_at:
+            self.read_at = now + READ_AGAIN_S
+            self._read(now)
+        for export in self.exports.values():
+            export.step(now, self._start)
+
+    def _read(self, now: float) -> None:
+        """A broker that does not answer leaves what was known."""
+        try:
+            found = {each["name"]: each for each in self.read()}
+        except ExportFailed as error:
+            self.say(f"the definitions were not read: {error}")
+            return
+        for name in [n for n, e in self.exports.items() if n not in found and e.running is None]:
+            del self.exports[name]
+        for name, definition in found.items():
+            try:
+                self._take(name, definition, now)
+            except ExportFailed as error:
+                self.say(str(error))
+
+    def _take(self, name: str, definition: dict[str, Any], now: float) -> None:
+        schedule = schedule_of(definition)
+        known = self.exports.get(name)
+        if schedule is None:
+            if known is not None and known.running is None:
+                del self.exports[name]
+        elif known is None:
+            begin = last_due(definition, now)
+            self.exports[name] = Export(schedule, begin, said=self.say)
+        elif known.schedule != schedule:
+            known.schedule = schedule
+
+    def _start(self, name: str, due: float) -> subprocess.Popen[bytes]:
+        self.say(f"{name}: starts, due {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(due))}")
+        return subprocess.Popen([*self.command(name), "--due-ms", str(round(due * 1000))])
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self.step(time.time())
+            time.sleep(POLL_S)
+        for export in self.exports.values():
+            if isinstance(export.running, subprocess.Popen):
+                export.running.terminate()
+                export.running.wait()

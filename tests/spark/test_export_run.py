@@ -1,0 +1,276 @@
+"""Runs of an export on Spark: what is in the Parquet files is what a foreign consumer reads of the
+log, record for record, whatever was stopped where; and `verify` finds what is planted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from appliance_spark import (
+    export_compact,
+    export_manifest,
+    export_run,
+    export_tasks,
+    export_verify,
+)
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_layout import ExportFailed, Target
+from appliance_spark.export_plan import Wanted
+from tests.support.spark_data import DEADLINE_S, Place, Topics
+
+HOUR_MS = 3_600_000
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing that would clean up is done, see `killed_at`."""
+
+
+class Export:
+    def __init__(self, spark: SparkSession, topics: Topics, root: Path, topic: str) -> None:
+        self.spark, self.topics, self.topic = spark, topics, topic
+        self.target = Target(root)
+        self.broker = AdminPort(topics.broker.admin)
+        self.said: list[str] = []
+
+    def run(self, **wanted: Any) -> dict[str, Any]:
+        job = export_run.Job(
+            self.target, self.broker, Wanted((self.topic,), split_bytes=20_000, **wanted))
+        return export_run.run(job, lambda: self.spark, self.said.append)
+
+    def run_killed(self, kill: Callable[[pytest.MonkeyPatch], None]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            kill(patch)
+            with pytest.raises(Killed):
+                self.run()
+
+    def verify(self) -> list[str]:
+        return export_verify.verify(self.target, lambda: self.spark, self.broker, 3).problems
+
+    def rows(self) -> Counter[Place]:
+        """Of every file that a reader finds, whatever the manifest says."""
+        found: Counter[Place] = Counter()
+        for path in self.target.data_files():
+            for row in pq.ParquetFile(self.target.root / path).read().to_pylist():
+                headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+                ms = round(row["timestamp"].timestamp() * 1000)
+                found[row["partition"], row["offset"], ms, row["key"], row["value"], headers] += 1
+        return found
+
+
+Make = Callable[..., Export]
+
+
+@pytest.fixture
+def make(spark: SparkSession, topics: Topics, tmp_path: Path) -> Make:
+    def make(topic: str, partitions: int = 2, **config: str) -> Export:
+        topics.create(topic, partitions, **config)
+        return Export(spark, topics, tmp_path / topic, topic)
+
+    return make
+
+
+def send(export: Export, count: int, first: int = 0) -> None:
+    now = round(time.time() * 1000)
+    for i in range(first, first + count):
+        export.topics.send_later(
+            export.topic, i % 2, now - i % 3 * HOUR_MS, b"%d " % i * 20, key=b"%d" % (i % 7),
+            headers=[("h", b"%d" % i), ("none", None)] if i % 5 == 0 else None)
+    export.topics.flush()
+
+
+def killed_at(patch: pytest.MonkeyPatch, owner: Any, name: str, after: bool) -> None:
+    """The run ends at this step, and leaves everything as it is then."""
+    step = getattr(owner, name)
+
+    def stepped(*given: Any, **named: Any) -> Any:
+        if after:
+            step(*given, **named)
+        raise Killed(name)
+
+    patch.setattr(owner, name, stepped)
+    patch.setattr(export_run.export_tasks, "clear", lambda folder: None)
+
+
+def half_moved(patch: pytest.MonkeyPatch) -> None:
+    def move(moves: list[tuple[Path, Path]]) -> None:
+        for source, to in moves[: len(moves) // 2]:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(to)
+        raise Killed("half of the files are moved")
+
+    patch.setattr(export_run, "move_durably", move)
+    patch.setattr(export_run.export_tasks, "clear", lambda folder: None)
+
+
+def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make) -> None:
+    export = make("killed")
+    kills: list[Callable[[pytest.MonkeyPatch], None]] = [
+        lambda patch: killed_at(patch, Target, "store_plan", True),
+        lambda patch: killed_at(patch, export_tasks, "spread", True),
+        half_moved,
+        lambda patch: killed_at(patch, export_manifest, "save", False),
+        lambda patch: killed_at(patch, export_manifest, "save", True),
+    ]
+    for number, kill in enumerate(kills):
+        send(export, 300, number * 300)
+        export_run.opened(export.target)
+        export.run_killed(kill)
+        if number % 2:
+            export.run()  # otherwise the next kill meets what this one left
+    export.run()
+    assert export.rows() == export.topics.log_of(export.topic)
+    assert export.verify() == []
+    assert any("swept" in line for line in export.said)
+    assert list(export.target.staging.glob("*")) == []
+
+
+def test_a_run_done_again_by_its_plan_gives_the_same_files(make: Make) -> None:
+    export = make("again")
+    send(export, 300)
+    export.run_killed(lambda patch: killed_at(patch, export_run, "move_durably", True))
+    paths = list(export.target.data_files())
+    before = {path: (export.target.root / path).read_bytes() for path in paths}
+    send(export, 10, 300)  # is not in the plan
+    summary = export.run()
+    assert {p: (export.target.root / p).read_bytes() for p in export.target.data_files()} == before
+    assert summary["rows"] == 300
+    export.run()
+    assert export.rows() == export.topics.log_of(export.topic)
+
+
+def test_verify_finds_what_is_planted_and_lost_files_are_made_again(make: Make) -> None:
+    export = make("planted")
+    send(export, 300)
+    export.run()
+    first, second, third = list(export.target.data_files())[:3]
+    root = export.target.root
+    wanted = (root / first).read_bytes()
+    (root / first).unlink()
+    shutil.copy(root / second, (root / second).with_name("copy.parquet"))
+    table = pq.ParquetFile(root / third).read()
+    pq.write_table(table.slice(1), root / third)
+    problems = export.verify()
+    assert len(problems) == 3, problems
+    assert "copy.parquet is not in the manifest" in problems[0]
+    assert any(text == f"{first} is missing" for text in problems)
+    assert any(text.startswith(f"{third} has changed") for text in problems)
+    reading = export_run.reading_of(export.broker, 3, "read_committed")
+    made = export_compact.repair(export.target, lambda: export.spark, reading, 0)
+    assert made == sorted([first, third])
+    assert (root / first).read_bytes() == wanted
+    assert export.verify() == []
+    assert export.rows() == export.topics.log_of(export.topic)
+
+
+def test_a_manifest_that_lies_about_the_log_is_found(make: Make) -> None:
+    export = make("lies")
+    send(export, 100)
+    export.run()
+    manifest = export_manifest.load(export.target)
+    lost = manifest["files"].pop()
+    export_manifest.save(export.target, manifest)
+    (export.target.root / lost["path"]).unlink()
+    (problem,) = export.verify()
+    assert "records with hash" in problem
+    assert "the log has" in problem
+
+
+def test_small_files_are_merged_and_others_read_them(make: Make) -> None:
+    export = make("merged")
+    for number in range(3):
+        send(export, 100, number * 100)
+        export.run()
+    log = export.topics.log_of(export.topic)
+    count = len(list(export.target.data_files()))
+    done = export_compact.compact(export.target, lambda: export.spark, 1000, grace_ms=500)
+    assert done["merged"] == count > done["into"]
+    assert export.verify() == []
+    done = export_compact.compact(export.target, lambda: export.spark, 1500, grace_ms=500)
+    assert done == {"merged": 0, "into": 0, "deleted": count}
+    assert export.rows() == log
+    folder = f"{export.target.root}/topic=merged/**/*.parquet"
+    with duckdb.connect() as duck:
+        query = "select count(*), count(distinct (partition, \"offset\")), min(topic) from "
+        found = duck.execute(f"{query} read_parquet('{folder}', hive_partitioning=true)")
+        assert found.fetchone() == (300, 300, "merged")
+    table = pq.read_table(export.target.root / "topic=merged")
+    assert (table.num_rows, {"date", "hour"} <= set(table.schema.names)) == (300, True)
+    assert export.spark.read.parquet(str(export.target.root)).count() == 300
+
+
+def test_markers_aborted_records_and_what_was_compacted_away_are_accounted_for(make: Make) -> None:
+    export = make("gone", 1)
+    producer = ck.Producer(
+        {"bootstrap.servers": export.topics.broker.kafka, "transactional.id": "gone"})
+    producer.init_transactions(DEADLINE_S)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for i in range(10):
+            producer.produce(export.topic, b"%d" % i)
+        assert producer.flush(DEADLINE_S) == 0
+        end(DEADLINE_S)
+    (part,) = export.run()["partitions"]
+    assert (part["rows"], part["gone"], part["to"]) == (
+        10, {"markers": 2, "aborted": 10, "compacted": 0}, 22)
+    assert export.rows() == export.topics.log_of(export.topic)
+    assert export.verify() == []
+
+
+def test_a_run_that_reads_too_little_fails(make: Make) -> None:
+    export = make("short", 1)
+    export.topics.send(export.topic, [b"v"] * 10)
+    task = {"topic": export.topic, "partition": 0, "from": 0, "to": 10}
+    reading = export_run.reading_of(export.broker, 0, "read_committed")
+    with pytest.raises(ExportFailed, match="the log has 3 records, 0 markers and 0 aborted ones"):
+        export_tasks.explained(reading, task, [[2, 5, 0]])
+
+
+def test_offsets_that_retention_took_stop_the_run_until_the_loss_is_accepted(make: Make) -> None:
+    export = make("lost", 1)
+    export.topics.send(export.topic, [b"v"] * 10)
+    export.run()
+    export.topics.send(export.topic, [b"v"] * 10)
+    export.topics.delete_before(export.topic, 15)
+    with pytest.raises(ExportFailed, match=r"offsets 10 to 14 \(5\) were deleted before they"):
+        export.run()
+    assert export.run(accept_loss=True)["rows"] == 5
+    (loss,) = export_manifest.load(export.target)["topics"][export.topic]["losses"]
+    assert (loss["lost"], loss["from"]) == (5, 15)
+    assert export.verify() == []
+
+
+def test_json_is_inferred_pinned_and_grows(make: Make) -> None:
+    export = make("json", 1)
+    export.topics.send(export.topic, [b'{"id": 1, "name": "a"}', b"not json"])
+    assert export.run(schema={"mode": "json"})["dead_letters"] == 1
+    export.topics.send(export.topic, [b'{"id": 2, "more": {"x": 1.5}}', b'{"id": "x"}'])
+    assert export.run(schema={"mode": "json"})["dead_letters"] == 1
+    assert export.said[-1] == 'json: field more added, {"fields": {"x": "double"}}'
+    with duckdb.connect() as duck:
+        found = duck.execute(
+            "select id, name, more.x from read_parquet("
+            f"'{export.target.root}/topic=json/**/*.parquet', union_by_name=true) order by id")
+        assert found.fetchall() == [(1, "a", None), (2, None, 1.5)]
+    assert export.verify() == []
+    done = export_compact.compact(export.target, lambda: export.spark, 0)
+    assert (done["merged"], export.verify()) == (2, [])  # only the dead letters are alike
+
+
+def test_a_target_that_lost_its_manifest_is_left_alone(make: Make) -> None:
+    export = make("bare", 1)
+    export.topics.send(export.topic, [b"v"])
+    export.run()
+    export.target.manifest.unlink()
+    with pytest.raises(ExportFailed, match=r"has files such as .*, but no .*manifest\.json"):
+        export.run()
+    assert len(list(export.target.data_files())) == 1

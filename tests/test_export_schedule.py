@@ -1,0 +1,177 @@
+"""Schedules on a clock of the test: caught up, never twice at a time, tried again, and days on
+which the clock is changed."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from appliance_spark import export_manifest
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_layout import ExportFailed, Target, make_folder
+from appliance_spark.export_schedule import Export, Schedule
+from appliance_spark.export_scheduler import Scheduler, definitions_of, last_due
+
+HOUR = 3600.0
+T0 = datetime(2026, 11, 20, tzinfo=timezone.utc).timestamp()
+
+
+class Run:
+    def __init__(self, due: float, ends: float, code: int, clock: Clock) -> None:
+        self.due, self.ends, self.code, self.clock = due, ends, code, clock
+
+    def poll(self) -> int | None:
+        return self.code if self.clock.now >= self.ends else None
+
+
+class Clock:
+    """Steps through time, a minute at once unless told otherwise; runs last as long as they are
+    told, and end with these codes, the last one for ever."""
+
+    def __init__(self, schedule: Schedule, last: float = T0, seconds: float = 60,
+                 codes: tuple[int, ...] = (0,)) -> None:
+        self.now, self.seconds, self.codes = last, seconds, list(codes)
+        self.said: list[str] = []
+        self.export = Export(schedule, last, said=self.said.append)
+        self.started: list[tuple[float, float]] = []  # when, for what
+        self.open: list[Run] = []
+
+    def start(self, name: str, due: float) -> Run:
+        assert not [run for run in self.open if run.poll() is None], "two at a time"
+        code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+        self.started.append((self.now, due))
+        self.open.append(Run(due, self.now + self.seconds, code, self))
+        return self.open[-1]
+
+    def go(self, until: float, step: float = 60) -> list[tuple[float, float]]:
+        while self.now < until:
+            self.now += step
+            self.export.step(self.now, self.start)
+        return self.started
+
+
+def hours(started: list[tuple[float, float]]) -> list[float]:
+    return [(due - T0) / HOUR for _, due in started]
+
+
+def test_each_hour_has_one_run() -> None:
+    assert hours(Clock(Schedule("e", "0 * * * *")).go(T0 + 5 * HOUR)) == [1, 2, 3, 4, 5]
+
+
+def test_a_long_run_is_never_overlapped_and_what_it_missed_is_one_run() -> None:
+    clock = Clock(Schedule("e", "0 * * * *"), seconds=3.5 * HOUR)
+    started = clock.go(T0 + 9 * HOUR)
+    assert hours(started) == [1, 4, 8]
+    assert [(when - T0) / HOUR for when, _ in started] == [1, 4.5, 8]
+    assert clock.said[0] == "e: 2 earlier times are caught up by one run"
+
+
+def test_what_was_missed_while_nobody_was_there_is_caught_up_at_once() -> None:
+    clock = Clock(Schedule("e", "0 * * * *"))
+    clock.now = T0 + 100.5 * HOUR
+    clock.go(T0 + 100.6 * HOUR)
+    assert hours(clock.started) == [100]
+    assert clock.said == ["e: 99 earlier times are caught up by one run"]
+
+
+def test_a_failed_run_is_tried_again_with_longer_pauses_and_then_given_up() -> None:
+    clock = Clock(Schedule("e", "0 0 * * *", retries=3), seconds=0, codes=(1,))
+    clock.go(T0 + 25 * HOUR, step=1)
+    begin = clock.started[0][0]
+    assert [round(when - begin) for when, _ in clock.started] == [0, 31, 92, 213]
+    assert clock.said[-1] == "e: given up after 4 tries, code 1"
+    assert clock.export.wakes() == T0 + 48 * HOUR
+
+
+def test_a_failed_run_that_succeeds_later_is_done() -> None:
+    clock = Clock(Schedule("e", "0 0 * * *"), seconds=5, codes=(1, 1, 0))
+    assert hours(clock.go(T0 + 30 * HOUR, step=10)) == [24, 24, 24]
+    assert clock.export.last_due == T0 + 24 * HOUR
+
+
+def test_the_next_time_takes_the_place_of_one_that_still_fails() -> None:
+    clock = Clock(Schedule("e", "*/1 * * * *", retries=99), seconds=0, codes=(1, 1, 1, 0))
+    clock.go(T0 + 300, step=1)
+    assert len({due for _, due in clock.started}) >= 4
+
+
+def test_jitter_is_within_its_bounds_and_the_same_after_a_restart() -> None:
+    schedule = Schedule("e", "0 * * * *", jitter_seconds=600)
+    started = Clock(schedule).go(T0 + 200 * HOUR, step=10)
+    late = [when - due for when, due in started]
+    assert 0 <= min(late) < 100 < 500 < max(late) <= 610
+    assert schedule.jitter(T0) == Schedule("e", "0 * * * *", jitter_seconds=600).jitter(T0)
+    assert schedule.jitter(T0) != Schedule("f", "0 * * * *", jitter_seconds=600).jitter(T0)
+
+
+def local_times(cron: str, zone: str, begin: str, days: float) -> list[str]:
+    first = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo(zone)).timestamp()
+    clock = Clock(Schedule("e", cron, zone), last=first)
+    clock.go(first + days * 24 * HOUR)
+    return [datetime.fromtimestamp(due, ZoneInfo(zone)).strftime("%d %H:%M %Z")
+            for _, due in clock.started]
+
+
+def test_a_time_that_the_day_skips_is_due_once_behind_the_gap() -> None:
+    assert local_times("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00", 3) == [
+        "28 02:30 CET", "29 03:00 CEST", "30 02:30 CEST"]
+
+
+def test_a_time_that_comes_twice_is_due_once() -> None:
+    assert local_times("30 2 * * *", "Europe/Berlin", "2026-10-24T00:00", 3) == [
+        "24 02:30 CEST", "25 02:30 CEST", "26 02:30 CET"]
+
+
+@pytest.mark.parametrize(("begin", "count"), [("2026-03-29T00:00", 23), ("2026-10-25T00:00", 25)])
+def test_every_hour_is_every_real_hour_on_such_days(begin: str, count: int) -> None:
+    found = local_times("0 * * * *", "Europe/Berlin", begin, (count - 0.5) / 24)
+    assert len(found) == len(set(found)) == count - 1
+    assert found[-1][:5] == begin[8:10] + " 23"
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone"),
+    [("61 * * * *", "UTC"), ("0 * * *", "UTC"), ("0 0 * * *", "No/Where"), ("0 0 31 2 *", "UTC")],
+)
+def test_a_schedule_that_means_nothing_is_refused(cron: str, zone: str) -> None:
+    with pytest.raises(ExportFailed, match="the schedule of e"):
+        Schedule("e", cron, zone)
+
+
+def test_where_a_schedule_goes_on_stands_in_the_manifest(tmp_path: Path) -> None:
+    target = Target(tmp_path / "target")
+    definition = {"name": "e", "topics": ["t"], "target": str(target.root)}
+    assert last_due(definition, 77.0) == 77.0
+    make_folder(target.own)
+    runs = [{"due_ms": None}, {"due_ms": 5000}, {"due_ms": None}]
+    export_manifest.save(target, {**export_manifest.empty(), "runs": runs})
+    assert last_due(definition, 77.0) == 5.0
+
+
+def test_definitions_come_from_a_file_and_runs_are_processes(tmp_path: Path) -> None:
+    file = tmp_path / "exports.toml"
+    file.write_text(
+        '[[export]]\nname = "clicks"\ntopics = ["clicks"]\ntarget = "t"\n'
+        'schedule = {cron = "* * * * *"}\n[[export]]\nname = "bad"\ntopics = ["x"]\ntarget = "u"\n'
+        'schedule = {cron = "x"}\n')
+    told, out = [], tmp_path / "out"
+    script = f"import sys; open({str(out)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')"
+    scheduler = Scheduler(
+        lambda: definitions_of(file, AdminPort("unused")),
+        lambda name: [sys.executable, "-c", script, name], told.append)
+    scheduler.step(T0 + 1)
+    assert told == ["the schedule of bad: 'x' in 'UTC': Wrong number of fields"]
+    scheduler.step(T0 + 60)
+    running = scheduler.exports["clicks"].running
+    assert running is not None
+    assert running.wait(60) == 0  # type: ignore[attr-defined]
+    assert out.read_text() == f"clicks --due-ms {round(T0 + 60) * 1000}\n"
+    scheduler.step(T0 + 61)
+    assert scheduler.exports["clicks"].last_due == T0 + 60
+    file.write_text("[[export]]\nname = 1\n")
+    with pytest.raises(ExportFailed, match="wants name, topics and target"):
+        definitions_of(file, AdminPort("unused"))

@@ -129,9 +129,10 @@ class Fetching:
 
     def _end(self, next_offset: int) -> None:
         """Compaction may have taken the last offsets of a range: the trailer knows."""
-        if next_offset < self.split.end:
-            raise DataLost(f"{self}: the log can be read to {next_offset} only")
-        self.next_offset = next_offset
+        if next_offset < self.split.end and self.source.fail_on_data_loss:
+            raise DataLost(f"{self}: the log can be read to {next_offset} only "
+                           "(failOnDataLoss=false takes that for the end)")  # fmt: skip
+        self.next_offset = self.split.end
 
     def _decoded(self, frame: bytearray, aborted: Aborted | None) -> Iterator[pa.RecordBatch]:
         whole, at = memoryview(frame), 0

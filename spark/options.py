@@ -36,7 +36,7 @@ class Row:
 
 ROWS = (
     Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`. "
-        "Always needed."),
+        "Needed, but for a write with `kafka.bootstrap.servers`."),
     Row("token", "", "batch, stream, write", "Of a user who may read messages: "
         "`appliance user token`. Needed once the appliance has users."),
     Row("subscribe", "", "batch, stream", "Topics, `a,b`. One of `subscribe`, `subscribePattern`, "

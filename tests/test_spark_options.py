@@ -82,7 +82,22 @@ def test_a_batch_is_shared_out_in_proportion() -> None:
     assert slow == {"t": {"0": 101, "1": 1, "2": 0}}, "every partition goes on"
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:9601", "ftp://h", "http://"])
+def test_a_batch_waits_for_enough_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    given = Given({"minOffsetsPerTrigger": "100", "maxTriggerDelay": "10s"})
+    admission = stream_read.Admission(given)
+    start, few, enough = ({"t": {"0": at}} for at in (0, 99, 100))
+    now[0] = 9.9
+    assert admission.is_early(start, few)
+    assert not admission.is_early(start, enough)
+    now[0] = 10
+    assert not admission.is_early(start, few)
+    admission.admitted(start, few, None)
+    assert admission.is_early(start, few), "the time is that since the last batch"
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8780", "ftp://h", "http://"])
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(OptionInvalid, match="option url"):
         Given({"url": url}).url()

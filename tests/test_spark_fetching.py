@@ -1,0 +1,151 @@
+"""One split over a bad line: every record once and in order, or an error that says why."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from appliance.errors import ApplianceError
+from appliance_spark import fetching
+from appliance_spark.endpoint import Endpoint
+from appliance_spark.fetching import Fetching, Source, StreamDamaged
+from appliance_spark.planning import DataLost, Split
+from tests.test_server import Broker
+
+RECORDS = 5000
+DEADLINE_S = 30.0
+NAMES = ("offset", "value", "topic", "partition", "timestamp", "timestampType", "key")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("fetching") / "data") as made:
+        address = {"bootstrap.servers": made.kafka}
+        topics = [NewTopic(name, 1, 1) for name in ("plain", "transactional")]
+        admin = AdminClient(address)
+        for done in admin.create_topics(topics).values():
+            done.result(DEADLINE_S)
+        small = {**address, "batch.size": 20_000, "log_level": 0}
+        plain = ck.Producer(small)
+        send(plain, "plain", RECORDS)
+        sure = ck.Producer({**small, "transactional.id": "fetching"})
+        sure.init_transactions(DEADLINE_S)
+        for end in (sure.commit_transaction, sure.abort_transaction) * 2:
+            sure.begin_transaction()
+            send(sure, "transactional", RECORDS // 4)
+            end(DEADLINE_S)
+        yield made
+
+
+def send(producer: ck.Producer, topic: str, count: int) -> None:
+    for number in range(count):
+        producer.produce(topic, b"%d" % number * 30)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+class BadLine:
+    """Between a reader and the broker: its first connections end after so many bytes, or have one
+    byte changed there."""
+
+    def __init__(self, admin: str, limits: list[int], damages: bool = False) -> None:
+        host, _, port = admin.rpartition(":")
+        self.target, self.limits, self.damages = (host, int(port)), limits, damages
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.connections = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self.listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                limit = self.limits.pop(0) if self.limits else None
+                self.connections += 1
+                threading.Thread(target=self._pass, args=(client, limit), daemon=True).start()
+
+    def _pass(self, client: socket.socket, limit: int | None) -> None:
+        with client, socket.create_connection(self.target) as broker, suppress(OSError):
+            broker.sendall(client.recv(65536))
+            sent = 0
+            while data := bytearray(broker.recv(65536)):
+                if limit is not None and sent + len(data) > limit:
+                    if not self.damages:
+                        client.sendall(data[: limit - sent])
+                        return
+                    data[limit - sent] ^= 1
+                    limit = None
+                client.sendall(data)
+                sent += len(data)
+
+
+def reading(url: str, topic: str, end: int, retries: int = 4) -> Fetching:
+    source = Source(Endpoint(url, "", retries), "read_committed", True, NAMES)
+    return Fetching(source, Split(topic, 0, 0, end))
+
+
+def offsets(found: Fetching) -> list[int]:
+    return [offset for batch in found.batches() for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance_spark.endpoint.BACKOFF_S", 0.01)
+
+
+@pytest.mark.parametrize("topic", ["plain", "transactional"])
+@pytest.mark.parametrize("limits", [[], [0], [100], [300_000], [300_000, 40, 0, 150_000]])
+def test_a_line_that_breaks_costs_no_record(
+    broker: Broker, topic: str, limits: list[int]
+) -> None:
+    end = RECORDS if topic == "plain" else RECORDS + 4  # markers
+    wanted = offsets(reading(f"http://{broker.admin}", topic, end))
+    assert len(wanted) == (RECORDS if topic == "plain" else RECORDS // 2)
+    line = BadLine(broker.admin, [*limits])
+    try:
+        assert offsets(reading(line.url, topic, end)) == wanted
+        assert line.connections == len(limits) + 1
+    finally:
+        line.close()
+
+
+def test_a_line_that_stays_broken_ends_the_task(broker: Broker) -> None:
+    line = BadLine(broker.admin, [0] * 9)
+    try:
+        with pytest.raises(ConnectionError, match="plain-0 offsets 0 to 5000: 5 tries"):
+            offsets(reading(line.url, "plain", RECORDS))
+    finally:
+        line.close()
+
+
+def test_a_byte_that_changed_on_the_way_is_found(broker: Broker) -> None:
+    line = BadLine(broker.admin, [200_000], damages=True)
+    try:
+        with pytest.raises((ApplianceError, StreamDamaged)):
+            offsets(reading(line.url, "plain", RECORDS))
+    finally:
+        line.close()
+
+
+def test_more_than_there_is_is_said(broker: Broker) -> None:
+    with pytest.raises(DataLost, match="can be read to 5000 only"):
+        offsets(reading(f"http://{broker.admin}", "plain", RECORDS + 7))
+
+
+def test_a_frame_is_cut_between_batches(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "BATCH_BYTES", 50_000)
+    monkeypatch.setattr(fetching, "PIECE_BYTES_MIN", 1)
+    batches = [*reading(f"http://{broker.admin}", "plain", RECORDS).batches()]
+    assert len(batches) > 10
+    assert max(batch.nbytes for batch in batches) < 200_000
+    assert sum(batch.num_rows for batch in batches) == RECORDS
+
+

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance import event_log
-from appliance.admin import access, api, audit, live, schemas
+from appliance.admin import access, api, audit, live, mirrors, schemas
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
@@ -101,7 +101,8 @@ def make_app(process: Process) -> web.Application:
     live.add_to(app, process, survey)
     app[READING] = reading = Reading(process.config.export)
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
-    place = Place(process, survey, app[GUARD], audit.Reads(), schemas.Schemas(), reading)
+    kept = audit.Reads(), schemas.Schemas(), mirrors.Mirrors()
+    place = Place(process, survey, app[GUARD], *kept, reading)
     app.add_routes(api.web_routes(place))
     app.add_routes(Console().routes())
     return app

@@ -30,6 +30,7 @@ from appliance.export.reading import Reading
 if TYPE_CHECKING:
     from appliance.admin.audit import Reads
     from appliance.admin.guard import Guard
+    from appliance.admin.mirrors import Mirrors
     from appliance.admin.schemas import Schemas  # all of them know of routes
 
 PREFIX = "/api/v1"
@@ -112,6 +113,7 @@ class Place:
     guard: Guard
     reads: Reads
     schemas: Schemas
+    mirrors: Mirrors
     reading: Reading
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
 
@@ -124,6 +126,7 @@ class Call:
     survey: Survey
     guard: Guard
     schemas: Schemas
+    mirrors: Mirrors
     reading: Reading  # for bulk export
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
@@ -159,6 +162,7 @@ class Route:
     status: int = 200
     media: str = "application/json"  # of the answer
     prefix: str = PREFIX
+    is_noted: bool = True  # in the audit trail, if it changes something
     reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
 
     @property
@@ -167,8 +171,8 @@ class Route:
 
     @property
     def has_audit(self) -> bool:
-        """What changes something."""
-        return self.method != "GET"
+        """What changes something, and is not said again every few seconds."""
+        return self.method != "GET" and self.is_noted
 
     async def call(self, place: Place, request: web.Request, who: str) -> Call:
         known = {each.name for each in self.params}
@@ -179,8 +183,8 @@ class Route:
         params = {each.name: each.read(request.query) for each in self.params}
         body = await self._body(request) if self.body is not None else None
         return Call(
-            place.process, place.survey, place.guard, place.schemas, place.reading, place.looks,
-            request, params, body, who,
+            place.process, place.survey, place.guard, place.schemas, place.mirrors,
+            place.reading, place.looks, request, params, body, who,
         )  # fmt: skip
 
     async def _body(self, request: web.Request) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetNotMapped
 from appliance.mirror.mirror import Mirror
 from appliance.mirror.progress import Progress, serve_metrics
+from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import Place, Site
 
 log = event_log.named("mirror")
@@ -61,6 +63,12 @@ def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorate
 )
 @click.option("--once", is_flag=True, help="End when everything that the source has is mirrored.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus finds the metrics.")
+@click.option(
+    "--report",
+    metavar="HOST:PORT",
+    help="Admin pages that show how far it is, those of the target; with the token in "
+    "APPLIANCE_TOKEN.",
+)
 @click.option("--progress-s", default=10.0, show_default=True, help="Seconds between two lines.")
 @click.option("--json", "as_json", is_flag=True, help="Progress as JSON, one object a line.")
 @click.pass_context
@@ -70,6 +78,7 @@ def mirror(
     pairs: tuple[str, ...],
     once: bool,
     metrics: str | None,
+    report: str | None,
     progress_s: float,
     as_json: bool,
     **settings: Any,
@@ -91,7 +100,8 @@ def mirror(
         address = Address.parse(metrics)
         port = serve_metrics(made.progress, address.host, address.port)
         log.info("metrics", address=f"{address.host}:{port}")
-    shown = Shown(made.progress, progress_s, as_json)
+    reporter = Reporter(report, os.environ.get("APPLIANCE_TOKEN"), made) if report else None
+    shown = Shown(made.progress, progress_s, as_json, reporter)
     try:
         made.run(once)
     finally:
@@ -115,8 +125,11 @@ def parsed(pair: str) -> tuple[str, Any]:
 class Shown:
     """A line now and then, and one at the end."""
 
-    def __init__(self, progress: Progress, seconds: float, as_json: bool) -> None:
+    def __init__(
+        self, progress: Progress, seconds: float, as_json: bool, reporter: Reporter | None
+    ) -> None:
         self._progress, self._seconds, self._as_json = progress, seconds, as_json
+        self._reporter = reporter
         self._before = (time.monotonic(), 0, 0)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mirror-progress", daemon=True)
@@ -144,6 +157,8 @@ class Shown:
         else:
             click.echo(self._line(totals), err=True)
         sys.stdout.flush()
+        if self._reporter:
+            self._reporter.report(self._state, self._seconds)
 
     def _line(self, totals: dict[str, Any]) -> str:
         then, records, size = self._before

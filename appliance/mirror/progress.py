@@ -29,6 +29,18 @@ class Partition:
     lost_offsets: int = 0  # gone from the source before they were mirrored
     drained_at: int = UNKNOWN  # the source had nothing from this offset on when it was asked last
     failure: str = ""
+    caught_up: float = 0.0  # of time.time: when it had everything last; before that, its beginning
+
+    def __post_init__(self) -> None:
+        self.caught_up = time.time()
+
+    @property
+    def behind_s(self) -> float:
+        return max(time.time() - self.caught_up, 0.0) if self.lag else 0.0
+
+    def look(self) -> None:
+        if UNKNOWN not in (self.position, self.end_offset) and not self.lag:
+            self.caught_up = time.time()
 
     @property
     def lag(self) -> int:
@@ -66,13 +78,16 @@ class Progress:
 
     def saw(self, place: Place, end_offset: int, drained_at: int) -> None:
         each = self.of(place)
+        each.look()  # as of what was known before: what came since is younger than that
         each.end_offset, each.drained_at = end_offset, drained_at
+        each.look()
 
     def wrote(self, place: Place, position: int, records: int, size: int) -> None:
         each = self.of(place)
         each.position = position
         each.records += records
         each.bytes += size
+        each.look()
         self.last_written = time.time()
 
     def lost(self, place: Place, count: int) -> None:
@@ -128,6 +143,7 @@ class Progress:
                 "end_offset": each.end_offset,
                 "lag": each.lag,
                 "lost_offsets": each.lost_offsets,
+                "behind_s": round(each.behind_s, 3),
             }
             for place, each in self
         ]

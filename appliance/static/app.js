@@ -16,12 +16,14 @@ import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
 import { Records } from "./pages/records.js";
 import { Access } from "./pages/access.js";
+import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
 
 const PAGES = [
   { key: "h", path: "", title: "Home", page: Home },
   { key: "t", path: "topics", title: "Topics", page: Topics, one: Topic },
   { key: "g", path: "groups", title: "Consumers", page: Groups, one: Group },
+  { key: "m", path: "mirrors", title: "Mirrors", page: Mirrors },
   { key: "c", path: "clients", title: "Clients", page: Clients },
   { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
   { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },

@@ -2,8 +2,9 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { api, useApi, useEvents } from "../api.js";
 import { setQuery } from "../router.js";
-import { Facts } from "../parts/bits.js";
+import { Facts, Mark } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
+import { SchemaDialog, ShownAs, asWords, useSchemas } from "../parts/schemas.js";
 import { bytes, count, percent, some, time } from "../format.js";
 import { Export, Replay } from "./message_range.js";
 
@@ -28,6 +29,7 @@ function words(query, found, cursor) {
   if (query.partition) text.set("partition", query.partition);
   if (conditions(query)) text.set("filter", conditions(query));
   if (cursor) text.set("cursor", cursor);
+  for (const [name, word] of asWords(query)) text.set(name, word);
   return text;
 }
 
@@ -70,8 +72,9 @@ function Status({ search }) {
   return html`<p class="muted" role="status">${text}${problems ? ` ${problems} batches cannot be read.` : ""}</p>`;
 }
 
-function Following({ topic, filter, onRows }) {
-  const path = `${pathOf(topic)}/messages/live${filter ? `?filter=${encodeURIComponent(filter)}` : ""}`;
+function Following({ topic, query, onRows }) {
+  const filter = conditions(query);
+  const path = `${pathOf(topic)}/messages/live?${new URLSearchParams([...(filter ? [["filter", filter]] : []), ...asWords(query)])}`;
   const [skipped, setSkipped] = useState(0);
   useEvents(path, (row) => onRows(row), { skipped: (told) => setSkipped((old) => old + told.offsets) });
   return html`<p class="muted" role="status">following what is written${skipped ? `; ${count(skipped)} came too fast to be shown` : ""}</p>`;
@@ -79,21 +82,27 @@ function Following({ topic, filter, onRows }) {
 
 function pretty(data) {
   if (data === null) return "null";
-  if (data.form !== "json" || data.is_cut) return data.text;
+  if (!["json", "avro", "protobuf"].includes(data.form) || data.is_cut) return data.text;
   // numbers that JavaScript cannot hold would come back changed: then the text stays as it is
-  return /\d{16,}/.test(data.text) ? data.text : JSON.stringify(JSON.parse(data.text), null, 2);
+  if (/\d{16,}/.test(data.text)) return data.text;
+  try {
+    return JSON.stringify(JSON.parse(data.text), null, 2);
+  } catch {
+    return data.text; // NaN is a number in Avro, and none in JSON
+  }
 }
 
-const Short = ({ data }) => (data === null ? html`<i class="muted">null</i>` : html`<span class="mono">${data.text.slice(0, 200)}</span>`);
+const Short = ({ data }) => (data === null ? html`<i class="muted">null</i>` : html`${data.problem && html`<span title=${data.problem}><${Mark} level="warn" /></span> `}<span class="mono">${data.text.slice(0, 200)}</span>`);
 const size = (each) => (each.key?.size ?? 0) + (each.value?.size ?? 0);
 
-function Whole({ topic, row, onClose }) {
-  const answer = useApi(`${pathOf(topic)}/messages?from=offset:${row.offset}&partition=${row.partition}&limit=1&full=true`);
+function Whole({ topic, row, query, onClose }) {
+  const as = asWords(query).map(([name, word]) => `&${name}=${word}`).join("");
+  const answer = useApi(`${pathOf(topic)}/messages?from=offset:${row.offset}&partition=${row.partition}&limit=1&full=true${as}`);
   const whole = answer.data?.messages[0] ?? row;
   const copy = (data) => navigator.clipboard?.writeText(data.text);
   return html`<${Dialog} title=${`${topic}-${row.partition}, offset ${count(row.offset)}`} onClose=${onClose} wide>
     <${Facts} rows=${[["Time", time(whole.timestamp_ms, true)], ["Size", bytes(size(whole))]]} />
-    ${[["Key", whole.key], ["Value", whole.value]].map(([name, data]) => html`<section><div class="head"><h3>${name}${data && ` · ${data.form} · ${bytes(data.size)}`}</h3>${data && html`<button type="button" class="plain" onClick=${() => copy(data)}>copy</button>`}</div><pre tabindex="0">${pretty(data)}</pre></section>`)}
+    ${[["Key", whole.key], ["Value", whole.value]].map(([name, data]) => html`<section><div class="head"><h3>${name}${data && ` · ${data.form}${data.schema_id === undefined ? "" : ` · schema ${data.schema_id}`} · ${bytes(data.size)}`}</h3>${data && html`<button type="button" class="plain" onClick=${() => copy(data)}>copy</button>`}</div>${data?.problem && html`<p class="notice warn">${data.problem}</p>`}<pre tabindex="0">${pretty(data)}</pre></section>`)}
     <section><h3>Headers</h3>${whole.headers.length ? html`<${Facts} rows=${whole.headers.map((each) => [each.name, html`<span class="mono">${each.value?.text ?? "null"}</span>`])} />` : html`<p class="muted">none</p>`}</section><//>`;
 }
 
@@ -114,7 +123,7 @@ function Write({ topic, partitions, onClose }) {
 }
 
 export function Messages({ topic, partitions, query, me }) {
-  const search = useSearch(topic);
+  const search = useSearch(topic), schemas = useSchemas(topic);
   const [opened, open] = useState(null), [asking, ask] = useState(null), [live, setLive] = useState(null);
   const from = query.from ?? "newest";
   const look = () => { setLive(null); search.start(query); };
@@ -130,22 +139,25 @@ export function Messages({ topic, partitions, query, me }) {
       <label>Partition<select value=${query.partition ?? ""} onChange=${set("partition")}><option value="">all</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label>
       <label>At most<select value=${query.limit ?? 100} onChange=${set("limit")}>${LIMITS.map((limit) => html`<option>${limit}</option>`)}</select></label>
       <label>Key<input spellcheck=${false} class="mono" style="width:11em" placeholder="any" value=${query.key ?? ""} onInput=${set("key")} /></label>
+      <${ShownAs} schemas=${schemas.data} query=${query} set=${set} />
       <label style="flex:1 1 300px">Only those where<input data-filter spellcheck=${false} class="mono" placeholder='value contains "refund" and value.user.id = 42' value=${query.where ?? ""} onInput=${set("where")} /></label>
     </div>
     <div class="row"><button class="primary">Search</button>
       ${search.status === "running" && html`<button type="button" onClick=${search.stop}>Stop</button>`}
       <button type="button" aria-pressed=${live !== null} onClick=${() => { search.stop(); setLive(live === null ? [] : null); }}>${live === null ? "Follow" : "Stop following"}</button>
       <span style="flex:1"></span>
+      <button type="button" disabled=${me.read_only} onClick=${() => ask("schemas")}>Schemas</button>
       <button type="button" onClick=${() => ask("export")}>Export</button>
       <button type="button" disabled=${me.read_only} onClick=${() => ask("replay")}>Replay</button><button type="button" disabled=${me.read_only} onClick=${() => ask("write")}>Write one</button></div></form>
-    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} topic=${topic} filter=${conditions(query)} onRows=${(row) => setLive((old) => [row, ...(old ?? [])].slice(0, KEPT))} />`}
+    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} topic=${topic} query=${query} onRows=${(row) => setLive((old) => [row, ...(old ?? [])].slice(0, KEPT))} />`}
     ${rows.length > 0 && html`<div class="scroll"><table class="cards messages" id="messages"><thead><tr><th scope="col" class="num">Partition</th><th scope="col" class="num">Offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="num">Headers</th><th scope="col" class="num">Size</th></tr></thead>
       <tbody>${rows.map((each) => html`<tr key=${place(each)} data-row>
         <td class="num" data-label="Partition">${each.partition}</td><td class="num" data-label="Offset"><button type="button" class="plain" onClick=${() => open(each)}>${count(each.offset)}</button></td><td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
         <td class="long" data-label="Key"><${Short} data=${each.key} /></td><td class="long fill" data-label="Value"><${Short} data=${each.value} /></td><td class="num" data-label="Headers">${each.headers.length || ""}</td><td class="num" data-label="Size">${bytes(size(each))}</td></tr>`)}</tbody></table></div>`}
-    ${opened && html`<${Whole} topic=${topic} row=${opened} onClose=${() => open(null)} />`}
+    ${opened && html`<${Whole} topic=${topic} query=${query} row=${opened} onClose=${() => open(null)} />`}
     ${asking === "write" && html`<${Write} topic=${topic} partitions=${partitions} onClose=${close} />`}
     ${asking === "replay" && html`<${Replay} topic=${topic} partitions=${partitions} partition=${query.partition} where=${conditions(query)} onClose=${() => ask(null)} />`}
+    ${asking === "schemas" && html`<${SchemaDialog} topic=${topic} schemas=${schemas.data} onClose=${() => { schemas.reload(); close(); }} />`}
     ${asking === "export" && html`<${Export} topic=${topic} partitions=${partitions} partition=${query.partition} where=${conditions(query)} onClose=${() => ask(null)} />`}
   </section>`;
 }

@@ -1,0 +1,226 @@
+"""Mirrors over REST: topics that a mirror writes here, and what the mirrors say of themselves.
+
+A mirror is a program elsewhere, and only it knows how far the source is ahead: with `--report` it
+says so every few seconds. That is kept in memory; the topics are known by their `mirror.source`
+without it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from appliance._engine import log_facts
+from appliance.admin.route import OPERATOR, Call, delete, get, put
+from appliance.errors import ApplianceError, RequestInvalid
+from appliance.topics import Topic
+
+MIRRORS_MAX = 100
+SILENT_INTERVALS = 3  # without a report: then it has stopped, or cannot reach us
+TEXT_MAX = 2000  # characters of a failure
+
+CAUGHT_UP, BEHIND, REFUSED, NO_LINK = "caught up", "behind", "refused", "no link"
+ENDED, SILENT, NOT_REPORTED = "ended", "silent", "not reported"
+
+
+class MirrorUnknown(ApplianceError):
+    kafka_code = 91
+
+
+class ReportRow(TypedDict):
+    topic: str
+    partition: int
+    position: int
+    end_offset: int
+    lag: int
+    lost_offsets: int
+    behind_s: float  # since it had everything last
+
+
+class Report(TypedDict):
+    source: str  # addresses
+    state: str  # mirroring, no link, ended
+    interval_s: float  # until the next one
+    records: int
+    bytes: int
+    failures: int
+    last_failure: str
+    refused: dict[str, str]  # topics and partitions, and why
+    rows: list[ReportRow]
+
+
+class MirrorRow(TypedDict):
+    mirror: str
+    source: str
+    state: str
+    reported_ms: int
+    topics: int
+    records: int
+    bytes: int
+    lag_records: int
+    lag_s: float
+    lost_offsets: int
+    failures: int
+    last_failure: str
+    refused: dict[str, str]
+
+
+class MirroredTopic(TypedDict):
+    topic: str
+    source: str  # cluster and id of the topic there
+    mirror: str | None  # which one said something of it
+    state: str
+    partitions: int
+    end_offset: int  # of all partitions together
+    lag_records: int | None
+    lag_s: float | None
+    lost_offsets: int | None
+    last_write_ms: int | None
+    failure: str
+
+
+class MirrorList(TypedDict):
+    mirrors: list[MirrorRow]
+    topics: list[MirroredTopic]
+
+
+@dataclass
+class Told:
+    report: Report
+    at_ms: int
+    until: float  # of time.monotonic: from then on it is silent
+
+    @property
+    def state(self) -> str:
+        """Of the mirror as a whole."""
+        if self.report["state"] == ENDED:
+            return ENDED
+        if time.monotonic() > self.until:
+            return SILENT
+        return NO_LINK if self.report["state"] == NO_LINK else self.by_lag(self.report["rows"])
+
+    @staticmethod
+    def by_lag(rows: list[ReportRow]) -> str:
+        return BEHIND if any(each["lag"] for each in rows) else CAUGHT_UP
+
+    def refusal(self, topic: str) -> str:
+        """Of the topic, or of one of its partitions."""
+        names = {topic, *(f"{topic}-{each['partition']}" for each in self.rows_of(topic))}
+        found = [why for name, why in self.report["refused"].items() if name in names]
+        return found[0] if found else ""
+
+    def rows_of(self, topic: str) -> list[ReportRow]:
+        return [each for each in self.report["rows"] if each["topic"] == topic]
+
+    def knows(self, topic: str) -> bool:
+        return bool(self.rows_of(topic)) or topic in self.report["refused"]
+
+
+class Mirrors:
+    """What they said last, by name. Lives on the event loop."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Told] = {}
+
+    def put(self, name: str, report: Report) -> None:
+        if name not in self.told and len(self.told) >= MIRRORS_MAX:
+            raise RequestInvalid(f"{MIRRORS_MAX} mirrors have reported already")
+        until = time.monotonic() + SILENT_INTERVALS * max(report["interval_s"], 1.0)
+        cut: Any = {**report, "last_failure": report["last_failure"][:TEXT_MAX]}
+        self.told[name] = Told(cut, time.time_ns() // 1_000_000, until)
+
+
+def list_mirrors(call: Call) -> MirrorList:
+    told = call.mirrors.told
+    topics = [each for each in call.broker.topics.values() if each.mirror_source]
+    return {
+        "mirrors": [mirror_row(name, told[name]) for name in sorted(told)],
+        "topics": [topic_row(each, told) for each in sorted(topics, key=lambda one: one.name)],
+    }
+
+
+def mirror_row(name: str, told: Told) -> MirrorRow:
+    report, rows = told.report, told.report["rows"]
+    return {
+        "mirror": name,
+        "source": report["source"],
+        "state": told.state,
+        "reported_ms": told.at_ms,
+        "topics": len({each["topic"] for each in rows}),
+        "records": report["records"],
+        "bytes": report["bytes"],
+        "lag_records": sum(each["lag"] for each in rows),
+        "lag_s": max((each["behind_s"] for each in rows), default=0.0),
+        "lost_offsets": sum(each["lost_offsets"] for each in rows),
+        "failures": report["failures"],
+        "last_failure": report["last_failure"],
+        "refused": report["refused"],
+    }
+
+
+def topic_row(topic: Topic, all_told: dict[str, Told]) -> MirroredTopic:
+    name = next((name for name, told in all_told.items() if told.knows(topic.name)), None)
+    told = all_told[name] if name is not None else None
+    rows = told.rows_of(topic.name) if told else []
+    facts = log_facts([*topic.logs])
+    newest = max((each.largest_timestamp for each in facts), default=-1)
+    return {
+        "topic": topic.name,
+        "source": topic.mirror_source,
+        "mirror": name,
+        "state": topic_state(topic.name, told),
+        "partitions": len(topic.logs),
+        "end_offset": sum(each.log_end_offset for each in facts),
+        "lag_records": sum(each["lag"] for each in rows) if rows else None,
+        "lag_s": max(each["behind_s"] for each in rows) if rows else None,
+        "lost_offsets": sum(each["lost_offsets"] for each in rows) if rows else None,
+        "last_write_ms": newest if newest >= 0 else None,
+        "failure": "" if told is None else told.refusal(topic.name) or link_failure(told),
+    }
+
+
+def topic_state(topic: str, told: Told | None) -> str:
+    if told is None:
+        return NOT_REPORTED
+    if told.state in (ENDED, SILENT):
+        return told.state
+    if told.refusal(topic):
+        return REFUSED
+    return NO_LINK if told.state == NO_LINK else told.by_lag(told.rows_of(topic))
+
+
+def link_failure(told: Told) -> str:
+    return told.report["last_failure"] if told.state == NO_LINK else ""
+
+
+def put_mirror(call: Call) -> None:
+    call.mirrors.put(call.path["mirror"][:100], call.body)
+
+
+def forget_mirror(call: Call) -> None:
+    """Until it reports again."""
+    if call.mirrors.told.pop(call.path["mirror"], None) is None:
+        raise MirrorUnknown(f"no mirror {call.path['mirror'][:80]!r} has reported")
+
+
+ROUTES = [
+    get("/mirrors", list_mirrors, MirrorList, "Mirrors that report here, and topics they write."),
+    put(
+        "/mirrors/{mirror}",
+        put_mirror,
+        None,
+        "How far a mirror is; it says so itself, every few seconds.",
+        body=Report,
+        role=OPERATOR,
+        status=204,
+        is_noted=False,
+    ),
+    delete(
+        "/mirrors/{mirror}",
+        forget_mirror,
+        None,
+        "Forget what a mirror said, until it says it again.",
+        role=OPERATOR,
+    ),
+]

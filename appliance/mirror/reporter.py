@@ -1,0 +1,56 @@
+"""Tells an appliance's admin pages how far the mirror is: `PUT /api/v1/mirrors/NAME`.
+
+That it cannot be told changes nothing about the mirror; the log says so once, until it works again.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from appliance import event_log
+from appliance.mirror.mirror import Mirror
+
+log = event_log.named("mirror")
+
+TIMEOUT_S = 5.0
+
+
+class Reporter:
+    def __init__(self, address: str, token: str | None, mirror: Mirror) -> None:
+        base = address if "://" in address else f"http://{address}"
+        self.url = f"{base}/api/v1/mirrors/{mirror.config.name}"
+        self._token, self._mirror = token, mirror
+        self._trouble = ""
+
+    def report(self, state: str, interval_s: float) -> None:
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        body = json.dumps(self._body(state, interval_s)).encode()
+        request = urllib.request.Request(self.url, body, headers, method="PUT")
+        trouble = ""
+        try:
+            urllib.request.urlopen(request, timeout=TIMEOUT_S).close()
+        except urllib.error.HTTPError as error:
+            with error:
+                trouble = f"{error.code} {error.read(300).decode('utf-8', 'replace')}"
+        except OSError as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            log.warning("no report", to=self.url, error=trouble)
+        self._trouble = trouble
+
+    def _body(self, state: str, interval_s: float) -> dict[str, Any]:
+        progress = self._mirror.progress
+        totals = progress.totals()
+        taken = ("records", "bytes", "failures", "last_failure", "refused")
+        return {
+            "source": self._mirror.config.source,
+            "state": state,
+            "interval_s": interval_s,
+            **{name: totals[name] for name in taken},
+            "rows": progress.rows(),
+        }

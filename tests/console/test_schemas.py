@@ -1,0 +1,174 @@
+"""Messages by their schemas, and mirrors, in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Page, expect
+
+from appliance.testing import RunningBroker
+from tests.console.conftest import MARKUP, WAIT_S, Console
+from tests.console.test_pages import SERIOUS
+from tests.support.rest import Rest
+from tests.test_admin_mirrors import REPORT
+from tests.test_admin_schemas import SET, order
+
+SCHEMA = {"type": "record", "name": "Sale", "fields": [
+    {"name": "id", "type": "long"}, {"name": "note", "type": "string"}]}  # fmt: skip
+
+
+def sale(number: int, note: str) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMA), {"id": number, "note": note})
+    return out.getvalue()
+
+
+@pytest.fixture
+def sales(broker: RunningBroker) -> Iterator[Rest]:
+    """A topic with three values in Avro, one of them with Confluent's head, and one that is none;
+    keys in Protobuf."""
+    rest = Rest(broker.admin)
+    rest.post("/topics", {"name": "sales", "partitions": 1})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    values = [sale(1, "tea"), b"\x00\x00\x00\x00\x2a" + sale(2, "milk"), sale(3, MARKUP), b"\xff"]
+    for value in values:
+        producer.produce("sales", value, order(id=7, who_is=MARKUP))
+    assert producer.flush(WAIT_S) == 0
+    yield rest
+    rest.ask("DELETE", "/topics/sales")
+
+
+def use_avro(page: Page) -> None:
+    page.get_by_role("button", name="Schemas").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Schema, as JSON").fill(json.dumps(SCHEMA))
+    dialog.get_by_role("button", name="Use it").click()
+    expect(dialog).to_have_count(0)
+
+
+def test_values_are_shown_by_a_schema_in_avro(console: Console, sales: Rest) -> None:
+    page = console.open("topics/sales?tab=messages")
+    expect(page.locator("#messages tbody tr")).to_have_count(4)
+    expect(page.locator("#messages")).not_to_contain_text('"note": "milk"')
+    use_avro(page)
+    table = page.locator("#messages")
+    expect(table).to_contain_text('{"id": 2, "note": "milk"}')
+    expect(page.get_by_label("Values as")).to_contain_text("Avro: Sale")
+    wrong = table.locator("tbody tr", has_text="warning:")
+    expect(wrong).to_have_count(1)
+    table.get_by_role("button", name="1", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("avro · schema 42")
+    expect(dialog.locator("pre").nth(1)).to_have_text(
+        json.dumps({"id": 2, "note": "milk"}, indent=2)
+    )
+    page.keyboard.press("Escape")
+    wrong.get_by_role("button").click()
+    expect(dialog).to_contain_text("avro: ends after 1 bytes")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_how_values_are_shown_is_in_the_address(console: Console, sales: Rest) -> None:
+    page = console.open("topics/sales?tab=messages")
+    use_avro(page)
+    expect(page.locator("#messages")).to_contain_text('"milk"')
+    page.get_by_label("Values as").select_option("plain")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("#messages")).not_to_contain_text('"note": "milk"')
+    assert "value_as=plain" in page.url
+    page.reload()
+    expect(page.locator("#messages tbody tr")).to_have_count(4)
+    expect(page.locator("#messages")).not_to_contain_text('"note": "milk"')
+
+
+def test_keys_are_shown_by_a_descriptor_set(console: Console, sales: Rest) -> None:
+    page = console.open("topics/sales?tab=messages")
+    page.get_by_role("button", name="Schemas").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("For the").select_option("key")
+    dialog.get_by_label("Form").select_option("protobuf")
+    file: Any = {"name": "orders.desc", "mimeType": "application/octet-stream",
+                 "buffer": base64.b64decode(SET)}  # fmt: skip
+    dialog.get_by_label("Descriptor set").set_input_files(file)
+    dialog.get_by_role("button", name="Use it").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("There are shop.Line, shop.Order")
+    dialog.get_by_label(re.compile("^Message")).fill("shop.Order")
+    dialog.get_by_role("button", name="Use it").click()
+    expect(dialog).to_have_count(0)
+    expect(page.locator("#messages")).to_contain_text('"who_is": "<img')
+    assert page.evaluate("window.hacked") is None
+    page.get_by_role("button", name="Schemas").click()
+    dialog.get_by_label("For the").select_option("key")
+    expect(dialog).to_contain_text("Now: Protobuf shop.Order")
+    dialog.get_by_role("button", name="remove").click()
+    expect(page.get_by_label("Keys as")).to_have_count(0)
+    assert [each.partition(":")[0] for each in console.wrong] == ["400"]
+    console.wrong.clear()
+
+
+# Mirrors
+
+
+@pytest.fixture
+def mirrored(broker: RunningBroker) -> Iterator[Rest]:
+    rest = Rest(broker.admin)
+    names = ("t", "stuck", "alone")
+    for name in names:
+        rest.post("/topics", {"name": name, "configs": {"mirror.source": "abc/def"}})
+    refused = {"stuck": f"the source's topic was made anew {MARKUP}"}
+    assert rest.ask("PUT", "/mirrors/site", {**REPORT, "refused": refused}).status == 204
+    yield rest
+    rest.ask("DELETE", "/mirrors/site")
+    for name in names:
+        rest.ask("DELETE", f"/topics/{name}")
+
+
+def test_mirrors_tell_how_far_behind_they_are(console: Console, mirrored: Rest) -> None:
+    page = console.open("mirrors")
+    row = page.locator("#mirrors tbody tr", has=page.get_by_role("link", name="t", exact=True))
+    for text in ("behind", "10 (3 lost)", "2.5 s", "site", "abc/def"):
+        expect(row).to_contain_text(text)
+    stuck = page.locator("#mirrors tbody tr", has_text="stuck")
+    expect(stuck).to_contain_text("refused")
+    expect(stuck).to_contain_text("made anew")
+    expect(page.locator("#mirrors tbody tr", has_text="alone")).to_contain_text("not reported")
+    expect(page.get_by_text("started with --report")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("From site:9092: 1 topics, 100 records")
+    page.get_by_role("button", name="Forget site").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(row).to_contain_text("not reported")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_broker_without_mirrors_says_how_to_begin(console: Console) -> None:
+    page = console.open("mirrors")
+    expect(page.locator("main")).to_contain_text("appliance mirror --from")
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1320, 900), (360, 740)])
+def test_nobody_is_shut_out_of_mirrors_and_schemas(
+    console: Console, mirrored: Rest, sales: Rest, axe: str, colours: str, size: tuple[int, int]
+) -> None:
+    for place in ("mirrors", "topics/sales?tab=messages"):
+        page = console.open(place)
+        if "sales" in place:
+            page.get_by_role("button", name="Schemas").click()
+        page.evaluate(axe)
+        found: Any = page.evaluate("axe.run(document)")
+        wrong = [
+            f"{each['id']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
+            for each in found["violations"]
+            if each["impact"] in SERIOUS
+        ]
+        assert wrong == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        page.keyboard.press("Escape")

@@ -8,9 +8,8 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -27,15 +26,14 @@ from appliance.zookeeper_server import ZooKeeperServer
 class Commands(click.Group):
     """Those that bring much with them are imported when they are asked for."""
 
-    lazy: ClassVar = {"mirror": "appliance.mirror.command"}
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *self.lazy})
+        return sorted([*super().list_commands(ctx), "mirror"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in self.lazy:
-            found: click.Command = getattr(import_module(self.lazy[cmd_name]), cmd_name)
-            return found
+        if cmd_name == "mirror":
+            from appliance.mirror.command import mirror  # with the client library
+
+            return mirror
         return super().get_command(ctx, cmd_name)
 
 

@@ -34,7 +34,8 @@ def sale(number: int, note: str) -> bytes:
 @pytest.fixture
 def sales(broker: RunningBroker) -> Iterator[Rest]:
     """A topic with three values in Avro, one of them with Confluent's head, and one that is none;
-    keys in Protobuf."""
+    keys in Protobuf. It comes before the page among a test's arguments, so that no page is left
+    that looks at a topic which is gone."""
     rest = Rest(broker.admin)
     rest.post("/topics", {"name": "sales", "partitions": 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -54,7 +55,7 @@ def use_avro(page: Page) -> None:
     expect(dialog).to_have_count(0)
 
 
-def test_values_are_shown_by_a_schema_in_avro(console: Console, sales: Rest) -> None:
+def test_values_are_shown_by_a_schema_in_avro(sales: Rest, console: Console) -> None:
     page = console.open("topics/sales?tab=messages")
     expect(page.locator("#messages tbody tr")).to_have_count(4)
     expect(page.locator("#messages")).not_to_contain_text('"note": "milk"')
@@ -76,7 +77,7 @@ def test_values_are_shown_by_a_schema_in_avro(console: Console, sales: Rest) -> 
     assert page.evaluate("window.hacked") is None
 
 
-def test_how_values_are_shown_is_in_the_address(console: Console, sales: Rest) -> None:
+def test_how_values_are_shown_is_in_the_address(sales: Rest, console: Console) -> None:
     page = console.open("topics/sales?tab=messages")
     use_avro(page)
     expect(page.locator("#messages")).to_contain_text('"milk"')
@@ -89,7 +90,7 @@ def test_how_values_are_shown_is_in_the_address(console: Console, sales: Rest) -
     expect(page.locator("#messages")).not_to_contain_text('"note": "milk"')
 
 
-def test_keys_are_shown_by_a_descriptor_set(console: Console, sales: Rest) -> None:
+def test_keys_are_shown_by_a_descriptor_set(sales: Rest, console: Console) -> None:
     page = console.open("topics/sales?tab=messages")
     page.get_by_role("button", name="Schemas").click()
     dialog = page.get_by_role("dialog")
@@ -131,7 +132,7 @@ def mirrored(broker: RunningBroker) -> Iterator[Rest]:
         rest.ask("DELETE", f"/topics/{name}")
 
 
-def test_mirrors_tell_how_far_behind_they_are(console: Console, mirrored: Rest) -> None:
+def test_mirrors_tell_how_far_behind_they_are(mirrored: Rest, console: Console) -> None:
     page = console.open("mirrors")
     row = page.locator("#mirrors tbody tr", has=page.get_by_role("link", name="t", exact=True))
     for text in ("behind", "10 (3 lost)", "2.5 s", "site", "abc/def"):
@@ -156,7 +157,7 @@ def test_a_broker_without_mirrors_says_how_to_begin(console: Console) -> None:
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1320, 900), (360, 740)])
 def test_nobody_is_shut_out_of_mirrors_and_schemas(
-    console: Console, mirrored: Rest, sales: Rest, axe: str, colours: str, size: tuple[int, int]
+    mirrored: Rest, sales: Rest, console: Console, axe: str, colours: str, size: tuple[int, int]
 ) -> None:
     for place in ("mirrors", "topics/sales?tab=messages"):
         page = console.open(place)

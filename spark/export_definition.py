@@ -44,7 +44,7 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
         raise ExportFailed(f"options {unknown} are not known; these are: {sorted(OPTIONS)}")
     options = {**OPTIONS, **given}
     wanted = Wanted(
-        topics=tuple(topics_of(definition["topics"], broker)),
+        topics=tuple(topics_of(definition, broker)),
         first=options["from"],
         end=options["to"],
         isolation=options["isolation"],
@@ -63,12 +63,12 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
     )
 
 
-def topics_of(given: list[str] | str, broker: AdminPort) -> list[str]:
-    """Names, or a pattern: then what there is of it now."""
-    if not isinstance(given, str):
-        return list(given)
-    pattern = re.compile(given)
-    found = sorted(each for each in broker.topics() if pattern.fullmatch(each))
+def topics_of(definition: Definition, broker: AdminPort) -> list[str]:
+    """Names, and of a pattern what there is now."""
+    found = list(definition.get("topics") or [])
+    if definition.get("pattern"):
+        matches = re.compile(definition["pattern"]).fullmatch
+        found += sorted(each for each in broker.topics() if matches(each) and each not in found)
     if not found:
-        raise ExportFailed(f"no topic matches {given!r}")
+        raise ExportFailed(f"the export {definition.get('name')} has no topic now")
     return found

@@ -28,6 +28,10 @@ RETRIES = 5  # without a number in the schedule
 DUE_MAX = 10_000  # missed times that are counted; then it is only said that there were more
 
 
+NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
+         "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}
+
+
 class Started(Protocol):
     """A run, in a process of its own."""
 
@@ -56,7 +60,7 @@ class Schedule:
 
     def next_after(self, moment: float) -> float:
         local = datetime.fromtimestamp(moment, timezone.utc).astimezone(ZoneInfo(self.timezone))
-        return next(CronSim(self.cron, local)).timestamp()
+        return next(CronSim(NAMED.get(self.cron, self.cron), local)).timestamp()
 
     def jitter(self, due: float) -> float:
         """Of this export at this time always the same: a restart does not throw the dice again."""

@@ -37,8 +37,9 @@ def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]
     except tomllib.TOMLDecodeError as error:
         raise ExportFailed(f"{file}: {error}") from error
     for each in found:
-        if not {"name", "topics", "target"} <= each.keys():
-            raise ExportFailed(f"{file}: an export wants name, topics and target, got {each}")
+        if not {"name", "target"} <= each.keys() or not {"topics", "pattern"} & each.keys():
+            raise ExportFailed(
+                f"{file}: an export wants name, target, and topics or a pattern, got {each}")
     return found
 
 

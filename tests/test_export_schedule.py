@@ -59,7 +59,8 @@ def hours(started: list[tuple[float, float]]) -> list[float]:
 
 
 def test_each_hour_has_one_run() -> None:
-    assert hours(Clock(Schedule("e", "0 * * * *")).go(T0 + 5 * HOUR)) == [1, 2, 3, 4, 5]
+    for cron in ("0 * * * *", "@hourly"):
+        assert hours(Clock(Schedule("e", cron)).go(T0 + 5 * HOUR)) == [1, 2, 3, 4, 5]
 
 
 def test_a_long_run_is_never_overlapped_and_what_it_missed_is_one_run() -> None:
@@ -173,5 +174,5 @@ def test_definitions_come_from_a_file_and_runs_are_processes(tmp_path: Path) -> 
     scheduler.step(T0 + 61)
     assert scheduler.exports["clicks"].last_due == T0 + 60
     file.write_text("[[export]]\nname = 1\n")
-    with pytest.raises(ExportFailed, match="wants name, topics and target"):
+    with pytest.raises(ExportFailed, match="wants name, target, and topics"):
         definitions_of(file, AdminPort("unused"))

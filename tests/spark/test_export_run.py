@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from appliance_spark import (
     export_compact,
+    export_definition,
     export_manifest,
     export_run,
     export_tasks,
@@ -274,3 +275,20 @@ def test_a_target_that_lost_its_manifest_is_left_alone(make: Make) -> None:
     with pytest.raises(ExportFailed, match=r"has files such as .*, but no .*manifest\.json"):
         export.run()
     assert len(list(export.target.data_files())) == 1
+
+
+def test_the_broker_knows_an_export_and_hears_of_its_runs(make: Make) -> None:
+    export = make("known", 1)
+    export.topics.send(export.topic, [b"v"] * 10)
+    body = {"pattern": "know.", "target": str(export.target.root),
+            "options": {"hold_bytes": 1_000_000, "split_bytes": 1000}}
+    export.broker.ask("PUT", "/api/v1/exports/daily", body)
+    job = export_definition.job_of(export.broker.definition("daily"), export.broker)
+    export_run.run(job, lambda: export.spark, export.said.append)
+    assert export.said == []
+    (run,) = export.broker.ask("GET", "/api/v1/exports/daily/runs")["runs"]
+    assert (run["state"], run["partitions"][0]["rows"], run["files"]) == ("succeeded", 10, 1)
+    (hold,) = export.broker.ask("GET", "/export/v1/holds")["holds"]
+    assert (hold["name"], hold["offsets"]) == ("daily-known", {"0": 10})
+    (row,) = export.broker.definitions()
+    assert row["status"]["behind_records"] == 0

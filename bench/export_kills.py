@@ -1,0 +1,202 @@
+"""Exports killed at random while producers run: is every record in Parquet, once?
+
+    python bench/export_kills.py --kills 100 --dir /somewhere
+
+Each round starts a run and after a random time kills its driver, its Python workers or the broker
+(which is started again), or fills the target's disk. The target is a small tmpfs, so that wants
+root; without it the disk is not filled. At the end one run is let through, `export verify` says
+what it thinks, and all files are compared with what a foreign consumer reads of the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import confluent_kafka as ck
+import pyarrow.parquet as pq
+from confluent_kafka.admin import AdminClient, NewTopic
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.support.spark_data import log_of
+
+TOPIC, PARTITIONS = "clicks", 4
+DISK = "256m"
+KINDS = ("driver", "workers", "broker", "disk")
+
+
+def free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+class Broker:
+    """On ports that stay, so that who lost it finds it again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kafka, self.admin = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(self.folder),
+                   "--listen", self.kafka, "--admin", self.admin]
+        with (self.folder.parent / "broker.log").open("a") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline(), "the broker did not start: see broker.log"
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+
+
+def produce(address: str, rate: int, over: threading.Event) -> None:
+    producer = ck.Producer({"bootstrap.servers": address, "enable.idempotence": True,
+                            "log_level": 0, "delivery.timeout.ms": 600_000})
+    number = 0
+    while not over.wait(0.05):
+        for _ in range(rate // 20):
+            key, partition = b"%d" % number, number % PARTITIONS
+            producer.produce(TOPIC, os.urandom(60), key=key, partition=partition)
+            number += 1
+        producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+def children(process: int) -> list[int]:
+    text = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True)
+    pairs = [tuple(map(int, line.split())) for line in text.stdout.splitlines()[1:]]
+    found, todo = [], [process]
+    while todo:
+        parent = todo.pop()
+        mine = [child for child, above in pairs if above == parent]
+        found += mine
+        todo += mine
+    return found
+
+
+def workers(process: int) -> list[int]:
+    """Spark's Python processes below a driver."""
+    found = []
+    for child in children(process):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended meanwhile
+        if b"pyspark" in words and b"java" not in words.split(b"\0")[0]:
+            found.append(child)
+    return found
+
+
+def export(verb: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "appliance_spark.export", verb, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def strike(kind: str, run: subprocess.Popen[str], broker: Broker, target: Path) -> None:
+    if kind == "driver":
+        run.kill()
+    elif kind == "workers":
+        for each in workers(run.pid):
+            try:
+                os.kill(each, signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # the first one took it along
+    elif kind == "broker":
+        broker.kill()
+        broker.start()
+    else:
+        with (target.parent / "ballast").open("wb") as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(1 << 20))
+                    ballast.flush()
+            except OSError:
+                pass  # full, as it should be
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--rate", type=int, default=2000, help="records a second")
+    parser.add_argument("--longest", type=float, default=30, help="seconds before a kill")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dir", type=Path, default=None)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.dir) as scratch:
+        mount = Path(scratch) / "disk"
+        mount.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(mount)])
+        try:
+            torture(Path(scratch), mount / "lake", given, is_mounted=done.returncode == 0)
+        finally:
+            if done.returncode == 0:
+                subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: bool) -> None:
+    dice = random.Random(given.seed)
+    kinds = KINDS if is_mounted else KINDS[:-1]
+    broker = Broker(scratch / "data")
+    admin = AdminClient({"bootstrap.servers": broker.kafka})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(60)
+    over, struck = threading.Event(), Counter[str]()
+    load = threading.Thread(target=produce, args=(broker.kafka, given.rate, over))
+    load.start()
+    words = ("--target", str(target), "--admin", broker.admin)
+    try:
+        for _ in range(given.kills):
+            kind = dice.choice(kinds)
+            run = export("run", TOPIC, *words)
+            try:
+                run.wait(dice.uniform(0, given.longest))
+            except subprocess.TimeoutExpired:
+                strike(kind, run, broker, target)
+                struck[kind] += 1
+            run.communicate()
+            (target.parent / "ballast").unlink(missing_ok=True)
+            print(f"{sum(struck.values())} struck ({kind}), code {run.returncode}", flush=True)
+        over.set()
+        load.join()
+        judge(broker, target, words, struck)
+    finally:
+        over.set()
+        broker.kill(signal.SIGTERM)
+
+
+def judge(broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str]) -> None:
+    for verb in (["run", TOPIC], ["verify"]):
+        process = export(*verb, *words)
+        said, _ = process.communicate()
+        print(said.splitlines()[-1], f"code {process.returncode}")
+        if process.returncode:
+            sys.exit(said[-3000:])
+    found: Counter[tuple[int, int, bytes, bytes]] = Counter()
+    for path in target.glob("topic=*/**/*.parquet"):
+        columns = pq.ParquetFile(path).read(["partition", "offset", "key", "value"]).to_pydict()
+        found.update(zip(*columns.values(), strict=True))
+    read = log_of(broker.kafka, TOPIC)
+    log = Counter({(p, o, k, v): count for (p, o, _, k, v, _), count in read.items()})
+    print(f"struck {dict(struck)}; log {log.total()} records, Parquet {found.total()} rows, lost "
+          f"{(log - found).total()}, twice or from elsewhere {(found - log).total()}")
+    if log != found:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    main()
+    print(f"{time.monotonic() - started:.0f} s")

@@ -9,7 +9,7 @@ import { duration, time } from "../format.js";
 const ROLES = { viewer: "looks", operator: "looks and changes", admin: "may do everything" };
 const PASSWORD_MIN = 10;
 
-const Role = ({ of }) => html`<${Badge} level=${of.role === "admin" ? "warn" : ""}>${of.role}<//> ${!of.may_read && html`<span class="muted">no messages</span>`}`;
+const Role = ({ of }) => html`<${Badge}>${of.role}<//> ${!of.may_read && html`<span class="muted">no messages</span>`}`;
 const named = (name) => encodeURIComponent(name);
 
 function Rights({ role, setRole, mayRead, setMayRead }) {

@@ -5,7 +5,7 @@ import { href } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
-import { ago, bytes, count, duration, time } from "../format.js";
+import { ago, bytes, count, duration, some, time } from "../format.js";
 
 const LEVELS = { "caught up": "good", behind: "warn", "no link": "bad", refused: "bad", silent: "bad", ended: "", "not reported": "" };
 const State = ({ state }) => html`<${Badge} level=${LEVELS[state] ?? "warn"}>${state}<//>`;
@@ -30,7 +30,7 @@ function Forget({ mirror, onClose }) {
 function Mirror({ of, onForget, me }) {
   const refused = Object.entries(of.refused);
   return html`<section class="card fields"><div class="head"><h2>${of.mirror} <${State} state=${of.state} /></h2><button type="button" class="plain" disabled=${me.read_only} aria-label=${`Forget ${of.mirror}`} onClick=${onForget}>forget</button></div>
-    <p>From <code>${of.source}</code>: ${count(of.topics)} topics, ${count(of.records)} records and ${bytes(of.bytes)} since it began, ${count(of.lag_records)} records and ${duration(of.lag_s)} behind${of.lost_offsets ? `, ${count(of.lost_offsets)} offsets deleted there before they were mirrored` : ""}.</p>
+    <p>From <code>${of.source}</code>: ${some(of.topics, "topic")}, ${some(of.records, "record")} and ${bytes(of.bytes)} since it began, ${some(of.lag_records, "record")} and ${duration(of.lag_s)} behind${of.lost_offsets ? `, ${count(of.lost_offsets)} offsets deleted there before they were mirrored` : ""}.</p>
     <p class="muted">Said ${time(of.reported_ms)}, ${ago(of.reported_ms)}.${of.failures ? ` It has begun anew ${count(of.failures)} times, the last one because: ${of.last_failure}` : ""}</p>
     ${refused.length > 0 && html`<div class="notice bad"><ul style="margin:0;padding-left:18px">${refused.map(([name, why]) => html`<li><b>${name}</b>: ${why}</li>`)}</ul></div>`}</section>`;
 }

@@ -31,8 +31,8 @@ from appliance._native cimport (
     O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, RawBytes, errno, openat, posix_fadvise, snprintf,
 )
 from appliance._segment cimport (
-    FileRef, Found, Segment, SegmentRef, Walker, file_own, segment_file, segment_find,
-    segment_load_index, walker_next,
+    SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, Walker, file_own, segment_file,
+    segment_find, segment_load_index, walker_next,
 )
 
 from appliance.errors import from_code
@@ -60,6 +60,7 @@ cdef enum:
     LENGTH_SIZE = 4
     FRAME_SIZE_MAX = 67108864      # batches of one frame; a larger batch is a frame by itself
     PAGE_SIZE = 4096
+    AHEAD_PAGES = 4096             # 16 MiB: twice what large read-ahead settings are
     IOPRIO_WHO_PROCESS = 1         # 0 as its number: the calling thread
     IOPRIO_BEST_EFFORT_LAST = 16391  # class 2 in the upper bits, level 7 of 0 to 7
 
@@ -89,35 +90,47 @@ cdef cppclass Reader:
     int64_t passed_bytes           # of those, read from disk and dropped from the cache again
     vector[int64_t] holes          # first and end offset of ranges that are damaged or gone
 
+    Slice rest                     # of the segment at hand: what may be read and is not
     FileRef theirs                 # the engine's, of the segment at hand
     FileRef file                   # ours, of the same file
     vector[uint8_t] cached         # by page of it: whether it was in the cache before
+    int64_t first_page             # of it, in which the first frame began
     int64_t page                   # of it, in which the last frame ended
 
 
 cdef int _reader_next(Reader* reader, int64_t max_bytes, RawBytes* into) noexcept nogil:
     """Fills `into` with a frame; leaves it empty when there is no more."""
-    cdef Slice slice
     cdef int code
     into.clear()
     while not reader.is_done:
-        if reader.next_offset >= reader.end_offset:
-            reader.is_done = True
-            break
-        _meet(reader)
-        code = log_read(reader.log.get(), reader.next_offset, max_bytes, reader.limit, &slice)
-        if code == OFFSET_IN_HOLE and _pass_hole(reader):
+        if reader.rest.size == 0:
+            code = _next_slice(reader)
+            if code != OK:
+                return code
             continue
-        if code != OK:
-            return code
-        if slice.size == 0:
-            reader.is_done = True
-            break
-        code = _read_slice(reader, &slice, into)
+        code = _read_slice(reader, max_bytes, into)
         if code != OK or into.size() > 0:
             return code
     _leave(reader)
     return OK
+
+
+cdef int _next_slice(Reader* reader) noexcept nogil:
+    """Once for a segment: looking for a batch reads ahead, and for the next frame nobody need look,
+    since it begins where the last one ended."""
+    cdef int code
+    if reader.next_offset >= reader.end_offset:
+        reader.is_done = True
+        return OK
+    _meet(reader)
+    code = log_read(reader.log.get(), reader.next_offset, SEGMENT_SIZE_MAX, reader.limit,
+                    &reader.rest)
+    if code == OFFSET_IN_HOLE and _pass_hole(reader):
+        reader.rest.size = 0
+        return OK
+    if code == OK and reader.rest.size == 0:
+        reader.is_done = True
+    return code
 
 
 cdef bint _pass_hole(Reader* reader) noexcept nogil:
@@ -137,14 +150,13 @@ cdef bint _pass_hole(Reader* reader) noexcept nogil:
     return True
 
 
-cdef int _read_slice(Reader* reader, Slice* slice, RawBytes* into) noexcept nogil:
+cdef int _read_slice(Reader* reader, int64_t max_bytes, RawBytes* into) noexcept nogil:
+    cdef int64_t size = min(max_bytes, reader.rest.size)
     cdef int64_t got
-    _open_anew(reader, &slice.file)
-    into.resize(LENGTH_SIZE + slice.size)
-    got = _read_past_cache(reader, into.data() + LENGTH_SIZE, slice.size, slice.position)
-    if got < 0:
-        return <int>got
-    got = _take_batches(reader, into.data() + LENGTH_SIZE, got)
+    _open_anew(reader, &reader.rest.file)
+    got = _read_batches(reader, size, into)
+    if got > size:
+        got = _read_batches(reader, got, into)
     if got < 0:
         return <int>got
     into.resize(LENGTH_SIZE + got if got > 0 else 0)
@@ -152,7 +164,24 @@ cdef int _read_slice(Reader* reader, Slice* slice, RawBytes* into) noexcept nogi
         store_i32(into.data(), <int>got)
         reader.crc = crc32c(reader.crc, into.data() + LENGTH_SIZE, got)
         reader.bytes += got
+    reader.rest.position += got
+    reader.rest.size -= got
     return OK
+
+
+cdef int64_t _read_batches(Reader* reader, int64_t size, RawBytes* into) noexcept nogil:
+    """Bytes of whole batches; the size of the first, if that is larger; or a code."""
+    cdef BatchHeader header
+    cdef int64_t got, taken
+    into.resize(LENGTH_SIZE + size)
+    got = _read_past_cache(reader, into.data() + LENGTH_SIZE, size, reader.rest.position)
+    if got < BATCH_HEADER_SIZE:
+        return min(got, <int64_t>BATCH_CORRUPT)
+    taken = _take_batches(reader, into.data() + LENGTH_SIZE, got)
+    if taken > 0 or reader.is_done:
+        return taken
+    batch_load_header(into.data() + LENGTH_SIZE, &header)
+    return header.size if size < header.size <= reader.rest.size else BATCH_CORRUPT
 
 
 cdef int64_t _take_batches(Reader* reader, const uint8_t* data, int64_t size) noexcept nogil:
@@ -168,7 +197,7 @@ cdef int64_t _take_batches(Reader* reader, const uint8_t* data, int64_t size) no
             break
         at += header.size
         reader.next_offset = header.base_offset + header.last_offset_delta + 1
-    return at if at > 0 or reader.is_done else BATCH_CORRUPT
+    return at
 
 
 cdef void _meet(Reader* reader) noexcept nogil:
@@ -195,7 +224,7 @@ cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
     _leave(reader)
     reader.theirs = file[0]
     reader.cached.clear()
-    reader.page = 0
+    reader.first_page = reader.page = 0
     # By the descriptor, not the name: compaction may have given the name to another file.
     snprintf(path, sizeof(path), b"/proc/self/fd/%d", file[0].get().fd)
     fd = openat(-100, path, O_RDONLY | O_CLOEXEC)
@@ -231,21 +260,24 @@ cdef int64_t _read_past_cache(Reader* reader, uint8_t* data, int64_t size,
     got = read_whole(reader.file.get().fd, data, size, position)
     if got > 0:
         # The page that a frame ends in goes with the next frame.
+        if reader.page == 0:
+            reader.first_page = position // PAGE_SIZE
         reader.page = (position + got) // PAGE_SIZE
-        _drop(reader, position // PAGE_SIZE, reader.page)
+        reader.passed_bytes += _drop(reader, position // PAGE_SIZE, reader.page)
     return got
 
 
 cdef void _leave(Reader* reader) noexcept nogil:
-    """What was read ahead of the end of the range goes, too."""
-    if reader.file.get() != NULL:
-        _drop(reader, reader.page, reader.cached.size())
-        reader.page = reader.cached.size()
+    """What was read ahead goes, too, and what reading ahead put into folios larger than a frame:
+    the kernel drops a folio whole or not at all."""
+    if reader.file.get() != NULL and reader.page > 0:
+        _drop(reader, reader.first_page, reader.page + AHEAD_PAGES)
+        reader.page = 0
 
 
-cdef void _drop(Reader* reader, int64_t page, int64_t end) noexcept nogil:
-    """Runs of pages that were not there before."""
-    cdef int64_t begin
+cdef int64_t _drop(Reader* reader, int64_t page, int64_t end) noexcept nogil:
+    """Runs of pages that were not there before; their bytes."""
+    cdef int64_t begin, size = 0
     # Behind what was looked at is what was written since: the hot end.
     end = min(end, <int64_t>reader.cached.size())
     while page < end:
@@ -255,10 +287,10 @@ cdef void _drop(Reader* reader, int64_t page, int64_t end) noexcept nogil:
         if page > begin:
             posix_fadvise(reader.file.get().fd, begin * PAGE_SIZE, (page - begin) * PAGE_SIZE,
                           POSIX_FADV_DONTNEED)
-            reader.passed_bytes += (page - begin) * PAGE_SIZE
-        page += page == begin
+            size += (page - begin) * PAGE_SIZE
         while page < end and reader.cached[page] & 1:
             page += 1
+    return size
 
 
 # Where a range can be cut
@@ -391,6 +423,7 @@ cdef class RangeReader:
         self.reader.next_offset = first_offset
         self.reader.end_offset = end_offset
         self.reader.is_done = False
+        self.reader.rest.position = self.reader.rest.size = 0
         self.reader.crc = 0
         self.reader.bytes = self.reader.passed_bytes = 0
         self.name = log.name

@@ -156,6 +156,13 @@ def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     settings = {"log.segment.bytes": SEGMENT_BYTES, "log.retention.ms": -1,
                 "export.bytes.per.second": given.pace}
     serving = Serving(folder, **settings)
+    try:
+        return measure_at(serving, folder, given)
+    finally:
+        serving.stop()
+
+
+def measure_at(serving: Serving, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     fill(serving, given.gigabytes)
     resident = serving.resident_bytes
     scans = [scan(serving, folder, given.streams) for _ in range(given.rounds)]
@@ -166,7 +173,6 @@ def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         pairs.append((alone, p99(beside_export(serving, folder, given.seconds))))
         print(f"p99 {pairs[-1][0]:.1f} ms alone, {pairs[-1][1]:.1f} ms beside an export",
               flush=True)
-    serving.stop()
     return {
         "mib_per_s": statistics.median(each.mib_per_s for each in scans),
         "cpu_s_per_gib": statistics.median(each.cpu_s_per_gib for each in scans),
@@ -215,8 +221,10 @@ def own_cpu() -> float:
 
 def compare_sendfile(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     serving = Serving(folder, **{"log.segment.bytes": SEGMENT_BYTES, "log.retention.ms": -1})
-    fill(serving, given.gigabytes)
-    serving.stop()
+    try:
+        fill(serving, given.gigabytes)
+    finally:
+        serving.stop()
     found = []
     for _ in range(given.rounds):
         drop(folder)

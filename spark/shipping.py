@@ -13,7 +13,9 @@ With `local[*]` there is nothing to do: these workers see what the driver sees.
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,6 +60,7 @@ def ship(spark: SparkSession, tasks: Iterable[str] = ()) -> list[str]:
     if str(context.master).startswith("local") or key in _shipped:
         return []
     folder = Path(tempfile.mkdtemp(prefix="appliance-ship-"))
+    atexit.register(shutil.rmtree, folder, True)  # until then workers fetch from it
     names = []
     for package, archive in archives(modules(wanted), folder):
         context.addArchive(f"{archive}#{package}")

@@ -464,9 +464,9 @@ def test_internal_topics_are_the_brokers_own(control: Control) -> None:
     assert metadata(control, name).topics[0].error_code == 3
     control.run(control.broker.make_offsets_topic())
     (row,) = metadata(control, name).topics
-    assert (row.error_code, row.is_internal, len(row.partitions)) == (0, True, 4)
+    assert (row.error_code, row.is_internal, len(row.partitions)) == (0, True, 1)
     doomed = DeleteTopicsRequest.DeleteTopicState(name)
     assert control.ask(DeleteTopicsRequest([doomed]), 6).responses[0].error_code == 17
     more = CreatePartitionsRequest.CreatePartitionsTopic(name, 9, None)
     assert control.ask(CreatePartitionsRequest([more]), 3).results[0].error_code == 17
-    assert len(control.broker.topics[name].logs) == 4
+    assert len(control.broker.topics[name].logs) == 1

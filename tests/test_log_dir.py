@@ -265,7 +265,7 @@ def test_a_log_that_fails_holds_up_no_other(upkeep: str, tmp_path: Path) -> None
         def __init__(self, result: int | Exception) -> None:
             self.result = result
 
-        def retain(self, now_ms: int) -> int:
+        def retain(self, now_ms: int, kept_from: int = 0) -> int:
             if isinstance(self.result, Exception):
                 raise self.result
             done.append(self.result)

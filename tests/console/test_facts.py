@@ -175,7 +175,18 @@ def tools_wait_for_a_commit(rest: Rest) -> None:
     raise AssertionError(f"nobody has committed after {WAIT_S} s")
 
 
+def all_is_flushed(rest: Rest) -> None:
+    """What was written last is not shown before it is on disk."""
+    for _ in range(WAIT_S * 10):
+        rows = rest.get(f"/topics/{TOPIC}")["partition_rows"]
+        if all(each["high_watermark"] == each["log_end_offset"] for each in rows):
+            return
+        threading.Event().wait(0.1)
+    raise AssertionError(f"not flushed after {WAIT_S} s: {rows}")
+
+
 def quiet(own: RunningBroker, rest: Rest, tools: KafkaTools) -> None:
+    all_is_flushed(rest)
     shown = of_rest(rest)
     assert shown == of_tools(tools)
     assert [each.size for each in shown] == [of_ls(own, each) for each in range(PARTITIONS)]

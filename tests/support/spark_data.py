@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +31,10 @@ SETTINGS = {
 # partition, offset, timestamp in ms, key, value, headers
 Place = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 Header = tuple[str, str | bytes | None]
+
+
+# A worker is a `python3` of the path unless it is named: that one need not have our packages
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 @contextmanager

@@ -62,7 +62,7 @@ cdef enum:
     PAGE_SIZE = 4096
     AHEAD_PAGES = 4096             # 16 MiB: twice what large read-ahead settings are
     IOPRIO_WHO_PROCESS = 1         # 0 as its number: the calling thread
-    IOPRIO_BEST_EFFORT_LAST = 16391  # class 2 in the upper bits, level 7 of 0 to 7
+    IOPRIO_IDLE = 3 << 13
 
 _LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
 
@@ -491,6 +491,6 @@ def cuts(Log log not None, int64_t first_offset, int64_t end_offset, int64_t ste
 
 def lower_io_priority():
     """The calling thread reads from disk after all others; 0, or the errno of a refusal."""
-    if syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_BEST_EFFORT_LAST) == 0:
+    if syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE) == 0:
         return 0
     return errno

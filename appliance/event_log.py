@@ -86,6 +86,9 @@ class Keep(logging.Handler):
     """Keeps the last lines. A thread that logs is in nobody's way: a deque needs no lock."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "is_kept", False):
+            return  # another broker of this process keeps it
+        record.is_kept = True
         facts = getattr(record, "facts", {})
         text = " ".join(filter(None, [record.getMessage(), as_words(facts)]))
         if record.exc_info and record.exc_info[1] is not None:

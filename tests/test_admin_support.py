@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from appliance import config
+from appliance import config, event_log
 from appliance.catalog import AUDIT_MAX, AuditRow, Catalog
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest
@@ -93,7 +93,7 @@ def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_log_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "appliance")
-    with running_broker(tmp_path) as broker:
+    with event_log.kept(), running_broker(tmp_path) as broker:  # as beside one more broker
         rest = Rest(broker.admin)
         before = max((each["id"] for each in rest.get("/log", limit=5000)["lines"]), default=0)
         rest.post("/topics", {"name": "shown-in-the-log"})

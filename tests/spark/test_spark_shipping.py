@@ -7,15 +7,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import sysconfig
 import time
 import venv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from appliance_spark import shipping
@@ -23,6 +24,7 @@ from tests.interop.kafka_jars import java
 from tests.support.spark_data import DEADLINE_S, Topics, rows_of, spark_session
 from tests.test_server import Broker
 
+ROOT = Path(shipping.__file__).resolve().parent.parent
 WORKERS = 2
 THERE = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "six.py", "dateutil",
          "pytz", "tzdata")  # fmt: skip
@@ -97,17 +99,33 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def spark(cluster: Cluster) -> Iterator[SparkSession]:
-    """What this process has on its path is not handed on to the workers."""
-    with spark_session(
-        cluster.url,
-        **{
-            "spark.executor.memory": "512m",
-            "spark.executorEnv.PYTHONPATH": "",
-            "spark.pyspark.python": str(cluster.python),
-            "spark.pyspark.driver.python": sys.executable,
-        },
-    ) as session:
-        yield session
+    """Spark plans on the driver's machine with the Python of the workers: by its path it finds there
+    what the driver has. The path is not handed on to the workers."""
+    path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
+        patch.setenv("PYTHONPATH", path)
+        with a_new_jvm(), spark_session(
+            cluster.url,
+            **{"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": ""},
+        ) as session:
+            yield session
+
+
+@contextmanager
+def a_new_jvm() -> Iterator[None]:
+    """A session of another file may have left its JVM, which has the environment of that time."""
+    end_jvm()
+    yield
+    end_jvm()
+
+
+def end_jvm() -> None:
+    if (gateway := SparkContext._gateway) is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # at which the JVM ends
+        gateway.proc.wait(DEADLINE_S)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def imported(spark: SparkSession, name: str) -> set[str]:

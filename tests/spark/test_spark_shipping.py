@@ -99,8 +99,8 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def spark(cluster: Cluster) -> Iterator[SparkSession]:
-    """Spark plans on the driver's machine with the Python of the workers: by its path it finds there
-    what the driver has. The path is not handed on to the workers."""
+    """Spark plans at the driver with the Python of the workers, which by its path finds there what
+    the driver has. The path is not handed on to the workers."""
     path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", str(cluster.python))

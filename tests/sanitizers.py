@@ -25,16 +25,28 @@ TESTS = Path(__file__).resolve().parent
 REPOSITORY = TESTS.parent
 CACHE = TESTS / ".cache"
 ENGINE_TESTS = (
-    "test_log.py",
-    "test_producers.py",
-    "test_retention.py",
-    "test_recovery.py",
-    "test_journal.py",
+    "test_admin_bulk_export.py",
+    "test_batch.py",
     "test_committer.py",
-    "test_log_dir.py",
-    "test_threads.py",
     "test_data_plane.py",
+    "test_export_parts.py",
+    "test_groups_offsets.py",
+    "test_journal.py",
+    "test_log.py",
+    "test_log_dir.py",
+    "test_log_mirrored.py",
+    "test_log_waits.py",
+    "test_mirror_batches.py",
+    "test_producers.py",
     "test_quota.py",
+    "test_record_builder.py",
+    "test_record_reader.py",
+    "test_recovery.py",
+    "test_retention.py",
+    "test_share_reading.py",
+    "test_threads.py",
+    "test_traffic.py",
+    "test_wire.py",
 )
 REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)
 OURS = re.compile(r"/_\w+\.cpython-[^/]*\.so|\(_\w+\.cpython-[^/)]*\.so")
@@ -69,7 +81,15 @@ SANITIZERS = {
         ("libtsan.so",),
         ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
         {"APPLIANCE_THREADS_S": "10", "APPLIANCE_TESTS_SLOW": "10"},
-        ("test_committer.py", "test_threads.py", "test_data_plane.py", "test_quota.py"),
+        (
+            "test_admin_bulk_export.py",
+            "test_committer.py",
+            "test_data_plane.py",
+            "test_groups_offsets.py",
+            "test_log_waits.py",
+            "test_quota.py",
+            "test_threads.py",
+        ),
     ),
 }
 

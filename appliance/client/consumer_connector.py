@@ -301,7 +301,8 @@ class ConsumerConnector:
         dropped = [self._claims.pop(of) for of in gone]
         for claim in dropped:
             claim.progress.is_over = True
-            log.info("let go", partition=claim.of, stream=claim.stream.id)
+            what = "lost with its session" if claim.has_lost_session else "let go"
+            log.info(what, partition=claim.of, stream=claim.stream.id)
         if dropped:
             self._place()
             for stream in self._streams.values():

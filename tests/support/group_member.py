@@ -3,8 +3,8 @@
     python -m tests.support.group_member ZOOKEEPER GROUP NAME FOLDER
 
 FOLDER/NAME.read gets a line `partition offset` for each message of topic t, before the next one is
-asked for; FOLDER/NAME.owns a line `when claimed|let go partition` for what it owns, with the clock
-that all processes of a machine share.
+asked for; FOLDER/NAME.owns a line `when claimed|let-go|lost partition` for what it owns, with the
+clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from appliance.client.consumer_config import ConsumerConfig
 from appliance.client.consumer_connector import ConsumerConnector
 
 SESSION_MS = 4000
+WORDS = {"claimed": "claimed", "let go": "let-go", "lost with its session": "lost"}
 
 
 class Owned(logging.Handler):
@@ -31,10 +32,10 @@ class Owned(logging.Handler):
         self.file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage() in ("claimed", "let go"):
+        what = WORDS.get(record.getMessage())
+        if what:
             facts: dict[str, Any] = record.__dict__["facts"]
-            name = facts["partition"].partition
-            text = f"{time.monotonic():.6f} {record.getMessage().replace(' ', '-')} {name}\n"
+            text = f"{time.monotonic():.6f} {what} {facts['partition'].partition}\n"
             os.write(self.file, text.encode())
 
 

@@ -114,7 +114,8 @@ def build(sanitizer: Sanitizer) -> None:
         to.parent.mkdir(exist_ok=True)
         shutil.copy2(source, to)
     shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)
-    shutil.copytree(TESTS / "support", sanitizer.folder / "tests/support", dirs_exist_ok=True)
+    for folder in ("support", "data"):
+        shutil.copytree(TESTS / folder, sanitizer.folder / "tests" / folder, dirs_exist_ok=True)
     for name in ENGINE_TESTS:
         shutil.copy2(TESTS / name, sanitizer.folder / "tests")
 

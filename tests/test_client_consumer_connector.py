@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,42 @@ def take(stream: Stream, count: int) -> list[int]:
 
 def owned(connector: ConsumerConnector) -> list[str]:
     return sorted(map(str, connector.owned))
+
+
+class LateEvent(threading.Event):
+    """Set once more by another thread just when a wait has ended in vain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_armed = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        is_set = super().wait(timeout)
+        if not is_set and self.is_armed:
+            self.is_armed = False
+            self.set()
+        return is_set
+
+
+def rounds_when_quiet(connector: ConsumerConnector) -> int:
+    before = -1
+    while before != connector.rounds:
+        before = connector.rounds
+        time.sleep(1)
+    return before
+
+
+# Rounds
+
+
+def test_what_comes_when_a_wait_has_just_ended_in_vain_is_not_forgotten(site: Site) -> None:
+    connector = site.consumer(autocommit_interval_ms=50)
+    connector._woken = woken = LateEvent()
+    with connector:
+        connector.create_message_streams({"t": 1})
+        rounds = rounds_when_quiet(connector)
+        woken.is_armed = True
+        eventually(lambda: connector.rounds > rounds)
 
 
 # Nodes

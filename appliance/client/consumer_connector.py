@@ -229,11 +229,12 @@ class ConsumerConnector:
             patience_s = commit_at - time.monotonic()
             if not is_complete:
                 patience_s = min(patience_s, self.config.rebalance_backoff_ms / 1000)
-            is_due = self._woken.wait(max(0, patience_s)) or not is_complete
-            self._woken.clear()
+            is_woken = self._woken.wait(max(0, patience_s))
+            if is_woken:  # only then: what comes after a wait in vain is for the next one
+                self._woken.clear()
             if self._is_closing:
                 return
-            if is_due:
+            if is_woken or not is_complete:
                 is_complete = self._rebalanced()
             if time.monotonic() >= commit_at:
                 with self._lock:

@@ -20,6 +20,7 @@ from appliance import event_log
 from appliance_spark import (
     export_compact,
     export_definition,
+    export_iceberg,
     export_manifest,
     export_run,
     export_verify,
@@ -89,6 +90,12 @@ with_schema = options(
     click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]),
                  default="read_committed", show_default=True),
 )
+with_table = options(
+    click.option("--table-name", metavar="NAMESPACE.NAME",
+                 help=f"Of the Iceberg tables; without it {export_iceberg.NAME}."),
+    click.option("--catalog", multiple=True, metavar="KEY=VALUE",
+                 help="As pyiceberg knows it; without it an SQLite file in the target."),
+)
 with_bounds = options(
     click.option("--from", "first", default="earliest", show_default=True,
                  help="Where a new target begins: earliest, latest, an offset, @TIME, or a map."),
@@ -110,6 +117,8 @@ def now_ms() -> int:
 @click.option("--grace", "grace_s", default=3600, show_default=True,
               help="Seconds after an hour before its _SUCCESS.")
 @click.option("--hold-bytes", default=0, help="Retention keeps so much that is not exported.")
+@click.option("--table", type=click.Choice(["iceberg"]), help="Follows what is exported.")
+@with_table
 @click.option("--due-ms", type=int, hidden=True)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A TOML file in which the export --name is defined, instead of the broker.")
@@ -211,7 +220,8 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 @with_broker
 def backfill(lost_files: bool, **given: Any) -> None:
     """A range again, into a new target; or the lost files of one that is there."""
-    given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0}
+    given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
+              "table": None, "table_name": None, "catalog": ()}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given)
@@ -229,8 +239,8 @@ def _repair(target: Target, given: dict[str, Any]) -> None:
     spark = Sessions(given["master"], given["conf"])
     broker = AdminPort(given["admin"], given["token"])
     reading = export_run.reading_of(broker, given["retries"], given["isolation"])
-    with progress(spark, "repair"):
-        made = export_compact.repair(target, spark, reading, now_ms())
+    with progress(spark, "repair") as say:
+        made = export_compact.repair(target, spark, reading, now_ms(), say)
     for path in made:
         click.echo(f"made again: {path}")
     click.echo(f"{len(made)} files made again")
@@ -246,10 +256,28 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
             conf: tuple[str, ...]) -> None:
     """Merge small files of an hour; delete those that were replaced long enough ago."""
     spark = Sessions(master, conf)
-    with progress(spark, "compact"):
+    with progress(spark, "compact") as say:
         done = export_compact.compact(
-            Target(target_path(target)), spark, now_ms(), target_bytes, grace_s * 1000)
+            Target(target_path(target)), spark, now_ms(), target_bytes, grace_s * 1000, say)
     click.echo(f"{done['merged']} files merged into {done['into']}; {done['deleted']} deleted")
+
+
+@export.command()
+@with_target
+@with_table
+@click.option("--again", is_flag=True, help="Drop the tables first; the Parquet files stay.")
+def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: bool) -> None:
+    """An Iceberg table for a target, equal to what is exported, now and after each run."""
+    into = Target(target_path(target))
+    with into.locked():
+        manifest = export_manifest.load(into)
+        given = manifest.get("table")
+        if given is None or table_name or catalog:
+            given = export_iceberg.settings(table_name, export_definition.catalog_of(catalog))
+        manifest = export_run.with_table(into, manifest, given)
+        if again:
+            export_iceberg.drop(into, manifest)
+        export_iceberg.follow(into, manifest, click.echo)
 
 
 @export.command()

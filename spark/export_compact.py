@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_layout, export_manifest, export_tasks
+from appliance_spark import export_iceberg, export_layout, export_manifest, export_tasks
 from appliance_spark.export_layout import ExportFailed, Target, move_durably
 from appliance_spark.export_run import opened, sweep
 from appliance_spark.export_verify import damaged
@@ -23,15 +23,18 @@ TARGET_BYTES = 128 << 20  # of a file: what readers like, and one task merges in
 GRACE_MS = 24 * 3_600_000  # before a replaced file is deleted: longer than queries take
 
 File = dict[str, Any]
+Say = Callable[[str], None]
 
 
 def compact(
     target: Target, spark: Callable[[], SparkSession], now_ms: int,
-    target_bytes: int = TARGET_BYTES, grace_ms: int = GRACE_MS,
+    target_bytes: int = TARGET_BYTES, grace_ms: int = GRACE_MS, say: Say = lambda text: None,
 ) -> dict[str, int]:
     with target.locked():
         manifest = opened(target)
         sweep(target, manifest)
+        export_iceberg.check(manifest)
+        export_iceberg.follow(target, manifest, say)  # before it lacks files that it refers to
         deleted = _delete_retired(target, manifest, now_ms - grace_ms)
         tasks = _tasks(manifest, target_bytes)
         if not tasks:
@@ -42,6 +45,7 @@ def compact(
             found = export_tasks.spread(spark(), tasks, work)
             done = [(task, file) for task, file in zip(tasks, found, strict=True) if file]
             _swap(target, manifest, done, now_ms)
+            export_iceberg.follow(target, export_manifest.load(target), say)
         finally:
             export_tasks.clear(staging)
         merged = sum(len(task["files"]) for task, _ in done)
@@ -51,6 +55,9 @@ def compact(
 def _delete_retired(target: Target, manifest: dict[str, Any], before_ms: int) -> int:
     """Files first: one that is in no manifest would be swept all the same."""
     over = [each for each in manifest["retired"] if each["since_ms"] <= before_ms]
+    replaced_by = max((each.get("sequence", 0) for each in over), default=0)
+    if replaced_by:
+        export_iceberg.forget_before(target, manifest, replaced_by)
     for each in over:
         (target.root / each["path"]).unlink(missing_ok=True)
     if over:
@@ -105,13 +112,15 @@ def _swap(
 # Files that were lost
 
 def repair(
-    target: Target, spark: Callable[[], SparkSession], reading: export_tasks.Reading, now_ms: int
+    target: Target, spark: Callable[[], SparkSession], reading: export_tasks.Reading, now_ms: int,
+    say: Say = lambda text: None,
 ) -> list[str]:
     """Files that are missing or have changed are made again from the log, under their old names
     when a run made them. The log must still have their records; the answer is the paths."""
     with target.locked():
         manifest = opened(target)
         sweep(target, manifest)
+        export_iceberg.check(manifest)
         lost = [file for file, _ in damaged(target, manifest, spark())]
         if not lost:
             return []
@@ -125,6 +134,7 @@ def repair(
                 (target.root / path).unlink(missing_ok=True)
             move_durably([(Path(file["staged"]), target.root / file["path"]) for file in new])
             export_manifest.save(target, swapped)
+            export_iceberg.follow(target, swapped, say)
         finally:
             export_tasks.clear(staging)
         return sorted(file["path"] for file in new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path
 from appliance_spark.export_plan import SPLIT_BYTES, Wanted
@@ -16,7 +17,7 @@ Definition = dict[str, Any]
 OPTIONS: dict[str, Any] = {
     "from": "earliest", "to": "latest", "isolation": "read_committed", "accept_loss": False,
     "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
-    "schema_json": None, "framing": "confluent",
+    "schema_json": None, "framing": "confluent", "table": None, "table_name": None, "catalog": None,
 }
 
 
@@ -33,6 +34,8 @@ def of_command(given: dict[str, Any]) -> Definition:
             "grace_seconds": given["grace_s"], "hold_bytes": given["hold_bytes"],
             "framing": given["framing"],
             "schema_json": file.read_text() if file else None,
+            "table": given["table"], "table_name": given["table_name"],
+            "catalog": catalog_of(given["catalog"]),
         },
     }
 
@@ -60,7 +63,24 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
         name=definition.get("name"),
         grace_ms=options["grace_seconds"] * 1000,
         hold_bytes=options["hold_bytes"],
+        table=table_of(options),
     )
+
+
+def table_of(options: dict[str, Any]) -> dict[str, Any] | None:
+    if options["table"] not in (None, "iceberg"):
+        raise ExportFailed(f"got the table {options['table']!r}, wanted \"iceberg\"")
+    if options["table"] is None and (options["table_name"] or options["catalog"]):
+        raise ExportFailed("a table's name or catalog without table = \"iceberg\"")
+    if options["table"] is None:
+        return None
+    return export_iceberg.settings(options["table_name"], options["catalog"])
+
+
+def catalog_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    if bad := [pair for pair in pairs if "=" not in pair]:
+        raise ExportFailed(f"got the catalog {bad}, wanted KEY=VALUE, such as uri=…")
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def topics_of(definition: Definition, broker: AdminPort) -> list[str]:

@@ -30,6 +30,7 @@ def empty() -> Manifest:
         "hours": {},  # folders that have a _SUCCESS
         "reopened": [],  # that had one when late records came
         "runs": [],
+        "table": None,  # an Iceberg table that follows
     }
 
 
@@ -147,7 +148,9 @@ def replaced(
     new = _next(manifest, kept, files, manifest["sequence"] + 1)
     if are_kept:
         gone = sorted(old - {file["path"] for file in files})
-        new["retired"] += [{"path": path, "since_ms": now_ms} for path in gone]
+        new["retired"] += [
+            {"path": path, "since_ms": now_ms, "sequence": new["sequence"]} for path in gone
+        ]
     return new
 
 

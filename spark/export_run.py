@@ -3,7 +3,7 @@ or as it should be: what stands between is swept by the next run.
 
     1 lock, sweep         2 plan.json: offsets      3 tasks write into staging, synced
     4 balance             5 files renamed           6 manifest renamed: this is the commit
-    7 _SUCCESS, staging removed, the broker is told; all of it can be done again
+    7 _SUCCESS, the Iceberg table, staging removed, the broker is told; all of it can be done again
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_json, export_manifest, export_plan, export_tasks
+from appliance_spark import (
+    export_iceberg,
+    export_json,
+    export_manifest,
+    export_plan,
+    export_tasks,
+)
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_hours import check_way
 from appliance_spark.export_layout import (
@@ -48,6 +54,7 @@ class Job:
     grace_ms: int = GRACE_MS
     retries: int = RETRIES
     hold_bytes: int = 0  # retention keeps so much of what is not exported; 0: it does not wait
+    table: dict[str, Any] | None = None  # an Iceberg table; None: the one that the target has
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
     @property
@@ -63,7 +70,7 @@ def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]
     """The summary of the run, as it stands in the manifest. `spark` is called if there is work."""
     check_way(job.wanted.partition_by)
     with job.target.locked():
-        manifest = opened(job.target)
+        manifest = with_table(job.target, opened(job.target), job.table)
         swept = sweep(job.target, manifest)
         if swept:
             say(f"swept {swept} files that a stopped run had left")
@@ -95,6 +102,7 @@ def _carried_out(
                 export_tasks.write, job.reading, str(staging), plan["partition_by"])
             done = export_tasks.spread(session, _tasks(plan), work)
         summary = commit(job, manifest, plan, done)
+        export_iceberg.follow(job.target, export_manifest.load(job.target), say)
     finally:
         export_tasks.clear(staging)
     return summary
@@ -114,6 +122,17 @@ def opened(target: Target) -> dict[str, Any]:
         make_folder(target.own)
         export_manifest.save(target, export_manifest.empty())
     return export_manifest.load(target)
+
+
+def with_table(
+    target: Target, manifest: dict[str, Any], table: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The table is the target's from then on, for all that is done with it."""
+    if table is not None and manifest.get("table") != table:
+        manifest = {**manifest, "table": table}
+        export_manifest.save(target, manifest)
+    export_iceberg.check(manifest)
+    return manifest
 
 
 def sweep(target: Target, manifest: dict[str, Any]) -> int:

@@ -3,6 +3,7 @@
     files   every one there, with its digest; its rows and their hash counted again, by range
     others  no Parquet file that the manifest does not know: readers would count it twice
     ranges  they cover each partition from its first offset to its position, each once
+    table   an Iceberg table has these files and no others, and is as far
     log     what is still in it, read again: the number of its records and their hash, by range
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_manifest, export_tasks
+from appliance_spark import export_iceberg, export_manifest, export_tasks
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import Target
 
@@ -40,6 +41,7 @@ def verify(
     verdict = Verdict(len(manifest["files"]), sum(f["rows"] for f in manifest["files"]))
     verdict.problems += unknown_files(target, manifest)
     verdict.problems += covered(manifest)
+    verdict.problems += export_iceberg.problems(target, manifest)
     verdict.problems += [text for _, text in damaged(target, manifest, spark())]
     if broker is not None:
         for topic in sorted(manifest["topics"]):

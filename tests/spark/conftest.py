@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.exporting import Export, Make
 from tests.support.spark_data import Topics, spark_session
 from tests.test_server import Broker
 
@@ -30,3 +32,12 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def topics(spark: SparkSession, broker: Broker) -> Topics:
     return Topics(spark, broker)
+
+
+@pytest.fixture
+def make(spark: SparkSession, topics: Topics, tmp_path: Path) -> Make:
+    def make(topic: str, partitions: int = 2, **config: str) -> Export:
+        topics.create(topic, partitions, **config)
+        return Export(spark, topics, tmp_path / topic, topic)
+
+    return make

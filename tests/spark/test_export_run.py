@@ -4,17 +4,13 @@ log, record for record, whatever was stopped where; and `verify` finds what is p
 from __future__ import annotations
 
 import shutil
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka as ck
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from appliance_spark import (
     export_compact,
@@ -22,84 +18,10 @@ from appliance_spark import (
     export_manifest,
     export_run,
     export_tasks,
-    export_verify,
 )
-from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target
-from appliance_spark.export_plan import Wanted
-from tests.support.spark_data import DEADLINE_S, Place, Topics
-
-HOUR_MS = 3_600_000
-
-
-class Killed(BaseException):
-    """As SIGKILL: nothing that would clean up is done, see `killed_at`."""
-
-
-class Export:
-    def __init__(self, spark: SparkSession, topics: Topics, root: Path, topic: str) -> None:
-        self.spark, self.topics, self.topic = spark, topics, topic
-        self.target = Target(root)
-        self.broker = AdminPort(topics.broker.admin)
-        self.said: list[str] = []
-
-    def run(self, **wanted: Any) -> dict[str, Any]:
-        job = export_run.Job(
-            self.target, self.broker, Wanted((self.topic,), split_bytes=20_000, **wanted))
-        return export_run.run(job, lambda: self.spark, self.said.append)
-
-    def run_killed(self, kill: Callable[[pytest.MonkeyPatch], None]) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            kill(patch)
-            with pytest.raises(Killed):
-                self.run()
-
-    def verify(self) -> list[str]:
-        return export_verify.verify(self.target, lambda: self.spark, self.broker, 3).problems
-
-    def rows(self) -> Counter[Place]:
-        """Of every file that a reader finds, whatever the manifest says."""
-        found: Counter[Place] = Counter()
-        for path in self.target.data_files():
-            for row in pq.ParquetFile(self.target.root / path).read().to_pylist():
-                headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-                ms = round(row["timestamp"].timestamp() * 1000)
-                found[row["partition"], row["offset"], ms, row["key"], row["value"], headers] += 1
-        return found
-
-
-Make = Callable[..., Export]
-
-
-@pytest.fixture
-def make(spark: SparkSession, topics: Topics, tmp_path: Path) -> Make:
-    def make(topic: str, partitions: int = 2, **config: str) -> Export:
-        topics.create(topic, partitions, **config)
-        return Export(spark, topics, tmp_path / topic, topic)
-
-    return make
-
-
-def send(export: Export, count: int, first: int = 0) -> None:
-    now = round(time.time() * 1000)
-    for i in range(first, first + count):
-        export.topics.send_later(
-            export.topic, i % 2, now - i % 3 * HOUR_MS, b"%d " % i * 20, key=b"%d" % (i % 7),
-            headers=[("h", b"%d" % i), ("none", None)] if i % 5 == 0 else None)
-    export.topics.flush()
-
-
-def killed_at(patch: pytest.MonkeyPatch, owner: Any, name: str, after: bool) -> None:
-    """The run ends at this step, and leaves everything as it is then."""
-    step = getattr(owner, name)
-
-    def stepped(*given: Any, **named: Any) -> Any:
-        if after:
-            step(*given, **named)
-        raise Killed(name)
-
-    patch.setattr(owner, name, stepped)
-    patch.setattr(export_run.export_tasks, "clear", lambda folder: None)
+from tests.support.exporting import Killed, Make, killed_at, send
+from tests.support.spark_data import DEADLINE_S
 
 
 def half_moved(patch: pytest.MonkeyPatch) -> None:

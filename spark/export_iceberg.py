@@ -1,0 +1,400 @@
+"""An Iceberg table of each topic, which shows what the manifest has and nothing else.
+
+    1 the manifest is committed: it is the truth, with or without a table
+    2 the table follows: what it lacks is added and what it has too much is removed, by one snapshot
+      whose properties say up to which commit of the manifest it went, and which offsets are in
+
+The table says itself how far it is, so it can be killed at any point and follows from there: a
+snapshot is in its catalog or it is not. The Parquet files are the ones that the manifest names;
+the table refers to them and has no copy. Dead letters are not in it.
+
+docs/decisions/iceberg.md has what was weighed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from appliance_spark import export_manifest
+from appliance_spark.export_layout import ExportFailed, Target, make_folder, write_durably
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+FOLDER = "_iceberg"  # in the target, of the catalog and warehouse that are made when none is given
+NAME = "lake.{topic}"
+SNAPSHOTS_KEPT = export_manifest.RUNS_KEPT  # all are in each metadata file, so they must be few
+SNAPSHOTS_MAX = SNAPSHOTS_KEPT + 50  # then those above it are forgotten: not with each commit
+
+COMMIT, OFFSETS, RUN = "appliance.commit", "appliance.offsets", "appliance.run"  # of a snapshot
+TARGET, TOPIC = "appliance.target", "appliance.topic"  # of a table
+
+PROPERTIES = {
+    "gc.enabled": "false",  # nobody else may delete the files: the manifest needs them
+    "commit.retry.num-retries": "0",  # not on top of what somebody else has written meanwhile
+    "commit.manifest-merge.enabled": "true",  # of small ones: each run makes one
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+Say = Callable[[str], None]
+Settings = dict[str, Any]  # name of the tables, and what pyiceberg is told of the catalog
+
+
+def settings(name: str | None, catalog: dict[str, str] | None) -> Settings:
+    """As they stand in the manifest."""
+    name = name or NAME
+    namespace, _, table = name.rpartition(".")
+    if not namespace or not table:
+        raise ExportFailed(f"got the table name {name!r}, wanted NAMESPACE.NAME, such as {NAME}")
+    return {"format": "iceberg", "name": name, "catalog": catalog or {}}
+
+
+def check(manifest: dict[str, Any]) -> None:
+    """Before a run does its work: what would keep the table from following it."""
+    if manifest.get("table") is None:
+        return
+    try:
+        import pyiceberg.catalog.sql  # noqa: F401
+    except ImportError as error:
+        raise ExportFailed(
+            f"an Iceberg table wants pyiceberg: pip install 'appliance[iceberg]' ({error})"
+        ) from error
+
+
+@contextmanager
+def _catalog(target: Target, given: Settings) -> Iterator[Catalog]:
+    from pyiceberg.catalog import load_catalog
+
+    named = dict(given["catalog"])
+    name = named.pop("name", "appliance")
+    if not given["catalog"]:
+        make_folder(target.root / FOLDER)
+        named = {"type": "sql", "uri": f"sqlite:///{target.root}/{FOLDER}/catalog.db",
+                 "warehouse": f"file://{target.root}/{FOLDER}"}
+    durable = "appliance_spark.export_iceberg_io.DurableIO"
+    found = load_catalog(name, **{"py-io-impl": durable, **named})
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def identifier(given: Settings, topic: str) -> tuple[str, ...]:
+    namespace, _, table = given["name"].rpartition(".")
+    return (*namespace.split("."), table.replace("{topic}", topic))
+
+
+def location(target: Target, path: str) -> str:
+    return f"file://{target.root}/{path}"
+
+
+# What the table says of itself
+
+@dataclass
+class State:
+    """Of a table at its current snapshot."""
+
+    commit: int = 0  # of the manifest
+    position: dict[int, int] = field(default_factory=dict)
+    files: dict[str, DataFile] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)
+
+
+def state_of(table: Table, target: Target, topic: str) -> State:
+    _check_owner(table, target, topic)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return State()
+    told = snapshot.summary.additional_properties if snapshot.summary else {}
+    tasks = list(table.scan().plan_files())
+    if COMMIT not in told or any(task.delete_files for task in tasks):
+        raise ExportFailed(
+            f"table {_name(table)}: snapshot {snapshot.snapshot_id} was written by somebody else, "
+            f"who may have changed its records. {_AGAIN}"
+        )
+    offsets = json.loads(told[OFFSETS])
+    seen = Counter(task.file.file_path for task in tasks)
+    return State(
+        commit=int(told[COMMIT]),
+        position={int(partition): ends[1] for partition, ends in offsets.items()},
+        files={task.file.file_path: task.file for task in tasks},
+        twice=sorted(path for path, count in seen.items() if count > 1),
+    )
+
+
+_AGAIN = "`appliance export table --again` makes the table anew from the files that are there"
+
+
+def _check_owner(table: Table, target: Target, topic: str) -> None:
+    found = (table.properties.get(TARGET), table.properties.get(TOPIC))
+    if found == (str(target.root), topic):
+        return
+    if found == (None, None):
+        raise ExportFailed(f"table {_name(table)} is there already, and was not made by an export")
+    raise ExportFailed(
+        f"table {_name(table)} is of topic {found[1]} in {found[0]}, wanted {topic} in "
+        f"{target.root}. Was the folder moved? {_AGAIN}; another table wants another name"
+    )
+
+
+def _name(table: Table) -> str:
+    return ".".join(table.name())
+
+
+# What the manifest says
+
+def _wanted(target: Target, manifest: dict[str, Any], topic: str) -> dict[str, dict[str, Any]]:
+    return {location(target, file["path"]): file for file in manifest["files"]
+            if file["topic"] == topic and not file["is_dead_letter"]}
+
+
+@dataclass
+class Step:
+    """From one state of a table to what the manifest says."""
+
+    added: list[str]
+    removed: list[DataFile]
+    properties: dict[str, str]
+    is_due: bool
+
+
+def step(state: State, target: Target, manifest: dict[str, Any], topic: str) -> Step:
+    if state.commit > manifest["sequence"]:
+        raise ExportFailed(
+            f"the table of {topic} is at commit {state.commit}, its manifest at "
+            f"{manifest['sequence']}: was the manifest brought back from a copy? {_AGAIN}"
+        )
+    wanted = _wanted(target, manifest, topic)
+    # one that was made again keeps its name, and need not keep its bytes
+    stays = {path for path in state.files.keys() - state.twice
+             if path in wanted and wanted[path]["sequence"] <= state.commit}
+    added = sorted(wanted.keys() - stays)
+    removed = [file for path, file in sorted(state.files.items()) if path not in stays]
+    position = export_manifest.position(manifest, topic)
+    begin = manifest["topics"][topic]["begin"]
+    offsets = {str(number): [state.position.get(number, begin[str(number)]), end]
+               for number, end in sorted(position.items())}
+    properties = {COMMIT: str(manifest["sequence"]), OFFSETS: json.dumps(offsets)}
+    if manifest["runs"]:
+        properties[RUN] = manifest["runs"][-1]["id"]
+    return Step(added, removed, properties,
+                bool(added or removed or position != state.position))
+
+
+# Following
+
+def follow(target: Target, manifest: dict[str, Any], say: Say) -> None:
+    """Makes the tables equal to the manifest. The target's lock is held."""
+    with _tables(target, manifest) as tables:
+        for table, topic in tables:
+            due = step(state_of(table, target, topic), target, manifest, topic)
+            if due.is_due:
+                _commit(table, due)
+                say(f"table {_name(table)}: {len(due.added)} files added, "
+                    f"{len(due.removed)} removed")
+            snapshots = sorted(table.metadata.snapshots, key=_age)
+            if len(snapshots) > SNAPSHOTS_MAX:
+                _forget(table, snapshots[:-SNAPSHOTS_KEPT])
+            _hint(table)
+
+
+def forget_before(target: Target, manifest: dict[str, Any], commit: int) -> None:
+    """Snapshots that have files which that commit replaced: these are about to be deleted."""
+    with _tables(target, manifest) as tables:
+        for table, topic in tables:
+            _check_owner(table, target, topic)
+            _forget(table, [each for each in table.metadata.snapshots if _told(each) < commit])
+            _hint(table)
+
+
+def drop(target: Target, manifest: dict[str, Any]) -> None:
+    """The tables alone; the next `follow` makes them anew."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    given = manifest["table"]
+    if not given["catalog"]:  # also when it can no longer be read
+        shutil.rmtree(target.root / FOLDER, ignore_errors=True)
+        return
+    with _explained(), _catalog(target, given) as catalog:
+        for topic in manifest["topics"]:
+            with suppress(NoSuchTableError):
+                catalog.drop_table(identifier(given, topic))
+
+
+@contextmanager
+def _tables(target: Target, manifest: dict[str, Any]) -> Iterator[Iterator[tuple[Table, str]]]:
+    """Those of the topics that have files, one after the other; what is not there is made."""
+    given = manifest.get("table")
+    topics = [topic for topic in sorted(manifest["topics"]) if _wanted(target, manifest, topic)]
+    if given is None or not topics:
+        yield iter(())
+        return
+    if any(letter in str(target.root) for letter in "?#%"):
+        raise ExportFailed(f"the target {target.root} has a ? # or %: an Iceberg table cannot "
+                           "refer to its files")
+    with _explained(), _catalog(target, given) as catalog:
+        yield ((_opened(catalog, target, manifest, topic), topic) for topic in topics)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Whatever goes wrong with a table, the export is whole."""
+    try:
+        yield
+    except ExportFailed:
+        raise
+    except Exception as error:  # pyiceberg, SQLAlchemy and the catalogs have each their own
+        raise ExportFailed(
+            f"the files are exported, but their table did not follow: {type(error).__name__}: "
+            f"{error}. {_AGAIN}"
+        ) from error
+
+
+def _opened(
+    catalog: Catalog, target: Target, manifest: dict[str, Any], topic: str
+) -> Table:
+    import pyarrow.parquet as pq
+    from pyiceberg.exceptions import NoSuchTableError
+
+    name = identifier(manifest["table"], topic)
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        catalog.create_namespace_if_not_exists(name[:-1])
+        first = next(iter(_wanted(target, manifest, topic).values()))
+        shape = pq.read_schema(target.root / first["path"])
+        own = {TARGET: str(target.root), TOPIC: topic}
+        return catalog.create_table(name, shape, properties={**PROPERTIES, **own})
+
+
+def _commit(table: Table, due: Step) -> None:
+    """One snapshot, with the columns that its files bring."""
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+    from pyiceberg.table import TableProperties
+
+    with table.transaction() as transaction:
+        if transaction.table_metadata.name_mapping() is None:  # the files' columns have no ids
+            mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        _widen(transaction, due.added, table)
+        update = transaction.update_snapshot(snapshot_properties=due.properties)
+        with (update.overwrite() if due.removed else update.merge_append()) as snapshot:
+            for file in due.removed:
+                snapshot.delete_data_file(file)
+            for path in due.added:
+                snapshot.append_data_file(
+                    parquet_file_to_data_file(table.io, transaction.table_metadata, path))
+
+
+def _widen(transaction: Any, added: list[str], table: Table) -> None:
+    """Fields that are new become columns, within structs too; none goes, none changes its type."""
+    import pyarrow.parquet as pq
+
+    shapes = []
+    for path in added:
+        with table.io.new_input(path).open() as file:
+            shape = pq.read_schema(file)
+        if shape not in shapes:
+            shapes.append(shape)
+    for shape in shapes:
+        with transaction.update_schema() as update:
+            update.union_by_name(shape)
+
+
+def _forget(table: Table, snapshots: list[Snapshot]) -> None:
+    """Snapshots, and the files of metadata that were theirs alone; no data."""
+    kept = {ref.snapshot_id for ref in table.metadata.refs.values()}  # current, or somebody's tag
+    gone = {each.snapshot_id for each in snapshots} - kept
+    if not gone:
+        return
+    files = {each.snapshot_id: _metadata_files(each, table) for each in table.metadata.snapshots}
+    table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
+    still = set().union(*(paths for number, paths in files.items() if number not in gone))
+    for path in sorted(set().union(*(files[number] for number in gone)) - still):
+        table.io.delete(path)
+
+
+def _metadata_files(snapshot: Snapshot, table: Table) -> set[str]:
+    return {snapshot.manifest_list, *(each.manifest_path for each in snapshot.manifests(table.io))}
+
+
+def _age(snapshot: Snapshot) -> int:
+    return snapshot.sequence_number or 0
+
+
+def _told(snapshot: Snapshot) -> int:
+    """Its commit of the manifest."""
+    found = snapshot.summary.additional_properties if snapshot.summary else {}
+    return int(found.get(COMMIT, 0))
+
+
+def _hint(table: Table) -> None:
+    """The name of the newest metadata, for readers without the catalog: DuckDB takes a folder."""
+    from appliance_spark.export_iceberg_io import local_path
+
+    newest = local_path(table.metadata_location)
+    if newest is None:
+        return
+    hint, name = newest.with_name("version-hint.text"), newest.name.removesuffix(".metadata.json")
+    if not hint.exists() or hint.read_text() != name:
+        write_durably(hint, name)
+
+
+# Checking
+
+def problems(target: Target, manifest: dict[str, Any]) -> list[str]:
+    """How the tables differ from the manifest."""
+    found: list[str] = []
+    if manifest.get("table") is None:
+        return found
+    check(manifest)
+    with _explained(), _catalog(target, manifest["table"]) as catalog:
+        for topic in sorted(manifest["topics"]):
+            wanted = _wanted(target, manifest, topic)
+            name = identifier(manifest["table"], topic)
+            if not wanted:
+                continue
+            if not catalog.table_exists(name):
+                found.append(f"table {'.'.join(name)} is missing. {_RUN}")
+                continue
+            found += _differences(catalog.load_table(name), target, manifest, topic)
+    return found
+
+
+_RUN = "The next run makes it equal"
+
+
+def _differences(
+    table: Table, target: Target, manifest: dict[str, Any], topic: str
+) -> list[str]:
+    name = f"table {_name(table)}"
+    try:
+        state = state_of(table, target, topic)
+        due = step(state, target, manifest, topic)
+    except ExportFailed as error:
+        return [str(error)]
+    found = [f"{name}: {path} is in it twice" for path in state.twice]
+    found += [f"{name} lacks {path}. {_RUN}" for path in due.added]
+    found += [f"{name} has {file.file_path}, which the manifest has not" for file in due.removed]
+    position = export_manifest.position(manifest, topic)
+    if state.position != position:
+        found.append(f"{name} is at {state.position}, the manifest at {position}. {_RUN}")
+    for path, file in _wanted(target, manifest, topic).items():
+        held = state.files.get(path)
+        if held is not None and (held.record_count, held.file_size_in_bytes) != (
+            file["rows"], file["bytes"]
+        ):
+            found.append(f"{name} has {path} with {held.record_count} rows and "
+                         f"{held.file_size_in_bytes} bytes, wanted {file['rows']} and "
+                         f"{file['bytes']}")
+    return found

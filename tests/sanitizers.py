@@ -113,6 +113,8 @@ def build(sanitizer: Sanitizer) -> None:
         to = sanitizer.folder / source.relative_to(REPOSITORY)
         to.parent.mkdir(exist_ok=True)
         shutil.copy2(source, to)
+    static = "appliance/static"
+    shutil.copytree(REPOSITORY / static, sanitizer.folder / static, dirs_exist_ok=True)
     shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)
     for folder in ("support", "data"):
         shutil.copytree(TESTS / folder, sanitizer.folder / "tests" / folder, dirs_exist_ok=True)
@@ -144,6 +146,7 @@ def run(sanitizer: Sanitizer, arguments: list[str]) -> int:
     }
     tests = [f"tests/{name}" for name in sanitizer.tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-p", "appliance.testing"]
     command += [f"--junit-xml={RESULT}", *tests, *arguments]
     if sanitizer.name == "thread":
         # Its shadow memory has no room for the randomised addresses of newer kernels.

@@ -131,6 +131,7 @@ def strike(kind: str, run: subprocess.Popen[str], broker: Broker, target: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill after that")
     parser.add_argument("--rate", type=int, default=2000, help="records a second")
     parser.add_argument("--longest", type=float, default=30, help="seconds before a kill")
     parser.add_argument("--seed", type=int, default=0)
@@ -158,7 +159,10 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
     load.start()
     words = ("--target", str(target), "--admin", broker.admin)
     try:
+        end = time.monotonic() + given.minutes * 60
         for _ in range(given.kills):
+            if time.monotonic() > end:
+                break
             kind = dice.choice(kinds)
             run = export("run", TOPIC, *words)
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from appliance_spark import export_compact, export_iceberg, export_manifest
-from tests.support.exporting import Export, Killed, Make, killed_at, send
+from tests.support.exporting import Export, Killed, Make, killed_at, places, send
 from tests.support.spark_data import Place
 
 TABLE = export_iceberg.settings(None, None)
@@ -51,15 +50,6 @@ def a_duck(*extensions: str) -> duckdb.DuckDBPyConnection:
         file = folder / f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
         duck.execute(f"load '{file}'")
     return duck
-
-
-def places(rows: Iterable[dict[str, Any]]) -> Counter[Place]:
-    found: Counter[Place] = Counter()
-    for row in rows:
-        headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-        ms = round(row["timestamp"].timestamp() * 1000)
-        found[row["partition"], row["offset"], ms, row["key"], row["value"], headers] += 1
-    return found
 
 
 def told(table: Table) -> list[dict[str, Any]]:

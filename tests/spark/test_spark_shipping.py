@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
 import venv
@@ -21,7 +22,8 @@ from pyspark.sql import SparkSession
 
 from appliance_spark import shipping
 from tests.interop.kafka_jars import java
-from tests.support.spark_data import DEADLINE_S, Topics, rows_of, spark_session
+from tests.support.exporting import rows_in
+from tests.support.spark_data import DEADLINE_S, Sending, Topics, rows_of, spark_session
 from tests.test_server import Broker
 
 ROOT = Path(shipping.__file__).resolve().parent.parent
@@ -138,6 +140,43 @@ def imported(spark: SparkSession, name: str) -> set[str]:
         return "" if found is None else str(found.origin)
 
     return set(spark.sparkContext.parallelize(range(8), 8).map(find).collect())
+
+
+def test_a_cluster_runs_an_export_and_verifies_it(
+    cluster: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    """As a user types it. Before the session of the others, which holds the cluster's cores."""
+    sending = Sending(broker)
+    topic = sending.create("exported", 4)
+    for partition in range(4):
+        sending.send(topic, [b"%d" % n for n in range(500)], partition, codec="zstd")
+    lacks = subprocess.run([cluster.python, "-c", "import appliance_spark"], capture_output=True,
+                           cwd=tmp_path, env={})  # fmt: skip
+    assert b"No module named 'appliance_spark'" in lacks.stderr
+    told = exported(cluster, broker, "run", topic, "--target", str(tmp_path / "lake"))
+    assert "2000 rows and 0 dead letters in 4 files" in told
+    assert rows_in(tmp_path / "lake") == sending.log_of(topic)
+    told = exported(cluster, broker, "verify", "--target", str(tmp_path / "lake"))
+    assert "compared with the log: 2000, no longer in it: 0; 0 problems" in told
+    brought = list(cluster.folder.glob("work/app-*/*/appliance_spark/export_tasks.py"))
+    assert len(brought) == 2 * WORKERS, brought  # two runs of Spark, each by all workers
+
+
+def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) -> str:
+    """What `appliance export` says, on a driver that has the package, by workers that have not."""
+    path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    settings = {"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
+                "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+                "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    words = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance_spark.export", command, *arguments,
+         "--master", cluster.url, "--admin", broker.admin, *words],
+        capture_output=True, text=True, timeout=DEADLINE_S,
+        env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": str(cluster.python)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout
+    return done.stdout
 
 
 def test_workers_that_lack_the_package_read_and_write(spark: SparkSession, broker: Broker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +48,24 @@ class Export:
         return export_verify.verify(self.target, lambda: self.spark, self.broker, 3).problems
 
     def rows(self) -> Counter[Place]:
-        """Of every file that a reader finds, whatever the manifest says."""
-        found: Counter[Place] = Counter()
-        for path in self.target.data_files():
-            for row in pq.ParquetFile(self.target.root / path).read().to_pylist():
-                headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-                ms = round(row["timestamp"].timestamp() * 1000)
-                found[row["partition"], row["offset"], ms, row["key"], row["value"], headers] += 1
-        return found
+        return rows_in(self.target.root)
+
+
+def rows_in(root: Path) -> Counter[Place]:
+    """Of every file that a reader finds, whatever the manifest says."""
+    return places(
+        row for path in Target(root).data_files()
+        for row in pq.ParquetFile(root / path).read().to_pylist()
+    )
+
+
+def places(rows: Iterable[dict[str, Any]]) -> Counter[Place]:
+    found: Counter[Place] = Counter()
+    for row in rows:
+        headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+        ms = round(row["timestamp"].timestamp() * 1000)
+        found[row["partition"], row["offset"], ms, row["key"], row["value"], headers] += 1
+    return found
 
 
 Make = Callable[..., Export]

@@ -51,12 +51,11 @@ def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSe
         session.stop()
 
 
-class Topics:
-    """The appliance of these tests, as its users have it."""
+class Sending:
+    """Topics of the appliance of these tests, written and read by a foreign client."""
 
-    def __init__(self, spark: SparkSession, broker: Broker) -> None:
-        self.spark, self.broker = spark, broker
-        self.options = {"url": f"http://{broker.admin}"}
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
         settings = {"bootstrap.servers": broker.kafka, "linger.ms": 20, "log_level": 0}
         self.producer = ck.Producer(settings)
 
@@ -66,13 +65,6 @@ class Topics:
         made = admin.create_topics([NewTopic(topic, partitions, 1, config=named)])
         made[topic].result(DEADLINE_S)
         return topic
-
-    def read(self, topic: str, **options: Any) -> DataFrame:
-        return self.reader(subscribe=topic, **options)
-
-    def reader(self, **options: Any) -> DataFrame:
-        reader = self.spark.read.format("appliance").options(**self.options)
-        return reader.options(**options).load()
 
     def send(
         self, topic: str, values: list[bytes | None], partition: int = 0, codec: str = "none",
@@ -103,6 +95,22 @@ class Topics:
 
     def log_of(self, topic: str) -> Counter[Place]:
         return log_of(self.broker.kafka, topic)
+
+
+class Topics(Sending):
+    """The same, and Spark reads them as its users have it."""
+
+    def __init__(self, spark: SparkSession, broker: Broker) -> None:
+        super().__init__(broker)
+        self.spark = spark
+        self.options = {"url": f"http://{broker.admin}"}
+
+    def read(self, topic: str, **options: Any) -> DataFrame:
+        return self.reader(subscribe=topic, **options)
+
+    def reader(self, **options: Any) -> DataFrame:
+        reader = self.spark.read.format("appliance").options(**self.options)
+        return reader.options(**options).load()
 
 
 def log_of(address: str, topic: str) -> Counter[Place]:

@@ -76,6 +76,8 @@ ONLY = {
 BESIDE = {
     "spark": {"__version__", "_batch", "_columns", "_crc", "_record_builder", "_record_hash",
               "arrow", "client", "compression", "errors", "event_log"},
+    "loadtest": {"__version__", "_batch", "_crc", "_record_builder", "_record_reader", "client",
+                 "compression", "errors", "wire"},
 }
 
 IMPORT = re.compile(

@@ -31,7 +31,7 @@ UNNUMBERED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!\s*\(?#\d)")  # not
 
 
 def sources(*ends: str) -> list[Path]:
-    folders = [ROOT / name for name in ("appliance", "bench", "spark", "tests")]
+    folders = [ROOT / name for name in ("appliance", "bench", "loadtest", "spark", "tests")]
     found = (path for folder in folders for end in ends for path in folder.rglob(f"*.{end}"))
     return sorted(path for path in found if ".cache" not in path.parts)
 

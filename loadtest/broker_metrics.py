@@ -1,0 +1,64 @@
+"""What the broker says of itself, from its /metrics."""
+
+from __future__ import annotations
+
+import http.client
+import math
+import re
+from dataclasses import dataclass, field
+
+TIMEOUT_S = 5.0
+LINE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$", re.MULTILINE)
+BOUND = re.compile(r'le="([^"]+)"')
+COMMIT_BUCKET = "appliance_commit_seconds_bucket"
+LAG = "appliance_group_lag_records"
+
+
+@dataclass(frozen=True)
+class Page:
+    numbers: dict[str, float] = field(default_factory=dict)  # sums over all labels
+    commits: dict[float, float] = field(default_factory=dict)  # up to so many seconds, how many
+
+    def since(self, before: Page, name: str) -> float:
+        """How much a counter grew; a broker that was started again begins at 0."""
+        now, then = self.numbers.get(name, 0.0), before.numbers.get(name, 0.0)
+        return now - then if now >= then else now
+
+    def commit_quantile(self, before: Page, part: float) -> float:
+        """Upper bound in seconds of the commits since `before`; NaN when there were none."""
+        grown = [
+            (bound, self.commits[bound] - before.commits.get(bound, 0.0))
+            for bound in sorted(self.commits)
+        ]
+        if not grown or grown[-1][1] <= 0:
+            return math.nan
+        wanted = grown[-1][1] * part
+        return next(bound for bound, count in grown if count >= wanted)
+
+
+def parse(text: str) -> Page:
+    page = Page()
+    for found in LINE.finditer(text):
+        value = float(found["value"])
+        name = found["name"]
+        page.numbers[name] = page.numbers.get(name, 0.0) + value
+        bound = BOUND.search(found["labels"] or "") if name == COMMIT_BUCKET else None
+        if bound:
+            page.commits[float(bound[1])] = value
+    return page
+
+
+def read(admin: str, token: str) -> Page:
+    """OSError or HTTPException when it cannot be read: the broker may be down."""
+    connection = http.client.HTTPConnection(admin, timeout=TIMEOUT_S)
+    try:
+        connection.request(
+            "GET", "/metrics", headers={"Authorization": f"Bearer {token}"} if token else {}
+        )
+        answer = connection.getresponse()
+        body = answer.read()
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        raise http.client.HTTPException(f"http://{admin}/metrics: status {answer.status}")
+    return parse(body.decode())

@@ -1,0 +1,130 @@
+"""A connection of one user: one request, one answer, over a plain Python socket.
+
+Locust replaces Python's sockets by gevent's, so that a user who waits lets the others go on. Client
+libraries that wait in C would stop all of them; here C only makes bytes of messages and back.
+
+Nothing is tried again here. After a failure it is closed: what would arrive next belongs to a
+request that nobody waits for any more.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from appliance import __version__
+from appliance.client.connection import Address
+from appliance.client.errors import BrokerRefused, BrokerUnavailable, ConnectionLost
+from appliance.wire import Api, MalformedMessage, VersionUnsupported, codec, headers
+from appliance.wire.api_versions import API as API_VERSIONS
+from appliance.wire.api_versions import ApiVersionsRequest
+
+SIZE = struct.Struct(">i")
+ANSWER_SIZE_MAX = 256 << 20  # far above what any user fetches at a time
+READ_SIZE = 64 << 10  # most answers come with one call
+TIMEOUT_S = 30.0  # a broker that says nothing for so long is gone
+ORDINARY_VERSION = 3  # of ApiVersions: every broker since 2018 speaks it
+BY_NAME_MAX = {0: 12, 1: 12, 8: 9, 9: 9}  # later versions of these APIs name topics by id
+
+
+class Connection:
+    def __init__(self, address: Address, client_id: str, timeout_s: float = TIMEOUT_S) -> None:
+        self.address, self.client_id = address, client_id
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection((address.host, address.port), timeout_s)
+        except OSError as error:
+            raise BrokerUnavailable(f"broker {address}: no connection: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._versions = {API_VERSIONS.key: ORDINARY_VERSION}
+        try:
+            self._versions |= self._negotiated()
+        except BaseException:
+            self.close()
+            raise
+
+    def _negotiated(self) -> dict[int, int]:
+        """The newest version of each API that the broker speaks."""
+        answer = self.ask(API_VERSIONS, ApiVersionsRequest("appliance-loadtest", __version__))
+        if answer.error_code:
+            raise BrokerRefused(answer.error_code, f"broker {self.address}: ApiVersions")
+        return {each.api_key: each.max_version for each in answer.api_keys}
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def version(self, api: Api) -> int:
+        first, last = api.versions
+        newest = min(last, self._versions.get(api.key, -1), BY_NAME_MAX.get(api.key, last))
+        if newest < first:
+            raise VersionUnsupported(
+                f"broker {self.address}: {api.name} {newest}, wanted {first} or newer"
+            )
+        return newest
+
+    def ask(self, api: Api, request: Any, timeout_s: float | None = None) -> Any:
+        """`timeout_s`: where an answer may take longer than ordinary ones."""
+        version = self.version(api)
+        body = self._exchange(api, version, codec.encode_parts(request, version), timeout_s)
+        # fields of bytes stay where they are in the answer, which nobody else writes to
+        return codec.decode(api.response, body, version, borrow=True)
+
+    def _exchange(
+        self, api: Api, version: int, body: list[codec.Bytes], timeout_s: float | None
+    ) -> memoryview:
+        self._correlation_id += 1
+        asked = headers.RequestHeader(api.key, version, self._correlation_id, self.client_id)
+        frame = b"".join([headers.encode_request(asked), *body])
+        if timeout_s is not None:
+            self._socket.settimeout(timeout_s)
+        try:
+            self._socket.sendall(SIZE.pack(len(frame)) + frame)
+            answer = self._answer()
+            got, found = headers.decode_response(answer, api.key, version)
+            if got != self._correlation_id:
+                raise MalformedMessage(f"correlation id {got}, wanted {self._correlation_id}")
+        except (OSError, MalformedMessage) as error:
+            self.close()
+            raise ConnectionLost(f"broker {self.address}: {api.name}: {error}") from error
+        except BaseException:  # the user is stopped while an answer is under way
+            self.close()
+            raise
+        if timeout_s is not None:
+            self._socket.settimeout(TIMEOUT_S)
+        return found
+
+    def _answer(self) -> bytes | bytearray:
+        """Without the size before it. Nothing follows: there is one request at a time."""
+        first = self._socket.recv(READ_SIZE)
+        while 0 < len(first) < SIZE.size:
+            more = self._socket.recv(READ_SIZE)
+            first = first + more if more else b""
+        if not first:
+            raise ConnectionResetError("closed by the broker")
+        (size,) = SIZE.unpack_from(first)
+        if not 0 <= size <= ANSWER_SIZE_MAX:
+            raise MalformedMessage(f"an answer of {size} bytes, {ANSWER_SIZE_MAX} allowed")
+        if len(first) == SIZE.size + size:
+            return first[SIZE.size :]
+        return self._rest(first, size)
+
+    def _rest(self, first: bytes, size: int) -> bytearray:
+        answer = bytearray(size)
+        at = len(first) - SIZE.size
+        answer[:at] = first[SIZE.size :]
+        if len(answer) > size:
+            raise MalformedMessage(f"{len(answer)} bytes of an answer of {size}")
+        left = memoryview(answer)[at:]
+        while left:
+            got = self._socket.recv_into(left)
+            if not got:
+                raise ConnectionResetError(
+                    f"closed by the broker, {len(left)} bytes before the end"
+                )
+            left = left[got:]
+        return answer

@@ -1,0 +1,66 @@
+"""Sends records at a fixed rate and reads them again: how long after the moment for which a record
+was intended somebody else has it.
+
+They go to a topic of their own, `<topic>-e2e`, so that the readers see few records of others; the
+way through the broker is that of all others.
+"""
+
+from __future__ import annotations
+
+import time
+
+import gevent
+from gevent import Greenlet
+
+from appliance._record_reader import Progress, RecordReader
+from appliance.errors import ApplianceError
+from loadtest import broker, payload, tally
+from loadtest.broker import Wish
+from loadtest.producer_user import ProducerUser
+from loadtest.user import E2E_SUFFIX
+
+TAIL = Wish(1, 500, 1 << 20)  # an answer as soon as there is anything
+PAUSE_S = 1.0
+
+
+class EndToEndUser(ProducerUser):
+    weight = 5
+    topic_suffix = E2E_SUFFIX
+
+    def on_start(self) -> None:
+        self.read_due = -1  # of the batch that was read last
+        self.reader: Greenlet | None = None
+        super().on_start()
+        self.reading = self.new_link()
+        offset = self.reading.ask(lambda to: broker.offset_at(to, self.place, broker.LATEST))
+        self.reader = gevent.spawn(self.read_on, offset)
+
+    def on_stop(self) -> None:
+        if self.reader is not None:
+            self.reader.kill()
+            self.reading.close()
+        super().on_stop()
+
+    def read_on(self, offset: int) -> None:
+        while True:
+            begin = time.monotonic()
+            try:
+                offset = self.read(offset)
+            except ApplianceError as error:
+                self.failed(tally.END_TO_END, time.monotonic() - begin, error)
+                time.sleep(PAUSE_S)
+
+    def read(self, offset: int) -> int:
+        """The offset behind what was read. The records of a batch have one intended moment."""
+        fetched = self.reading.ask(lambda to: broker.fetch(to, self.place, offset, TAIL))
+        now = time.monotonic()
+        reader = RecordReader(fetched.records, *self.place, Progress(offset))
+        for message in reader:
+            stamp = payload.read(message.value)
+            if stamp is None or stamp.who != self.who or stamp.due_ns == self.read_due:
+                continue
+            self.read_due = stamp.due_ns
+            seconds = now - stamp.due_ns / 1e9
+            size = len(message.value or b"")
+            self.done(tally.END_TO_END, seconds, self.options.records, size * self.options.records)
+        return max(offset, reader.end_offset)

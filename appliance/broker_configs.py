@@ -215,7 +215,19 @@ class BrokerConfigs:
         return [self._topic_entry(key, configs) for key in topic_config.KEYS.values()]
 
     def topic_value(self, name: str, configs: Mapping[str, str]) -> str:
-        return self._topic_entry(topic_config.find(name), configs).value
+        own = configs.get(name)
+        return own if own is not None else self._value_for_topics(topic_config.find(name))
+
+    def _value_for_topics(self, key: ConfigKey) -> str:
+        """Of those that say nothing. Asked for every topic of a list, so it is looked up once."""
+        known = self._for_topics.get(key.name)
+        if known is None:
+            known = self._for_topics[key.name] = self._topic_entry(key, {}).value
+        return known
+
+    @cached_property
+    def _for_topics(self) -> dict[str, str]:
+        return {}
 
     def _topic_entry(self, key: ConfigKey, configs: Mapping[str, str]) -> ConfigEntry:
         synonyms = [

@@ -6,6 +6,8 @@ and how it filters in Chromium, what a page of metrics takes, and what 20 consol
     pages      each page in a browser that has seen nothing of it: first paint, all rows known, the
                longest time in which it answered nobody, from a key in the filter to the picture
     metrics    /metrics, with every partition in it
+    requests   what the broker's processor has to do for an answer: for the first of a list, and for
+               the next of them within the same second
     consoles   20 consoles and none, A B A B: a producer's latency at 1,000 records a second. What a
                console asks was written down from the pages in Chromium, event stream and all; 20
                clients without a screen ask it in the same rhythm, since 20 browsers on the broker's
@@ -35,6 +37,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from appliance.admin.shared import AGE_SECONDS_MAX
 from appliance.wire.find_coordinator import FindCoordinatorRequest
 from appliance.wire.offset_commit import OffsetCommitRequest
 from bench.peers import clients, members
@@ -46,6 +49,8 @@ CONSOLES = 20
 RATE, RECORD_BYTES = 1000, 100
 RHYTHM_S = 12.0  # for so long it is written down what a page asks
 FILTER = "topic-07"
+ASKED = "/topics?limit=10000", "/groups?limit=10000", "/topics/topic-0000", "/groups/group-000"
+ASKED_AGAIN = 10
 FIND_COORDINATOR, OFFSET_COMMIT = (10, 3), (8, 7)
 # Beside those of the topics there are the broker's own partitions.
 LIMITS = ("max.partitions.total", "metrics.partitions.max")
@@ -284,6 +289,37 @@ def cpu_seconds(serving: Serving) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
+def requests(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
+    """Counted by the kernel, so that others on the machine change little."""
+    found: dict[str, float] = {}
+    connection = http.client.HTTPConnection(serving.admin, timeout=60)
+    for path in ASKED:
+        firsts, nexts = [], []
+        for _ in range(words.rounds):
+            time.sleep(AGE_SECONDS_MAX)
+            firsts.append(cost(serving, connection, path, 1))
+            nexts.append(cost(serving, connection, path, ASKED_AGAIN))
+        found[f"{path}: first, cpu ms"] = statistics.median(firsts)
+        found[f"{path}: next, cpu ms"] = statistics.median(nexts)
+    return found
+
+
+def cost(
+    serving: Serving, connection: http.client.HTTPConnection, path: str, count: int
+) -> float:
+    before = run_ns(serving)
+    for _ in range(count):
+        connection.request("GET", f"/api/v1{path}", headers={"Accept-Encoding": "gzip"})
+        connection.getresponse().read()
+    return (run_ns(serving) - before) / count / 1e6
+
+
+def run_ns(serving: Serving) -> int:
+    """For so long its threads have had a processor."""
+    found = Path(f"/proc/{serving.process.pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[0]) for each in found)
+
+
 def consoles(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
     with chromium() as browser:
         rhythms = [rhythm(browser, serving.admin, name) for name in PLACES]
@@ -340,7 +376,7 @@ def probed(serving: Serving, words: argparse.Namespace, topic: str) -> tuple[flo
     return found["ack_p99_us"], cores
 
 
-SUITES = {"pages": pages, "metrics": metrics, "consoles": consoles}
+SUITES = {"pages": pages, "metrics": metrics, "requests": requests, "consoles": consoles}
 
 
 def main() -> None:

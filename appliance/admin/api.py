@@ -7,7 +7,7 @@ the message says what was got and what is wanted.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from http import HTTPStatus
 from typing import Any
 
@@ -36,6 +36,7 @@ from appliance.admin import (
 )
 from appliance.admin.guard import Denied
 from appliance.admin.route import ANYONE, Call, Place, Route, get
+from appliance.admin.shared import Shared
 from appliance.errors import ApplianceError
 from appliance.wire import ErrorCode
 
@@ -120,19 +121,20 @@ def served(route: Route, place: Place) -> WebHandler:
             return refusal(raised)
         if route.reads_messages and place.reads.is_new(call):
             await in_the_trail(call, route, HTTPStatus.OK)
-        answer = await answered(route, call)
+        answer = await answered(route, call, place.shared)
         if route.has_audit:
+            place.changed()
             await in_the_trail(call, route, answer.status)
         return answer
 
     return handle
 
 
-async def answered(route: Route, call: Call) -> web.StreamResponse:
+async def answered(route: Route, call: Call, shared: Shared) -> web.StreamResponse:
     try:
-        answer = route.handler(call)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        if route.version is not None:
+            return await from_shared(route, call, shared, route.version(call))
+        answer = await told(route, call)
     except ApplianceError as raised:
         return refusal(raised)
     if isinstance(answer, web.StreamResponse):
@@ -140,6 +142,22 @@ async def answered(route: Route, call: Call) -> web.StreamResponse:
     if route.answer is None:
         return web.Response(status=route.status)
     return web.json_response(answer, status=route.status)
+
+
+async def told(route: Route, call: Call) -> Any:
+    answer = route.handler(call)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def from_shared(
+    route: Route, call: Call, shared: Shared, version: Hashable
+) -> web.StreamResponse:
+    question = route.path, tuple(call.params.values())
+    found = await shared.body(question, version, lambda: told(route, call))
+    headers = {"Content-Type": "application/json; charset=utf-8", "Vary": "Accept-Encoding"}
+    if "gzip" not in call.request.headers.get("Accept-Encoding", ""):
+        return web.Response(body=found.plain, headers=headers)
+    return web.Response(body=found.zipped, headers={**headers, "Content-Encoding": "gzip"})
 
 
 async def in_the_trail(call: Call, route: Route, status: int) -> None:

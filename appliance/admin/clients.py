@@ -68,6 +68,7 @@ ROUTES = [
         list_connections,
         Connections,
         "Connections of clients, with what they call themselves.",
+        version=lambda _: None,
         params=(
             Param("q", str, "Only those whose address, id or software holds this text.", ""),
             Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),

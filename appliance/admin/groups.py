@@ -279,6 +279,7 @@ ROUTES = [
         list_groups,
         GroupList,
         "Consumer groups with members and lag.",
+        version=lambda call: call.broker.groups.version,
         params=(
             Param("q", str, "Only groups whose id holds this text.", ""),
             Param("state", str, "Only groups in this state.", ""),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from aiohttp import web
 
 from appliance.admin import schema
 from appliance.admin.process import Process
+from appliance.admin.shared import Shared
 from appliance.admin.survey import Survey
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
@@ -116,6 +117,12 @@ class Place:
     mirrors: Mirrors
     reading: Reading
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
+    shared: Shared = field(default_factory=Shared)
+
+    def changed(self) -> None:
+        """Whoever did it sees it in the next answer."""
+        self.survey.forget()
+        self.shared.forget()
 
 
 @dataclass
@@ -164,6 +171,7 @@ class Route:
     prefix: str = PREFIX
     is_noted: bool = True  # in the audit trail, if it changes something
     reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
+    version: Callable[[Call], Hashable] | None = None  # of what it tells, if all share one answer
 
     @property
     def url(self) -> str:

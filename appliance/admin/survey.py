@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,6 +51,7 @@ class Taken(NamedTuple):
     traffic: Mapping[str, Traffic]
     rates: Mapping[str, Traffic]
     latency: Latency
+    version: Hashable = None
 
     def all(self) -> list[LogFacts]:
         return [each for own in self.facts.values() for each in own]
@@ -69,13 +70,29 @@ class Survey:
         self._last: Taken | None = None
         self._derived: dict[str, Any] = {}  # from the last
         self._taking: asyncio.Task[Taken] | None = None
+        self._taking_version: Hashable = None
+        self._changes = 0
+
+    @property
+    def version(self) -> Hashable:
+        """A survey of another version is none, however young it is."""
+        broker = self._process.broker
+        return self._changes, broker.topics_version if broker else 0
+
+    def forget(self) -> None:
+        self._changes += 1
 
     async def take(self) -> Taken:
-        if self._last is not None and time.monotonic() - self._last.at < FRESH_SECONDS:
-            return self._last
-        if self._taking is None or self._taking.done():
-            self._taking = asyncio.get_running_loop().create_task(self._take())
-        return await asyncio.shield(self._taking)
+        """All of it as it was when this was called, or not older than a second."""
+        version, last = self.version, self._last
+        is_young = last is not None and time.monotonic() - last.at < FRESH_SECONDS
+        if last is not None and is_young and last.version == version:
+            return last
+        taking = self._taking
+        if taking is None or taking.done() or self._taking_version != version:
+            taking = asyncio.get_running_loop().create_task(self._take(version))
+            self._taking, self._taking_version = taking, version
+        return await asyncio.shield(taking)
 
     def derived(self, taken: Taken, name: str, make: Callable[[Taken], Made]) -> Made:
         """What follows from a survey is worked out once, however many ask."""
@@ -86,7 +103,7 @@ class Survey:
         made: Made = self._derived[name]
         return made
 
-    async def _take(self) -> Taken:
+    async def _take(self, version: Hashable) -> Taken:
         facts: dict[str, list[LogFacts]] = {}
         traffic: dict[str, Traffic] = {}
         broker, data_plane = self._process.broker, self._process.data_plane
@@ -117,7 +134,7 @@ class Survey:
         }  # fmt: skip
         took = [percentile(times.get(key, []), before.times.get(key, [])) for key in TIMED]
         self._derived = {}
-        self._last = Taken(now, facts, traffic, rates, Latency(*took))
+        self._last = Taken(now, facts, traffic, rates, Latency(*took), version)
         return self._last
 
     def _before(self, now: float) -> Past:

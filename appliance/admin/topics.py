@@ -441,6 +441,7 @@ ROUTES = [
         list_topics,
         TopicList,
         "Topics with sizes, rates and retention.",
+        version=lambda call: call.survey.version,
         params=(
             Param("q", str, "Only names that hold this text.", ""),
             Param("internal", bool, "The broker's own topics too.", False),

@@ -78,6 +78,7 @@ class Coordinator:
     def __init__(self, config: GroupsConfig, topics: Topics) -> None:
         self.config = config
         self.groups: dict[str, AnyGroup] = {}
+        self.version = 0  # counts groups that came and went
         self.offsets = Offsets()
         self.fault = ""  # why no group is served, for people
         # told what a start finds of share groups, which have an owner of their own
@@ -438,6 +439,7 @@ class Coordinator:
 
         def gone(places: list[Partition], error: ApplianceError | None, first_offset: int) -> None:
             del self.groups[group_id]
+            self.version += 1
             self._disarm(group_id)
             if error is None:
                 self.offsets.put(group_id, dict.fromkeys(places), first_offset)
@@ -552,10 +554,12 @@ class Coordinator:
 
         group = Group(group_id, self.config, store)
         self.groups[group_id] = group
+        self.version += 1
         return group
 
     def adopt(self, group: ModernGroup) -> None:
         self.groups[group.id] = group
+        self.version += 1
         self.arm(group)
 
     # Time and disk

@@ -3,6 +3,7 @@ document that the broker serves says of it."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import urllib.error
@@ -100,6 +101,8 @@ def read(answer: Any) -> Answer:
     if answer.headers.get_content_type() == "text/event-stream":
         return Answer(answer.status, None, dict(answer.headers))  # it has no end
     data = answer.read()
+    if answer.headers.get("Content-Encoding") == "gzip":
+        data = gzip.decompress(data)
     is_json = answer.headers.get_content_type() == "application/json"
     body = json.loads(data) if is_json else data or None
     return Answer(answer.status, body, dict(answer.headers))

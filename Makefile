@@ -15,7 +15,7 @@ help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
 	@echo "make test    bring what the tests need, build, and run them (ARGS='-k name' for some)"
 	@echo "make lint    ruff, cython-lint, mypy, and the stubs of the compiled modules"
-	@echo "make bench   beside Apache Kafka; takes two hours, and wants the machine idle (ARGS='--suite X' for some)"
+	@echo "make bench   beside Apache Kafka, an hour (ARGS=--quick: 15 minutes), on an idle machine"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
 	@echo "make clean   remove all that make built; data directories stay"
 

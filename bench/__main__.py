@@ -1,7 +1,7 @@
 """The appliance beside its peers: measured, told, drawn, and watched for what becomes slower.
 
     python -m bench list
-    python -m bench run --suite produce --suite consume --out results.json
+    python -m bench run --quick --out results.json
     python -m bench report results.json
     python -m bench compare old.json new.json
 """
@@ -9,20 +9,23 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from bench import comparison, instructions, limits, report, results
-from bench.peers.turns import Turns, running
+from bench import comparison, extent, report, results, whole_run
+from bench.peers.running import PEERS
 from bench.suites import SUITES
+from bench.whole_run import BESIDE
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, exists=True, path_type=Path)
-BESIDE = ("limits", "instructions")  # they measure no broker
-REGRESSION = 1  # the exit code
+REGRESSION = 1  # the exit codes
+FAILED = 3
 
 
 @click.group(help=(__doc__ or "").partition("\n")[0])
@@ -34,45 +37,53 @@ def main() -> None:
 def list_suites() -> None:
     for name, suite in SUITES.items():
         click.echo(f"{name:18} {(suite.__doc__ or '').strip()}")
-    click.echo(f"{'limits':18} {(limits.__doc__ or '').strip()}")
-    click.echo(f"{'instructions':18} {(instructions.__doc__ or '').partition(':')[0]}.")
+    for name, about in BESIDE.items():
+        click.echo(f"{name:18} {about}")
 
 
-@main.command(help="Measure; all suites, where none is named.")
-@click.option("--suite", "suites", multiple=True, type=click.Choice([*SUITES, *BESIDE]))
-@click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka", "mock", "floor"]),
+@main.command(help="Measure. Exits with 3 when something could not be measured.")
+@click.option("--suite", "suites", multiple=True, type=click.Choice([*SUITES, *BESIDE, "all"]),
+              help="Several of them, or all, the default.")
+@click.option("--peer", "peers", multiple=True,
+              type=click.Choice([each for each in PEERS if each != "appliance"]),
               help="Only cases beside these.")
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+@click.option("--quick", is_flag=True, help="A quarter of the loads, 3 rounds, 15 minutes.")
+@click.option("--rounds", type=click.IntRange(1), help="5, or 3 where it is quick.")
+@click.option("--minutes", type=click.FloatRange(1), help="60, or 15. Rounds that do not fit in "
+              "are left out, but for one of each case.")
+@click.option("--growth-gb", type=click.IntRange(2), help="How far the log grows: 4, or 2.")
 @click.option("--dir", "directory", type=FOLDER, help="On the file system to be measured.")
 @click.option("--out", type=FILE, default="results.json", show_default=True)
-def run(suites: tuple[str, ...], peers: tuple[str, ...], rounds: int, directory: Path | None,
-        out: Path) -> None:
-    wanted = suites or (*SUITES, *BESIDE)
-    done = results.Run(results.machine(directory or Path("/tmp")), rounds)
-    cases = [(name, case) for name in wanted if name in SUITES for case in SUITES[name]()
+def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: int | None,
+        minutes: float | None, growth_gb: int | None, directory: Path | None, out: Path) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers are stopped
+    usual = extent.QUICK if quick else extent.WHOLE
+    asked = replace(usual, rounds=rounds or usual.rounds, minutes=minutes or usual.minutes,
+                    grown_gb=growth_gb or usual.grown_gb)
+    names = set(suites) - {"all"} or {*SUITES, *BESIDE}
+    cases = [(name, case) for name in SUITES if name in names for case in SUITES[name](asked)
              if not peers or case.peer in peers]
-    if "limits" in wanted:
-        done.limits = limits.measured(directory, rounds)
-    if "instructions" in wanted:
-        done.instructions = instructions.measured()
-    with running({case.peer for _, case in cases}, directory, {}) as brokers:
-        turns = Turns(brokers, rounds)
-        for name, case in cases:
-            turns.take(case)
-            done.add(name, case, turns.results)
-            done.save(out)  # what was measured is kept, whatever comes after it
-        done.resident_mb = {name: each.peak_resident_bytes() / 1e6
-                            for name, each in brokers.items() if each.has_process}
-    done.save(out)
-    click.echo(f"{len(done.comparisons)} figures in {out}")
+    beside = [name for name in BESIDE if name in names]
+    done = results.Run(results.machine(directory or Path("/tmp")), asked.rounds)
+    done.machine["loads"] = f"{asked.load:g} of the whole"
+    whole_run.measured(done, cases, beside, asked, directory, out)
+    click.echo(f"{len(done.comparisons)} figures in {out}, in {done.minutes:.0f} minutes; "
+               f"{len(done.failed)} cases failed")
+    for name, reason in done.failed.items():
+        click.echo(f"{name}: {reason}", err=True)
+    sys.exit(FAILED if done.failed else 0)
 
 
 @main.command("report", help="Write docs/benchmarks.md and its charts.")
 @click.argument("file", type=FILE)
 @click.option("--page", type=FILE, default=ROOT / "docs/benchmarks.md")
-def write_report(file: Path, page: Path) -> None:
-    for each in report.written(results.Run.load(file), page, page.parent / "images/benchmarks"):
+@click.option("--readme", type=FILE, help="A page whose benchmarks block gets the goals.")
+def write_report(file: Path, page: Path, readme: Path | None) -> None:
+    run = results.Run.load(file)
+    for each in report.written(run, page, page.parent / "images/benchmarks"):
         click.echo(each)
+    if readme and not report.fill_block(run, readme):
+        raise click.UsageError(f"{readme} has no <!-- benchmarks --> and <!-- /benchmarks -->")
 
 
 @main.command(help="Name what became worse from OLD to NEW. Exits with 1 when anything did.")

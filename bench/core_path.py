@@ -1,6 +1,8 @@
 """One path of the core, taken so many times, for those who count instructions.
 
-    python -m bench.core_path append|append-one|read|columns COUNT
+    python -m bench.core_path append|append-one|read|columns COUNT [FOLDER]
+
+In a log of its own, or in the one in the folder.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from pathlib import Path
 from appliance import _batch, arrow
 from appliance.log_dir import Log, LogConfig, LogDir, StorageConfig
 
-RECORD_BYTES, RECORDS, READ_BYTES = 100, 500, 1 << 20
+TOPIC = "bench"
+RECORD_BYTES, RECORDS, READ_BYTES, PLACES = 100, 500, 1 << 20, 100
 STORAGE = StorageConfig(low_water_bytes=0, reserve_bytes=0, checkpoint_interval_ms=60_000)
 LOG = LogConfig(flush_ms=600_000, flush_messages=1 << 40)
 
@@ -35,10 +38,12 @@ def append_one(log: Log, count: int) -> None:
 
 
 def read(log: Log, count: int) -> None:
-    append(log, 100)
+    """At a hundred places, all over the log."""
+    append(log, PLACES)
     log.flush()
+    step = log.log_end_offset // RECORDS // PLACES * RECORDS
     for each in range(count):
-        log.read(each % 100 * RECORDS, READ_BYTES)
+        log.read(each % PLACES * step, READ_BYTES)
 
 
 def columns(log: Log, count: int) -> None:
@@ -52,11 +57,22 @@ PATHS: dict[str, Callable[[Log, int], None]] = {
 }
 
 
+def opened(folder: Path) -> LogDir:
+    return LogDir.open(folder, STORAGE, log_config=lambda topic, partition: LOG)
+
+
 def main() -> None:
-    path, count = sys.argv[1], int(sys.argv[2])
+    path, count, *folder = sys.argv[1:]
+    if folder:
+        log_dir = opened(Path(folder[0]))
+        log = log_dir.log(TOPIC, 0)
+        log.roll()  # where in a segment an append lands is no question of the log's size
+        PATHS[path](log, int(count))
+        log_dir.close()
+        return
     with tempfile.TemporaryDirectory() as name:
-        log_dir = LogDir.open(Path(name, "data"), STORAGE)
-        PATHS[path](log_dir.create("bench", 0, LOG), count)
+        log_dir = opened(Path(name, "data"))
+        PATHS[path](log_dir.create(TOPIC, 0, LOG), int(count))
         log_dir.abandon()
 
 

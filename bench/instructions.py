@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from bench.core_path import PATHS
 
@@ -16,22 +17,28 @@ COUNT = 400  # and twice as often: in the difference there is no start of Python
 COLLECTED = re.compile(r"Collected : (\d+)")
 
 
-def counted(path: str, count: int) -> int:
+class Uncounted(RuntimeError):
+    """Why not."""
+
+
+def counted(path: str, count: int, folder: Path | None) -> int:
     words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
-             sys.executable, "-m", "bench.core_path", path, str(count)]
+             sys.executable, "-m", "bench.core_path", path, str(count),
+             *([str(folder)] if folder else [])]
     env = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(words, capture_output=True, text=True, env=env)
     found = COLLECTED.search(done.stderr)
     if done.returncode or not found:
-        raise SystemExit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        raise Uncounted(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     return int(found[1])
 
 
-def of_one(path: str) -> int:
-    return (counted(path, 2 * COUNT) - counted(path, COUNT)) // COUNT
+def of_one(path: str, folder: Path | None = None) -> int:
+    """In a log that is there already, or a new one."""
+    if shutil.which("valgrind") is None:
+        raise Uncounted("instructions are counted by valgrind, which is not installed")
+    return (counted(path, 2 * COUNT, folder) - counted(path, COUNT, folder)) // COUNT
 
 
 def measured() -> dict[str, int]:
-    if shutil.which("valgrind") is None:
-        raise SystemExit("instructions are counted by valgrind: install it, or leave the suite out")
     return {path: of_one(path) for path in PATHS}

@@ -2,48 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench import charts, remarks
+from bench.remarks import Remarks
 from bench.results import Comparison, Run, by_suite, middle_and_ends
 from bench.suites import SUITES
 
-WON, LOST, CLOSE = "#2f7d4f", "#b3403a", "#8a8a8a"
-NOISE = 0.05  # a ratio so near to 1 is neither won nor lost
+BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
 def written(run: Run, page: Path, images: Path) -> list[Path]:
     """The page and the charts that it shows."""
     images.mkdir(parents=True, exist_ok=True)
-    charts = {suite: images / f"{suite}.svg" for suite in by_suite(run)}
+    drawn = {suite: images / f"{suite}.svg" for suite in by_suite(run)}
     for suite, rows in by_suite(run).items():
-        draw(rows, charts[suite])
-    page.write_text("\n".join(lines(run, charts, page)) + "\n")
-    return [page, *charts.values()]
+        charts.draw(rows, drawn[suite])
+    page.write_text("\n".join(lines(run, drawn, page, remarks.load())) + "\n")
+    return [page, *drawn.values()]
 
 
-def lines(run: Run, charts: dict[str, Path], page: Path) -> Iterator[str]:
-    yield "# Benchmarks"
-    yield ""
+def fill_block(run: Run, page: Path) -> bool:
+    """The goals, between the two marks of a page that has them."""
+    text = page.read_text()
+    goals = "\n".join(goals_table(run)) + "\n"
+    new = BLOCK.sub(lambda marks: marks[1] + goals + marks[2], text)
+    page.write_text(new)
+    return BLOCK.search(text) is not None
+
+
+def lines(run: Run, drawn: dict[str, Path], page: Path, known: Remarks) -> Iterator[str]:
+    yield from head(run)
+    yield from ("", "## The goals", "")
+    yield from goals_table(run)
+    for suite, rows in by_suite(run).items():
+        yield from ("", f"## {suite.replace('_', ' ')}", "", (SUITES[suite].__doc__ or "").strip())
+        yield from ("", f"![Ratios of {suite}]({drawn[suite].relative_to(page.parent)})", "")
+        yield from table(rows)
+        yield from why(rows, known)
+    yield from appendix(run)
+
+
+def head(run: Run) -> Iterator[str]:
+    yield from ("# Benchmarks", "")
     yield (
-        "Written by `python -m bench report`; measured by `python -m bench run`. Both brokers took "
-        f"turns, A B A B, {run.rounds} rounds after one to warm up; each figure is a median, with "
+        "Written by `python -m bench report`; measured by `python -m bench run`. Both took "
+        f"turns, A B A B, {run.rounds} rounds after one to warm up, fewer where the time of a run "
+        "was over; each figure is a median, with "
         "the lowest and the highest. The ratio is ours to theirs; what it was at its lowest and "
         "its highest, round by round, stands behind it. A goal that was missed is marked, and so "
-        "is a figure at which we are behind."
+        "is a figure at which we are behind; below each table stands why, and what was tried."
     )
     yield ""
-    yield "; ".join(f"{name}: {value}" for name, value in run.machine.items()) + "."
-    for suite, rows in by_suite(run).items():
-        yield ""
-        yield f"## {suite.replace('_', ' ')}"
-        yield ""
-        yield (SUITES[suite].__doc__ or "").strip()
-        yield ""
-        yield f"![Ratios of {suite}]({charts[suite].relative_to(page.parent)})"
-        yield ""
-        yield from table(rows)
-    yield from appendix(run)
+    took = {"took": f"{run.minutes:.0f} minutes"} if run.minutes else {}
+    yield "; ".join(f"{name}: {value}" for name, value in {**run.machine, **took}.items()) + "."
+    if run.failed:
+        yield from ("", "**Not measured:**", "")
+        yield from (f"- {name}: {reason.splitlines()[0]}" for name, reason in run.failed.items())
+
+
+def goals_table(run: Run) -> Iterator[str]:
+    rows = [each for each in run.comparisons if each.goal is not None]
+    met = sum(bool(each.is_met) for each in rows)
+    behind = sum(is_behind(each) for each in run.comparisons)
+    yield (f"{met} of {len(rows)} goals are met; of {len(run.comparisons)} figures "
+           f"{behind} are behind the peer's.")
+    yield from ("", "| what | figure | ours to theirs, and its spread | goal | met |",
+                "|---|---|---|---|---|")
+    for each in rows:
+        sign = "≥" if each.is_more_better else "≤"
+        yield (f"| {each.case} | {each.figure} | {ratio(each)} | {sign} {each.goal:.2g} | "
+               f"{'yes' if each.is_met else '**no**'} |")
 
 
 def table(rows: Iterable[Comparison]) -> Iterator[str]:
@@ -52,12 +83,40 @@ def table(rows: Iterable[Comparison]) -> Iterator[str]:
     last = ""
     for each in rows:
         name, last = ("" if each.case == last else each.case), each.case
-        low, high = each.spread
-        ratio = f"{each.ratio:.2f} ({low:.2f}-{high:.2f})"
-        if not each.is_won and abs(each.ratio - 1) > NOISE:
-            ratio += " behind"
+        behind = " behind" if is_behind(each) else ""
         yield (f"| {name} | {each.figure} | {figures(each.ours)} | {figures(each.theirs)} "
-               f"({each.peer}) | {ratio} | {goal(each)} |")
+               f"({each.peer}) | {ratio(each)}{behind} | {goal(each)} |")
+
+
+def why(rows: Iterable[Comparison], known: Remarks) -> Iterator[str]:
+    """What is known of each figure that is behind or under its goal."""
+    lost = [each for each in rows if is_behind(each) or each.is_met is False]
+    groups: dict[str | None, list[Comparison]] = {}
+    for each in lost:
+        groups.setdefault(remarks.heading_of(known, each), []).append(each)
+    if lost:
+        yield from ("", "**Behind, or under the goal:**", "")
+    for heading, each_of in groups.items():
+        text = known[heading] if heading else "nobody has looked into it yet."
+        yield f"- {named(each_of)}: " + text.replace("\n\n", "\n\n  ").replace("\n", "\n  ")
+
+
+def named(rows: Sequence[Comparison]) -> str:
+    by_case: dict[str, list[Comparison]] = {}
+    for each in rows:
+        by_case.setdefault(each.case, []).append(each)
+    return "; ".join(
+        f"**{case}**, " + ", ".join(f"{each.figure} {each.ratio:.2f} x" for each in of_case)
+        for case, of_case in by_case.items())
+
+
+def is_behind(each: Comparison) -> bool:
+    return not each.is_won and not charts.is_close(each.ratio)
+
+
+def ratio(each: Comparison) -> str:
+    low, high = each.spread
+    return f"{each.ratio:.2f} ({low:.2f}-{high:.2f})"
 
 
 def goal(each: Comparison) -> str:
@@ -89,41 +148,3 @@ def appendix(run: Run) -> Iterator[str]:
         yield from ("", "## Memory at its peak, over the whole run", "", "| | MB |", "|---|---|")
         for broker, size in run.resident_mb.items():
             yield f"| {broker} | {size:.0f} |"
-
-
-def draw(rows: list[Comparison], file: Path) -> None:
-    """A bar for each figure: how many times better we are, on a scale in which twice as good and
-    half as good are equally long."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "appliance", "font.size": 9})
-    from matplotlib import pyplot
-
-    rows = [each for each in rows if each.ratio == each.ratio and each.ratio > 0]
-    chart, axes = pyplot.subplots(figsize=(8, 0.6 + 0.32 * len(rows)), layout="constrained")
-    for place, each in enumerate(reversed(rows)):
-        better, low, high = times_better(each)
-        axes.barh(place, better - 1, left=1, color=colour(better), height=0.62)
-        axes.plot([low, high], [place, place], color="black", linewidth=1)
-        if each.goal:
-            mark = each.goal if each.is_more_better else 1 / each.goal
-            axes.plot([mark, mark], [place - 0.4, place + 0.4], color="#2b5fb0", linewidth=2)
-    axes.set_yticks(range(len(rows)), [f"{each.case}: {each.figure}" for each in reversed(rows)])
-    axes.set_xscale("log")
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
-    axes.set_xlabel("times better than the peer; line: spread; blue: the goal")
-    chart.savefig(file, metadata={"Date": None})
-    pyplot.close(chart)
-
-
-def times_better(each: Comparison) -> tuple[float, float, float]:
-    low, high = each.spread
-    return (each.ratio, low, high) if each.is_more_better else (1 / each.ratio, 1 / high, 1 / low)
-
-
-def colour(better: float) -> str:
-    if abs(better - 1) <= NOISE:
-        return CLOSE
-    return WON if better > 1 else LOST

@@ -43,7 +43,7 @@ class Comparison:
 
     @property
     def is_more_better(self) -> bool:
-        return self.figure in MORE_IS_BETTER
+        return self.figure.rpartition(", ")[2] in MORE_IS_BETTER
 
     @property
     def is_met(self) -> bool | None:
@@ -65,9 +65,11 @@ class Run:
     limits: dict[str, list[float]] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
     resident_mb: dict[str, float] = field(default_factory=dict)  # at its peak, by broker
+    failed: dict[str, str] = field(default_factory=dict)  # why, by case
+    minutes: float = 0  # that it took
 
     def add(self, suite: str, case: Case, results: Results) -> None:
-        for figure, each in results[case.name].items():
+        for figure, each in results.items():
             self.comparisons.append(Comparison(suite, case.name, figure, case.peer,
                                                each["appliance"], each[case.peer],
                                                case.goals.get(figure)))

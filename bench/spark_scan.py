@@ -41,6 +41,7 @@ PARTITIONS = 4
 SAMPLE_S = 0.05
 WAYS = ("kafka", "kafka on us", "ours", "ours, value")
 JOBS = ("count", "sum", "parquet")
+TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -143,6 +144,15 @@ def resident(pid: int) -> int:
         return 0
 
 
+def cpu_seconds(pid: int) -> float:
+    """Its own, and of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15])) / TICKS
+
+
 def turn_of(turn: dict[str, Any]) -> None:
     """One turn, in a process of its own; prints its figures. The first run warms up the JVM."""
     spark = session(turn["cores"], turn["memory"])
@@ -158,6 +168,7 @@ def turn_of(turn: dict[str, Any]) -> None:
             wanted = {"count": turn["count"], "sum": turn["count"] * turn["size"], "parquet": 0}
             assert found == wanted[job], (turn["way"], job, found, wanted[job])
     figures["memory"] = memory.largest
+    figures["cpu"] = sum(map(cpu_seconds, family(os.getpid())))
     spark.stop()
     print(json.dumps(figures))
 

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from bench import comparison, core_path, limits, report
+from bench import comparison, core_path, limits, remarks, report, whole_run
 from bench.__main__ import main
+from bench.extent import QUICK, WHOLE, Extent
+from bench.peers import running, turns
+from bench.peers.brokers import Broker, Nobody
+from bench.peers.clients import ClientFailed
+from bench.peers.turns import Case, Figures
 from bench.results import Comparison, Run
 from bench.suites import SUITES
+from bench.whole_run import BESIDE
 
 FAST = Comparison(
     "requests", "one record", "requests/s", "kafka", [300, 310, 290], [100, 101, 99], 3
@@ -95,12 +102,81 @@ def test_the_page_tells_what_was_lost(tmp_path: Path) -> None:
     assert [each.read_bytes() for each in charts] == again, "drawn the same, whenever"
 
 
+def test_the_page_tells_why_it_was_lost(tmp_path: Path) -> None:
+    known = replace(FAST, case="consume 100 B, librdkafka", figure="records/s", ours=[50, 50, 50])
+    unknown = replace(FAST, case="nothing of ours", ours=[50, 50, 50])
+    page, *_ = report.written(run(known, unknown), tmp_path / "page.md", tmp_path / "images")
+    text = page.read_text()
+    assert "- **consume 100 B, librdkafka**, records/s 0.50 x: The client is the limit" in text
+    assert "- **nothing of ours**, requests/s 0.50 x: nobody has looked into it yet." in text
+    assert "0 of 2 goals are met; of 2 figures 2 are behind" in text
+
+
+def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- benchmarks -->\nold\n<!-- /benchmarks -->\nafter\n")
+    assert report.fill_block(run(FAST, SMALL), page)
+    before, between, after = re.split("<!-- /?benchmarks -->\n", page.read_text())
+    assert (before, after) == ("before\n", "after\n")
+    assert "2 of 2 goals are met" in between
+    assert "| idle | resident MB | 0.15 (0.15-0.15) | ≤ 0.2 | yes |" in between
+    page.write_text("no marks\n")
+    assert not report.fill_block(run(FAST), page)
+
+
+def test_every_remark_is_about_a_case() -> None:
+    cases = {case.name for extent in (WHOLE, QUICK) for suite in SUITES.values()
+             for case in suite(extent)}
+    for heading in remarks.load():
+        assert any(remarks.is_about(heading, case, heading.rpartition(": ")[2].replace("*", "x"))
+                   for case in cases), heading
+
+
+def seconds(broker: Broker, topic: str) -> Figures:
+    return {"s": 1.0}
+
+
+def fails(broker: Broker, topic: str) -> Figures:
+    raise ClientFailed("the client said no")
+
+
+def test_a_case_that_fails_is_told_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PEERS", dict.fromkeys(("appliance", "kafka"), Nobody))
+    monkeypatch.setattr(turns, "settle", lambda: None)
+    cases = [("start", Case(job.__name__, job, {})) for job in (seconds, fails)]
+    cases.append(("start", Case("again", seconds, {})))
+    done, out = run(), tmp_path / "out.json"
+    whole_run.measured(done, cases, (), Extent(rounds=2), tmp_path, out)
+    assert [(each.case, each.ours) for each in done.comparisons] == [
+        ("seconds", [1, 1]), ("again", [1, 1])]
+    assert "ClientFailed: the client said no" in done.failed["fails"]
+    assert Run.load(out) == done
+    assert list(tmp_path.iterdir()) == [out], "nothing is left behind"
+
+
+def test_rounds_that_do_not_fit_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PEERS", dict.fromkeys(("appliance", "kafka"), Nobody))
+    monkeypatch.setattr(turns, "settle", lambda: None)
+    with running.Running(tmp_path) as brokers:
+        found = turns.Turns(brokers, 5, print).take(Case("case", seconds, {}), 0)
+    assert found == {"s": {"appliance": [1.0], "kafka": [1.0]}}
+
+
+def test_the_time_that_is_left_is_shared_by_weight() -> None:
+    cases = [Case("long", seconds, {}, weight=3), Case("short", seconds, {})]
+    assert (whole_run.share(100, cases), whole_run.share(-1, cases)) == (75, 0)
+
+
 def test_every_suite_says_what_it_is_and_names_each_case_once() -> None:
-    names = [case.name for suite in SUITES.values() for case in suite()]
+    names = [case.name for suite in SUITES.values() for case in suite(WHOLE)]
     assert len(names) == len(set(names))
     assert all((suite.__doc__ or "").strip() for suite in SUITES.values())
     listed = CliRunner().invoke(main, ["list"]).stdout
-    assert [line.split()[0] for line in listed.splitlines()] == [*SUITES, "limits", "instructions"]
+    assert [line.split()[0] for line in listed.splitlines()] == [*SUITES, *BESIDE]
 
 
 @pytest.mark.parametrize("path", core_path.PATHS)

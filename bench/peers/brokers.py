@@ -16,7 +16,6 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from bench.peers import clients
 from tests.interop import kafka_broker
 
-TICKS = os.sysconf("SC_CLK_TCK")
 # What Kafka's own start script gives a broker, with the heap that it gives on a server.
 KAFKA_FLAGS = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
                "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
@@ -36,6 +35,10 @@ KAFKA_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.segment.delete.delay.ms": "100",
 }
+CPUCLOCK_SCHED = 2  # with the complement of a process's id above it: what clock_getcpuclockid gives
+STOP_S = 60
+ANSWER_S = 120  # a disk that others write to
+FLOOR_RECORD_BYTES = 100  # as the probe's
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
            KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
 
@@ -51,23 +54,31 @@ class Broker:
     has_process = True  # of its own, for as long as it is there
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        admin = AdminClient({"bootstrap.servers": self.address})
+        admin = self._admin()
         wanted = NewTopic(topic, partitions, 1, config=dict(configs))
-        admin.create_topics([wanted])[topic].result(30)
+        admin.create_topics([wanted])[topic].result(ANSWER_S)
         self.wait_for_leaders(topic, partitions)  # Kafka answers before there are any
 
+    def _admin(self) -> AdminClient:
+        """Silent: one that is not yet collected when its broker stops would tell it, and again."""
+        return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+
     def wait_for_leaders(self, topic: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.address})
+        admin = self._admin()
         each = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
         kafka_broker.wait_until(lambda: are_led(admin, each), f"the leaders of {topic}")
 
     def delete_topic(self, topic: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.address})
-        admin.delete_topics([topic])[topic].result(30)
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(ANSWER_S)
+
+    def is_alive(self) -> bool:
+        """One that has no process of its own cannot die."""
+        return not self.has_process or has_not_ended(self.pid)
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """By the process's own clock, in nanoseconds: /proc counts in hundredths of a second."""
+        return time.clock_gettime(~self.pid << 3 | CPUCLOCK_SCHED)
 
     def resident_bytes(self) -> int:
         return self._status("VmRSS") * 1024
@@ -94,10 +105,18 @@ class Broker:
         os.kill(self.pid, signal.SIGKILL)
 
 
+def has_not_ended(pid: int) -> bool:
+    """A child that ended is there until somebody waits for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec]) -> bool:
     try:
         for asked in admin.list_offsets(dict(partitions), request_timeout=30).values():
-            asked.result(30)
+            asked.result(ANSWER_S)
     except KafkaException as error:
         if error.args[0].code() in NOT_YET:
             return False
@@ -125,18 +144,22 @@ class Appliance(Broker):
         assert self._process.stdout is not None
         ready = self._process.stdout.readline().split()
         if not ready or ready[0] != "ready":
-            raise SystemExit(f"the appliance did not start:\n{self._log.read_text()}")
-        self.address = ready[1].partition("=")[2]
+            raise RuntimeError(f"the appliance did not start:\n{self._log.read_text()}")
+        facts = dict(word.split("=", 1) for word in ready[1:])
+        self.address, self.admin = facts["kafka"], facts["admin"]
         self.pid = self._process.pid
         return time.perf_counter() - begin
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
+        try:
+            self._process.wait(STOP_S)
+        finally:
+            self._process.kill()
 
     def kill(self) -> None:
         super().kill()
-        self._process.wait(30)
+        self._process.wait(STOP_S)
 
 
 class Kafka(Broker):
@@ -151,6 +174,7 @@ class Kafka(Broker):
 
     def start(self) -> float:
         begin = time.perf_counter()
+        self._node.kill()  # what is left of one that died
         self._node.start()
         self.address, self.pid = self._node.address, self._node.pid
         return time.perf_counter() - begin
@@ -170,7 +194,8 @@ class Mock(Broker):
     words = ("-X", "test.mock.num.brokers=1")
     has_process = False
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self.directory = directory
         self.pid = os.getpid()
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -192,13 +217,13 @@ class Floor(Broker):
     name = "floor"
     has_process = False
 
-    def __init__(self, directory: Path, record_bytes: int) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir()
-        self._directory = directory
-        self._batch = clients.one_record(record_bytes)
+        self.directory = directory
+        self._batch = clients.one_record(FLOOR_RECORD_BYTES)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        words = clients.floor_words(self._directory / topic, topic, self._batch)
+        words = clients.floor_words(self.directory / topic, topic, self._batch)
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = f"127.0.0.1:{self._process.stdout.readline().strip()}"
@@ -207,7 +232,27 @@ class Floor(Broker):
     def delete_topic(self, topic: str) -> None:
         self._process.kill()
         self._process.wait()
-        (self._directory / topic).unlink()
+        (self.directory / topic).unlink()
 
     def stop(self) -> None:
         """It went with its topic."""
+
+
+class Nobody(Broker):
+    """In the place of a peer, where ours is compared with itself."""
+
+    has_process = False
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.name = directory.name.rpartition("-")[0]
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """The case has logs of its own."""
+
+    def delete_topic(self, topic: str) -> None:
+        """It had none."""
+
+    def stop(self) -> None:
+        """It was never there."""

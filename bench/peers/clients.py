@@ -32,6 +32,10 @@ JAVA_PRODUCER = ("batch.size=65536", "linger.ms=5", "buffer.memory=67108864")
 PRODUCE, FETCH, OFFSET_COMMIT, OFFSET_FETCH = (0, 7), (1, 11), (8, 7), (9, 5)
 
 
+class ClientFailed(RuntimeError):
+    """What it said is in the text."""
+
+
 def rdkafka_performance() -> str:
     found = os.environ.get(PERFORMANCE) or shutil.which("rdkafka_performance")
     if found is None:
@@ -51,7 +55,8 @@ def rates(text: str) -> list[float]:
 def run(command: Sequence[str], timeout_s: float = 300) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     if done.returncode != 0:
-        raise SystemExit(f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise ClientFailed(f"{command[0]} ended with {done.returncode}:\n"
+                           f"{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
 
 

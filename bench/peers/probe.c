@@ -134,9 +134,13 @@ static int by_size(const void *left, const void *right) {
 static void print_latencies(const char *name, Latencies *all) {
     if (!all->count) fail("nothing was measured");
     qsort(all->each, all->count, sizeof *all->each, by_size);
-    printf("\"%s_p50_us\": %.1f, \"%s_p99_us\": %.1f, \"%s_max_us\": %.1f, ", name,
-           (double)all->each[all->count / 2] / 1e3, name, (double)all->each[all->count * 99 / 100] / 1e3,
-           name, (double)all->each[all->count - 1] / 1e3);
+    const struct { const char *name; size_t in_1000; } cuts[] = {
+        {"p50", 500}, {"p99", 990}, {"p99.9", 999},
+    };
+    for (size_t cut = 0; cut < sizeof cuts / sizeof *cuts; cut++)
+        printf("\"%s_%s_us\": %.1f, ", name, cuts[cut].name,
+               (double)all->each[all->count * cuts[cut].in_1000 / 1000] / 1e3);
+    printf("\"%s_max_us\": %.1f, ", name, (double)all->each[all->count - 1] / 1e3);
 }
 
 /* Requests */

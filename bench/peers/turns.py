@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import shutil
 import statistics
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
-from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock
+from bench.extent import Extent
+from bench.peers.brokers import Broker
+from bench.peers.running import Running
 
 Figures = dict[str, float]
 Goals = Mapping[str, float]  # by figure: ours as a multiple of the peer's
 Job = Callable[[Broker, str], Figures]
 Configs = Mapping[str, Mapping[str, str]]
-Suites = Mapping[str, Callable[[], Iterator["Case"]]]
-Results = dict[str, dict[str, dict[str, list[float]]]]  # by case, figure and broker: each turn
+Results = dict[str, dict[str, list[float]]]  # of a case, by figure and broker: each turn
 PROBE_BYTES = 100  # of a record in the probe's requests
-EMPTY: Mapping[str, str] = MappingProxyType({})
 # The same promise on both sides: neither waits for the disk; both have it there when they answer
 PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
 DURABLE: Configs = {"kafka": {"flush.messages": "1"}}
@@ -39,6 +34,14 @@ class Case:
     peer: str = "kafka"
     goals: Goals = field(default_factory=dict)
     rounds: int | None = None  # of a case too long for as many as the others
+    warm_up: bool = True  # False: each turn is with a process of its own
+    weight: float = 1  # its share of the time of a run
+    settings: Mapping[str, str] = field(default_factory=dict)  # of brokers of their own
+
+
+Suite = Callable[[Extent], Iterator[Case]]
+Suites = Mapping[str, Suite]
+Told = Callable[[str], None]  # what is being done now
 
 
 def nothing(broker: Broker, topic: str) -> Figures:
@@ -48,23 +51,32 @@ def nothing(broker: Broker, topic: str) -> Figures:
 class Turns:
     """Topics of their own for every turn; the figures of every turn but the first."""
 
-    def __init__(self, brokers: Mapping[str, Broker], rounds: int) -> None:
-        self.brokers = brokers
-        self.rounds = rounds
-        self.results: Results = {}
+    def __init__(self, running: Running, rounds: int, say: Told) -> None:
+        self._running = running
+        self._rounds = rounds
+        self._say = say
         self._topics = 0
 
-    def take(self, case: Case) -> None:
-        found = self.results.setdefault(case.name, {})
-        for turn in range((case.rounds or self.rounds) + 1):
+    def take(self, case: Case, seconds: float) -> Results:
+        """A round is left out when it would end behind that time; one is always taken."""
+        found: Results = {}
+        rounds = case.rounds or self._rounds
+        begin = time.monotonic()
+        for turn in range(0 if case.warm_up else 1, rounds + 1):
+            began = time.monotonic()
             for name in ("appliance", case.peer):
-                for figure, value in self._one(case, self.brokers[name]).items():
-                    if turn:  # the first one warms up
+                self._say(f"{case.name}: {f'round {turn} of {rounds}' if turn else 'warm-up'}, "
+                          f"{name}")
+                for figure, value in self._one(case, name).items():
+                    if turn:
                         found.setdefault(figure, {}).setdefault(name, []).append(value)
-        for figure, each in found.items():
-            print(f"{case.name:34} {figure:18} {told(each)}", flush=True)
+            now = time.monotonic()
+            if turn and now + (now - began) > begin + seconds:
+                break
+        return found
 
-    def _one(self, case: Case, broker: Broker) -> Figures:
+    def _one(self, case: Case, name: str) -> Figures:
+        broker = self._running.broker(name, case.settings)
         settle()
         self._topics += 1
         topic = f"bench-{self._topics}"
@@ -90,45 +102,3 @@ def told(each: Mapping[str, Sequence[float]]) -> str:
              for name, values in each.items()]
     first, *others = middles.values()
     return ", ".join(words + [f"{first / other:.2f} x" for other in others if other])
-
-
-def arguments(about: str, suites: Suites) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="of " + ", ".join(suites))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dir", type=Path, help="on the file system to be measured")
-    parser.add_argument("--json", type=Path, help="where every figure goes")
-    return parser.parse_args()
-
-
-@contextmanager
-def running(peers: Set[str], directory: Path | None,
-            settings: Mapping[str, str]) -> Iterator[dict[str, Broker]]:
-    """The appliance and those peers, for as long as the block lasts."""
-    root = Path(tempfile.mkdtemp(dir=directory, prefix="side-by-side-"))
-    brokers: dict[str, Broker] = {}
-    try:
-        brokers["appliance"] = Appliance(root / "appliance", settings)
-        if "kafka" in peers:
-            brokers["kafka"] = Kafka(root / "kafka", settings)
-        if "mock" in peers:
-            brokers["mock"] = Mock()
-        if "floor" in peers:
-            brokers["floor"] = Floor(root / "floor", PROBE_BYTES)
-        yield brokers
-    finally:
-        for broker in brokers.values():
-            broker.stop()
-        shutil.rmtree(root)
-
-
-def compare(about: str, suites: Suites, settings: Mapping[str, str] = EMPTY) -> None:
-    """A command of its own; `settings` are for both."""
-    words = arguments(about, suites)
-    cases = [case for name in words.suites or suites for case in suites[name]()]
-    with running({case.peer for case in cases}, words.dir, settings) as brokers:
-        turns = Turns(brokers, words.rounds)
-        for case in cases:
-            turns.take(case)
-    if words.json:
-        words.json.write_text(json.dumps(turns.results, indent=1) + "\n")

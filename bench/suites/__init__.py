@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from bench.peers.turns import Suites
-from bench.suites import crowds, durable, latency, reading, requests, restart, writing
+from bench.suites import (
+    crowds,
+    durable,
+    groups,
+    growth,
+    latency,
+    reading,
+    requests,
+    restart,
+    spark,
+    writing,
+)
 
 SUITES: Suites = {
     each.__name__: each
@@ -14,6 +25,9 @@ SUITES: Suites = {
         latency.latencies, latency.loaded_latencies,
         durable.durable,
         crowds.connections, crowds.topics,
-        restart.start, restart.recovery, restart.idle,
+        groups.groups,
+        spark.spark,
+        restart.start, restart.idle, restart.recovery,
+        growth.growth,
     )
 }

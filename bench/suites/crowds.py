@@ -6,9 +6,11 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
@@ -28,51 +30,52 @@ def idle_connections(address: str, count: int) -> list[socket.socket]:
         opened.append(socket.create_connection((host, int(port)), 20, source))
         opened[-1].sendall(API_VERSIONS)
         if not opened[-1].recv(4096):
-            raise SystemExit(f"connection {each} of {count} was closed")
+            raise ConnectionError(f"connection {each} of {count} was closed")
     return opened
 
 
-def busy(broker: Broker, topic: str) -> Figures:
-    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, BUSY, 1, SECONDS)
+def busy(broker: Broker, topic: str, seconds: float) -> Figures:
+    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, BUSY, 1, seconds)
     return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"]}
 
 
-def among_idle(broker: Broker, topic: str) -> Figures:
+def among_idle(broker: Broker, topic: str, seconds: float) -> Figures:
     before = broker.resident_bytes()
     opened = idle_connections(broker.address, IDLE)
     try:
         growth = broker.resident_bytes() - before
-        return {**busy(broker, topic), "KiB/connection": max(growth, 0) / IDLE / 1024}
+        return {**busy(broker, topic, seconds), "KiB/connection": max(growth, 0) / IDLE / 1024}
     finally:
         for each in opened:
             each.close()
 
 
-def many_topics(broker: Broker, topic: str) -> Figures:
+def many_topics(broker: Broker, topic: str, count: int) -> Figures:
     """From the first request to create them until all are there and have leaders."""
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    names = [f"{topic}-{each}" for each in range(TOPICS)]
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    names = [f"{topic}-{each}" for each in range(count)]
     before, begin = broker.resident_bytes(), time.monotonic()
-    for at in range(0, TOPICS, BATCH):
+    for at in range(0, count, BATCH):
         wanted = [NewTopic(name, 1, 1) for name in names[at:at + BATCH]]
         for one in admin.create_topics(wanted, operation_timeout=60).values():
             one.result(60)
     created = time.monotonic() - begin
     begin = time.monotonic()
-    for at in range(0, TOPICS, BATCH):
+    for at in range(0, count, BATCH):
         for one in admin.delete_topics(names[at:at + BATCH], operation_timeout=60).values():
             one.result(60)
-    return {"ms/topic created": created / TOPICS * 1000,
-            "ms/topic deleted": (time.monotonic() - begin) / TOPICS * 1000,
-            "KiB/topic": max(broker.resident_bytes() - before, 0) / TOPICS / 1024}
+    return {"ms/topic created": created / count * 1000,
+            "ms/topic deleted": (time.monotonic() - begin) / count * 1000,
+            "KiB/topic": max(broker.resident_bytes() - before, 0) / count / 1024}
 
 
-def connections() -> Iterator[Case]:
+def connections(extent: Extent) -> Iterator[Case]:
     """Ten busy connections, alone and among 5,000 idle ones."""
-    yield Case(f"{BUSY} busy connections", busy, PAGE_CACHE)
-    yield Case(f"{BUSY} busy among {IDLE} idle", among_idle, PAGE_CACHE)
+    seconds = extent.seconds(SECONDS)
+    yield Case(f"{BUSY} busy connections", partial(busy, seconds=seconds), PAGE_CACHE)
+    yield Case(f"{BUSY} busy among {IDLE} idle", partial(among_idle, seconds=seconds), PAGE_CACHE)
 
 
-def topics() -> Iterator[Case]:
+def topics(extent: Extent) -> Iterator[Case]:
     """A thousand topics come and go."""
-    yield Case(f"{TOPICS} topics", many_topics, {})
+    yield Case(f"{TOPICS} topics", partial(many_topics, count=TOPICS), {}, weight=2)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
+from bench.peers.crowd import run_all
 from bench.peers.turns import DURABLE, PAGE_CACHE, Case, Figures
 
 PRODUCERS, RECORD_BYTES = 16, 1000
+SLOW, FAST = 32_000, 800_000  # records that take Kafka seconds, with and without the disk
 
 
 def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) -> Figures:
@@ -21,23 +23,22 @@ def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) 
     words = clients.rdkafka_produce(broker.address, topic, RECORD_BYTES, count // PRODUCERS, acks)
     with measured(broker) as cost:
         begin = time.monotonic()
-        each = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 text=True) for _ in range(PRODUCERS)]
-        told = [one.communicate(timeout=600)[1] for one in each]
+        run_all(words, PRODUCERS, broker.name)
         took = time.monotonic() - begin
-    if any(one.returncode for one in each):
-        raise SystemExit(f"{broker.name}: a producer failed:\n{''.join(told)}")
     figures = {"records/s": count / took, **cost.per_byte(count * RECORD_BYTES)}
     if cost.syncs is not None:
         figures["syncs/1000 records"] = cost.syncs / count * 1000
     return figures
 
 
-def durable() -> Iterator[Case]:
+def durable(extent: Extent) -> Iterator[Case]:
     """Sixteen producers of 1 KB over 16 and 64 partitions; the page cache beside it."""
-    slow, fast = {"appliance": 800_000, "kafka": 32_000}, {"appliance": 800_000, "kafka": 800_000}
+    fast = extent.records(FAST)
     for partitions in (16, 64):
-        yield Case(f"durable, {partitions} partitions", partial(producers, acks=-1, counts=slow),
-                   DURABLE, partitions, goals={"records/s": 10})
-        yield Case(f"page cache, {partitions} partitions", partial(producers, acks=1, counts=fast),
+        counts = {"appliance": fast, "kafka": extent.records(SLOW)}
+        yield Case(f"durable, {partitions} partitions",
+                   partial(producers, acks=-1, counts=counts), DURABLE, partitions,
+                   goals={"records/s": 10}, weight=1.5)
+        yield Case(f"page cache, {partitions} partitions",
+                   partial(producers, acks=1, counts={"appliance": fast, "kafka": fast}),
                    PAGE_CACHE, partitions)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
+from bench.peers.crowd import run_all
 from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
 from bench.suites.writing import LOADS, by_librdkafka, loaded
 
@@ -19,54 +20,50 @@ GOALS: Goals = {"records/s": 1.5, "cpu s/GB": 1 / 3}
 READERS = 10
 
 
-def librdkafka_reads(broker: Broker, topic: str, size: int) -> Figures:
-    words = clients.rdkafka_consume(broker.address, topic, LOADS[size])
-    return loaded(broker, words, size * LOADS[size])
+def librdkafka_reads(broker: Broker, topic: str, size: int, count: int) -> Figures:
+    words = clients.rdkafka_consume(broker.address, topic, count)
+    return loaded(broker, words, size * count)
 
 
-def java_reads(broker: Broker, topic: str, size: int) -> Figures:
-    words = clients.java_consume(broker.address, topic, LOADS[size])
-    return loaded(broker, words, size * LOADS[size])
+def java_reads(broker: Broker, topic: str, size: int, count: int) -> Figures:
+    words = clients.java_consume(broker.address, topic, count)
+    return loaded(broker, words, size * count)
 
 
-def librdkafka_reads_cold(broker: Broker, topic: str, size: int) -> Figures:
+def librdkafka_reads_cold(broker: Broker, topic: str, size: int, count: int) -> Figures:
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("1")
-    return librdkafka_reads(broker, topic, size)
+    return librdkafka_reads(broker, topic, size, count)
 
 
-def everybody_reads(broker: Broker, topic: str, size: int) -> Figures:
-    words = clients.rdkafka_consume(broker.address, topic, LOADS[size])
+def everybody_reads(broker: Broker, topic: str, size: int, count: int) -> Figures:
+    words = clients.rdkafka_consume(broker.address, topic, count)
     with measured(broker) as cost:
         begin = time.monotonic()
-        each = [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 text=True) for _ in range(READERS)]
-        told = [one.communicate(timeout=600)[1] for one in each]
+        run_all(words, READERS, broker.name)
         took = time.monotonic() - begin
-    if any(one.returncode for one in each):
-        raise SystemExit(f"{broker.name}: a consumer failed:\n{''.join(told)}")
-    count = READERS * LOADS[size]
-    return {"records/s": count / took, **cost.per_byte(count * size)}
+    return {"records/s": READERS * count / took, **cost.per_byte(READERS * count * size)}
 
 
-def consume() -> Iterator[Case]:
+def consume(extent: Extent) -> Iterator[Case]:
     """A topic that lies in the page cache, from its first record to its last."""
     for size in (100, 1000):
-        fill = partial(by_librdkafka, size=size)
-        yield Case(f"consume {size} B, librdkafka", partial(librdkafka_reads, size=size),
-                   PAGE_CACHE, fill=fill, goals=GOALS)
-        yield Case(f"consume {size} B, Java", partial(java_reads, size=size), PAGE_CACHE,
-                   fill=fill, goals=GOALS)
+        load = {"size": size, "count": extent.records(LOADS[size])}
+        for client, job in (("librdkafka", librdkafka_reads), ("Java", java_reads)):
+            yield Case(f"consume {size} B, {client}", partial(job, **load), PAGE_CACHE,
+                       fill=partial(by_librdkafka, **load), goals=GOALS)
 
 
-def cold() -> Iterator[Case]:
+def cold(extent: Extent) -> Iterator[Case]:
     """The same from the disk: the page cache is emptied first, which takes root."""
     if os.geteuid() == 0:
-        yield Case("consume 1000 B, cold", partial(librdkafka_reads_cold, size=1000), PAGE_CACHE,
-                   fill=partial(by_librdkafka, size=1000), goals=GOALS)
+        load = {"size": 1000, "count": extent.records(LOADS[1000])}
+        yield Case("consume 1000 B, cold", partial(librdkafka_reads_cold, **load), PAGE_CACHE,
+                   fill=partial(by_librdkafka, **load), goals=GOALS)
 
 
-def fan_out() -> Iterator[Case]:
+def fan_out(extent: Extent) -> Iterator[Case]:
     """Ten readers of the same topic at once; records a second of all of them."""
-    yield Case(f"fan-out to {READERS}, 1000 B", partial(everybody_reads, size=1000), PAGE_CACHE,
-               fill=partial(by_librdkafka, size=1000), goals=GOALS)
+    load = {"size": 1000, "count": extent.records(LOADS[1000])}
+    yield Case(f"fan-out to {READERS}, 1000 B", partial(everybody_reads, **load), PAGE_CACHE,
+               fill=partial(by_librdkafka, **load), goals=GOALS, weight=2)

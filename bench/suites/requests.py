@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
@@ -12,23 +13,24 @@ from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
 CONNECTIONS, SECONDS = 64, 3.0
 
 
-def of_one(broker: Broker, topic: str, depth: int) -> Figures:
+def of_one(broker: Broker, topic: str, depth: int, seconds: float) -> Figures:
     cpu = broker.cpu_seconds()
-    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, CONNECTIONS, depth, SECONDS)
+    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, CONNECTIONS, depth, seconds)
     cpu = broker.cpu_seconds() - cpu
     return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
             "cpu us/request": cpu / told["answers"] * 1e6}
 
 
-def requests() -> Iterator[Case]:
+def requests(extent: Extent) -> Iterator[Case]:
     """64 connections with one request under way each, and with five."""
     for depth in (1, 5):
-        yield Case(f"1 record, {CONNECTIONS} connections x {depth}", partial(of_one, depth=depth),
-                   PAGE_CACHE, goals={"requests/s": 3})
+        job = partial(of_one, depth=depth, seconds=extent.seconds(SECONDS))
+        yield Case(f"1 record, {CONNECTIONS} connections x {depth}", job, PAGE_CACHE,
+                   goals={"requests/s": 3})
 
 
-def floor() -> Iterator[Case]:
+def floor(extent: Extent) -> Iterator[Case]:
     """A program that only reads, writes and answers, in the place of a broker."""
     for depth in (1, 5):
-        yield Case(f"1 record, {CONNECTIONS} x {depth}, floor", partial(of_one, depth=depth),
-                   PAGE_CACHE, peer="floor")
+        job = partial(of_one, depth=depth, seconds=extent.seconds(SECONDS))
+        yield Case(f"1 record, {CONNECTIONS} x {depth}, floor", job, PAGE_CACHE, peer="floor")

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, Case, Figures
 
 IDLE_S = 10
-GIGABYTES, PARTITIONS, RECORD_BYTES = 10, 10, 10_000
+PARTITIONS, RECORD_BYTES = 10, 10_000
 
 
 @contextmanager
@@ -30,7 +31,8 @@ def own(broker: Broker) -> Iterator[Broker]:
     try:
         yield made
     finally:
-        made.stop()
+        if made.is_alive():
+            made.stop()
         shutil.rmtree(folder)
 
 
@@ -68,17 +70,18 @@ def nothing_to_do(broker: Broker, topic: str) -> Figures:
                 "cpu ms/s": (made.cpu_seconds() - cpu) / IDLE_S * 1000}
 
 
-def start() -> Iterator[Case]:
+def start(extent: Extent) -> Iterator[Case]:
     """From the start of the process until it serves, with an empty directory."""
-    yield Case("start", on_empty, {}, goals={"ready s": 1 / 10})
+    yield Case("start", on_empty, {}, goals={"ready s": 1 / 10}, warm_up=False)
 
 
-def recovery() -> Iterator[Case]:
-    """kill -9 under load with 10 GB of log, until every partition is served again."""
-    yield Case(f"kill -9, {GIGABYTES} GB", partial(after_kill, gigabytes=GIGABYTES), {}, rounds=3,
-               goals={"serving s": 1 / 5})
+def recovery(extent: Extent) -> Iterator[Case]:
+    """kill -9 under load with many GB of log, until every partition is served again."""
+    gigabytes = extent.recovered_gb
+    yield Case(f"kill -9, {gigabytes} GB", partial(after_kill, gigabytes=gigabytes), {},
+               rounds=3, goals={"serving s": 1 / 5}, warm_up=False, weight=gigabytes / 2)
 
 
-def idle() -> Iterator[Case]:
+def idle(extent: Extent) -> Iterator[Case]:
     """A broker that nobody asks for anything."""
-    yield Case("idle", nothing_to_do, {}, goals={"resident MB": 1 / 5})
+    yield Case("idle", nothing_to_do, {}, goals={"resident MB": 1 / 5}, rounds=3, warm_up=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
@@ -24,41 +25,44 @@ def loaded(broker: Broker, command: Sequence[str], moved: int) -> Figures:
     return {"records/s": rate, **cost.per_byte(moved)}
 
 
-def by_librdkafka(broker: Broker, topic: str, size: int, codec: str = "none") -> Figures:
-    words = clients.rdkafka_produce(broker.address, topic, size, LOADS[size], 1, "-z", codec,
+def by_librdkafka(broker: Broker, topic: str, size: int, count: int,
+                  codec: str = "none") -> Figures:
+    words = clients.rdkafka_produce(broker.address, topic, size, count, 1, "-z", codec,
                                     *broker.words)
-    return loaded(broker, words, size * LOADS[size])
+    return loaded(broker, words, size * count)
 
 
-def by_java(broker: Broker, topic: str, size: int) -> Figures:
-    words = clients.java_produce(broker.address, topic, size, LOADS[size], 1)
-    return loaded(broker, words, size * LOADS[size])
+def by_java(broker: Broker, topic: str, size: int, count: int) -> Figures:
+    words = clients.java_produce(broker.address, topic, size, count, 1)
+    return loaded(broker, words, size * count)
 
 
-def produce() -> Iterator[Case]:
+def produce(extent: Extent) -> Iterator[Case]:
     """Records of 10 B to 10 KB into one partition, by librdkafka and by Java."""
-    for size in LOADS:
-        yield Case(f"produce {size} B, librdkafka", partial(by_librdkafka, size=size), PAGE_CACHE,
-                   goals=GOALS)
-        yield Case(f"produce {size} B, Java", partial(by_java, size=size), PAGE_CACHE, goals=GOALS)
+    for size, whole in LOADS.items():
+        count = extent.records(whole)
+        for client, job in (("librdkafka", by_librdkafka), ("Java", by_java)):
+            yield Case(f"produce {size} B, {client}", partial(job, size=size, count=count),
+                       PAGE_CACHE, goals=GOALS)
 
 
-def partitions() -> Iterator[Case]:
+def partitions(extent: Extent) -> Iterator[Case]:
     """Records of 100 B into 10 and 100 partitions, at random."""
+    job = partial(by_librdkafka, size=100, count=extent.records(LOADS[100]))
     for count in (10, 100):
-        yield Case(f"produce 100 B, {count} partitions", partial(by_librdkafka, size=100),
-                   PAGE_CACHE, count, goals=GOALS)
+        yield Case(f"produce 100 B, {count} partitions", job, PAGE_CACHE, count, goals=GOALS)
 
 
-def codecs() -> Iterator[Case]:
+def codecs(extent: Extent) -> Iterator[Case]:
     """Records of 1 KB that compress well, with each codec."""
     for codec in ("gzip", "snappy", "lz4", "zstd"):
-        yield Case(f"produce 1000 B, {codec}", partial(by_librdkafka, size=1000, codec=codec),
-                   PAGE_CACHE, goals=GOALS)
+        job = partial(by_librdkafka, size=1000, count=extent.records(LOADS[1000]), codec=codec)
+        yield Case(f"produce 1000 B, {codec}", job, PAGE_CACHE, goals=GOALS)
 
 
-def ceiling() -> Iterator[Case]:
+def ceiling(extent: Extent) -> Iterator[Case]:
     """The same client against a broker of librdkafka's own, in the client's process."""
     for size in (100, 1000):
-        yield Case(f"produce {size} B, ceiling", partial(by_librdkafka, size=size), PAGE_CACHE,
-                   peer="mock", goals={"records/s": 0.6})
+        job = partial(by_librdkafka, size=size, count=extent.records(LOADS[size]))
+        yield Case(f"produce {size} B, ceiling", job, PAGE_CACHE, peer="mock",
+                   goals={"records/s": 0.6})

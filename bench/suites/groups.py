@@ -1,6 +1,4 @@
-"""Consumer groups beside Apache Kafka: rebalances, heartbeats, commits, A B A B, medians.
-
-    python -m bench.groups [SUITE ...] [--rounds 5] [--json FILE]
+"""Consumer groups: rebalances, heartbeats, commits.
 
 The clients cost little (`peers/members.py`, `peers/probe.c`); both brokers have the same ones. An
 assignment and a commit are durable on ours; Kafka answers them from the page cache.
@@ -18,20 +16,23 @@ from functools import partial
 
 from appliance.wire.find_coordinator import FindCoordinatorRequest
 from appliance.wire.heartbeat import HeartbeatRequest
+from bench.extent import Extent
 from bench.peers import clients, members
 from bench.peers.brokers import Broker
 from bench.peers.members import HEARTBEAT, Link, Member, Rebalance
-from bench.peers.turns import Case, Figures, Suites, compare
+from bench.peers.turns import Case, Figures
 
 FIND_COORDINATOR = (10, 3)
 NOT_YET = (14, 15, 16)  # the coordinator loads, is not available, is elsewhere
 ANY_GROUPS = 300  # so many that each partition of offsets has some
-MEMBERS = 100
+MEMBERS = (10, 100, 500)
 REBALANCES = 10
 GROUPS, GROUP_MEMBERS, WAVE = 1000, 10, 100
 HEARTBEAT_S, WATCHED_S = 3.0, 9.0
 CONNECTIONS = 64
 SECONDS = 3.0
+# Members that come one by one must all be there when a group is made anew
+SETTINGS = {"group.initial.rebalance.delay.ms": "300"}
 
 
 def ready(broker: Broker) -> None:
@@ -46,7 +47,7 @@ def ready(broker: Broker) -> None:
     link.socket.close()
 
 
-def quietly(job: Callable[[Broker], Figures], broker: Broker, _: str) -> Figures:
+def quietly(broker: Broker, _: str, job: Callable[[Broker], Figures]) -> Figures:
     """Without pauses of our own collector in the figures."""
     gc.disable()
     try:
@@ -55,12 +56,12 @@ def quietly(job: Callable[[Broker], Figures], broker: Broker, _: str) -> Figures
         gc.enable()
 
 
-def rebalance(broker: Broker) -> Figures:
+def rebalance(broker: Broker, count: int) -> Figures:
     """Members that are all there join again, all at once: from the first JoinGroup that is sent to
     the last assignment that has come."""
     ready(broker)
     group = f"group-{time.time_ns()}"
-    each = [Member(Link(broker.address), group) for _ in range(MEMBERS)]
+    each = [Member(Link(broker.address), group) for _ in range(count)]
     members.form([each])
     cpu, took = broker.cpu_seconds(), []
     for _ in range(REBALANCES):
@@ -123,40 +124,32 @@ def beat(everybody: Sequence[Member]) -> list[float]:
     return latencies
 
 
-def commits(broker: Broker, topic: str, depth: int) -> Figures:
+def commits(broker: Broker, topic: str, depth: int, seconds: float) -> Figures:
     ready(broker)
     cpu = broker.cpu_seconds()
-    told = clients.probe_commit(broker.address, topic, CONNECTIONS, CONNECTIONS, depth, SECONDS)
+    told = clients.probe_commit(broker.address, topic, CONNECTIONS, CONNECTIONS, depth, seconds)
     return {"commits/s": told["answers"] / told["seconds"], "p50 us": told["answer_p50_us"],
             "p99 us": told["answer_p99_us"],
             "cpu us/commit": (broker.cpu_seconds() - cpu) / told["answers"] * 1e6}
 
 
-def offset_fetches(broker: Broker, topic: str) -> Figures:
+def offset_fetches(broker: Broker, topic: str, seconds: float) -> Figures:
     ready(broker)
     clients.probe_commit(broker.address, topic, 1, 1, 1, 0.1)
-    told = clients.probe_offset_fetch(broker.address, topic, 1, 1, 1, SECONDS)
+    told = clients.probe_offset_fetch(broker.address, topic, 1, 1, 1, seconds)
     return {"p50 us": told["answer_p50_us"], "p99 us": told["answer_p99_us"]}
 
 
-# Suites
-
-
-def rebalances() -> Iterator[Case]:
-    yield Case(f"rebalance of {MEMBERS} members", partial(quietly, rebalance), {})
-
-
-def beats() -> Iterator[Case]:
-    yield Case(f"{GROUPS} groups of {GROUP_MEMBERS}", partial(quietly, heartbeats), {})
-
-
-def offsets() -> Iterator[Case]:
-    yield Case(f"OffsetCommit, {CONNECTIONS} x 1", partial(commits, depth=1), {})
-    yield Case(f"OffsetCommit, {CONNECTIONS} x 5", partial(commits, depth=5), {})
-    yield Case("OffsetFetch, 1 connection", offset_fetches, {})
-
-
-SUITES: Suites = {each.__name__: each for each in (rebalances, beats, offsets)}
-
-if __name__ == "__main__":
-    compare(__doc__, SUITES, {"group.initial.rebalance.delay.ms": "300"})
+def groups(extent: Extent) -> Iterator[Case]:
+    """Groups that rebalance, beat and commit; what ours answers is on disk, Kafka's is not."""
+    seconds = extent.seconds(SECONDS)
+    for count in MEMBERS:
+        yield Case(f"rebalance of {count} members",
+                   partial(quietly, job=partial(rebalance, count=count)), {}, settings=SETTINGS)
+    yield Case(f"{GROUPS} groups of {GROUP_MEMBERS}", partial(quietly, job=heartbeats), {},
+               rounds=3, weight=3, settings=SETTINGS)
+    for depth in (1, 5):
+        yield Case(f"OffsetCommit, {CONNECTIONS} x {depth}",
+                   partial(commits, depth=depth, seconds=seconds), {}, settings=SETTINGS)
+    yield Case("OffsetFetch, 1 connection", partial(offset_fetches, seconds=seconds), {},
+               settings=SETTINGS)

@@ -1,0 +1,25 @@
+"""How much a run measures: the rounds, the time that it may take, and the size of its loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Extent:
+    rounds: int = 5
+    minutes: float = 60
+    load: float = 1  # of the records and the seconds of every case
+    recovered_gb: int = 10
+    grown_gb: int = 4
+
+    def records(self, count: int) -> int:
+        return round(count * self.load)
+
+    def seconds(self, count: float) -> float:
+        """Not less than a second: short ones are all beginning."""
+        return max(1.0, count * self.load)
+
+
+WHOLE = Extent()
+QUICK = Extent(rounds=3, minutes=15, load=0.25, recovered_gb=2, grown_gb=2)

@@ -1,0 +1,73 @@
+"""The brokers of a run: started when the first case asks for them, stopped behind the last one, and
+started again where a case left one dead."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock, Nobody
+
+Settings = Mapping[str, str]
+Key = tuple[str, tuple[tuple[str, str], ...]]
+PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
+    "appliance": Appliance,
+    "kafka": Kafka,
+    "mock": Mock,  # librdkafka's, in the client
+    "floor": Floor,  # reads, writes, answers
+    "1 GB of log": Nobody,  # ours, when it was small
+}
+
+
+def key_of(name: str, settings: Settings) -> Key:
+    return name, tuple(sorted(settings.items()))
+
+
+class Running:
+    """`with Running(directory) as running:` leaves neither processes nor files behind."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._root = Path(tempfile.mkdtemp(dir=directory, prefix="side-by-side-"))
+        self._brokers: dict[Key, Broker] = {}
+        self._made = 0
+        self.resident_mb: dict[str, float] = {}  # at its peak, of those with default settings
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        failed = self.keep(())
+        shutil.rmtree(self._root)
+        if failed:
+            raise RuntimeError(f"not stopped as it should be: {failed}")
+
+    def broker(self, name: str, settings: Settings) -> Broker:
+        key = key_of(name, settings)
+        broker = self._brokers.get(key)
+        if broker is None:
+            self._made += 1
+            broker = PEERS[name](self._root / f"{name}-{self._made}", settings)
+            self._brokers[key] = broker
+        elif not broker.is_alive():
+            broker.start()
+        return broker
+
+    def keep(self, wanted: Iterable[Key]) -> dict[str, str]:
+        """Stop all others; what went wrong with it."""
+        failed = {}
+        for key in self._brokers.keys() - set(wanted):
+            broker = self._brokers.pop(key)
+            try:
+                self._stop(key, broker)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+                failed[f"the stop of {broker.name}"] = f"{type(error).__name__}: {error}"
+        return failed
+
+    def _stop(self, key: Key, broker: Broker) -> None:
+        if broker.has_process and broker.is_alive() and not key[1]:
+            self.resident_mb[key[0]] = broker.peak_resident_bytes() / 1e6
+        if broker.is_alive():
+            broker.stop()
+        shutil.rmtree(broker.directory, ignore_errors=True)

@@ -1,0 +1,133 @@
+"""A run: its cases one after the other, in bounded time, whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from bench import instructions, limits
+from bench.extent import Extent
+from bench.peers.running import Running, key_of
+from bench.peers.turns import Case, Turns, told
+from bench.results import Run
+
+# They measure no broker
+BESIDE = {name: (each.__doc__ or "").partition(":")[0].strip(".") + "."
+          for name, each in (("limits", limits), ("instructions", instructions))}
+OVERTIME = 1.5  # as a multiple of a run's minutes: what has not begun by then does not begin
+WIDTH = 24  # of the bar
+LINE_S = 10  # between two lines, where nobody sits at a terminal
+
+Named = tuple[str, Case]  # its suite
+
+
+class Course:
+    """How far a run is, on stderr."""
+
+    def __init__(self, cases: int, minutes: float) -> None:
+        self._cases, self._seconds = cases, minutes * 60
+        self._done = 0
+        self._begin = self._told = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+
+    def spent(self) -> float:
+        return time.monotonic() - self._begin
+
+    def left(self) -> float:
+        return self._seconds - self.spent()
+
+    def is_over(self) -> bool:
+        return self.spent() > self._seconds * OVERTIME
+
+    def say(self, what: str) -> None:
+        now = time.monotonic()
+        if not self._is_terminal and now - self._told < LINE_S:
+            return
+        self._told = now
+        bar = "#" * (WIDTH * self._done // max(self._cases, 1))
+        line = (f"[{bar:-<{WIDTH}}] {self._done}/{self._cases}, {self.spent() / 60:.0f} min, at "
+                f"most {max(self.left(), 0) / 60:.0f} more: {what}")
+        click.echo(f"\r{line[:110]:110}" if self._is_terminal else line, err=True,
+                   nl=not self._is_terminal)
+
+    def ended(self, lines: Sequence[str]) -> None:
+        self._done += 1
+        if self._is_terminal:
+            click.echo(f"\r{'':110}\r", err=True, nl=False)
+        for line in lines:
+            click.echo(line)
+        sys.stdout.flush()
+
+
+def measured(run: Run, cases: Sequence[Named], beside: Sequence[str], extent: Extent,
+             directory: Path | None, out: Path) -> None:
+    """What was measured is kept in `out`, whatever comes after it."""
+    course = Course(len(cases) + len(beside), extent.minutes)
+
+    def step(name: str, job: Callable[[], Sequence[str]]) -> None:
+        lines = attempted(run, course, name, job)
+        course.ended(lines)
+        run.minutes = round(course.spent() / 60, 1)
+        run.save(out)
+
+    try:
+        for name in beside:
+            step(name, lambda name=name: of_machine(run, name, extent, directory))
+        with Running(directory) as running:
+            turns = Turns(running, extent.rounds, course.say)
+            for at, (suite, case) in enumerate(cases):
+                seconds = share(course.left(), [each for _, each in cases[at:]])
+                step(case.name, lambda suite=suite, case=case, seconds=seconds: of_case(
+                    run, turns, suite, case, seconds))
+                run.failed.update(running.keep(wanted(cases[at + 1:])))
+            run.resident_mb = running.resident_mb
+    finally:
+        run.save(out)
+
+
+def attempted(run: Run, course: Course, name: str, job: Callable[[], Sequence[str]]) -> list[str]:
+    """What there is to tell; a failure is told, and kept."""
+    course.say(name)
+    try:
+        if course.is_over():
+            raise TimeoutError(f"not begun: {course.spent() / 60:.0f} minutes were over")
+        return list(job())
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        run.failed[name] = reason(error)
+        return [f"{name:34} FAILED, {run.failed[name]}"]
+
+
+def reason(error: Exception) -> str:
+    """With the place of ours where it happened: many errors of clients say little."""
+    ours = [each for each in traceback.extract_tb(error.__traceback__) if "bench" in each.filename]
+    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def of_machine(run: Run, name: str, extent: Extent, directory: Path | None) -> list[str]:
+    if name == "limits":
+        run.limits = limits.measured(directory, extent.rounds)
+        return [f"{each:34} {sorted(values)[len(values) // 2]:,.5g}"
+                for each, values in run.limits.items()]
+    run.instructions = instructions.measured()
+    return [f"instructions of {path:18} {count:,}" for path, count in run.instructions.items()]
+
+
+def of_case(run: Run, turns: Turns, suite: str, case: Case, seconds: float) -> list[str]:
+    found = turns.take(case, seconds)
+    run.add(suite, case, found)
+    return [f"{case.name:34} {figure:18} {told(each)}" for figure, each in found.items()]
+
+
+def share(left: float, cases: Sequence[Case]) -> float:
+    """Of the first of them."""
+    return max(left, 0) * cases[0].weight / sum(each.weight for each in cases)
+
+
+def wanted(cases: Sequence[Named]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    return {key_of(name, case.settings) for _, case in cases for name in ("appliance", case.peer)}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
+from appliance.remote.rest import Rest, RestRefused, RestUnreached
 from appliance_spark.export_layout import ExportFailed
 
-TIMEOUT_S = 60.0
 TOPICS_AT_ONCE = 1000
 
 
@@ -35,34 +32,15 @@ class AdminPort:
 
     @property
     def url(self) -> str:
-        return (self.address if "://" in self.address else f"http://{self.address}").rstrip("/")
+        return Rest(self.address).url
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        given = {name: value for name, value in query.items() if value is not None}
-        url = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._refused(error) from error
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise BrokerUnreachable(f"{self.url} is not reached: {reason}") from error
-        return json.loads(text) if text else None
-
-    def _refused(self, error: urllib.error.HTTPError) -> BrokerRefused:
-        try:
-            told = json.loads(error.read())["error"]
-            text = f"{told['message']} ({told['code']})"
-        except (ValueError, KeyError, TypeError):
-            text = f"{self.url} answered {error.code} {error.reason}"
-        return BrokerRefused(text, error.code)
+            return Rest(self.address, self.token).ask(method, path, body, query)
+        except RestRefused as error:
+            raise BrokerRefused(str(error), error.status) from error
+        except RestUnreached as error:
+            raise BrokerUnreachable(str(error)) from error
 
     def plan(self, topic: str, begin: Any, end: Any, splits: int, isolation: str) -> Any:
         path = f"/export/v1/topics/{quote(topic, safe='')}/plan"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import click
 
 from appliance.command import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+from appliance.remote.rest import Rest, RestRefused, RestUnreached
 
 EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
-TIMEOUT_S = 60.0
 PREFIX = "/api/v1"
 
 
@@ -24,46 +22,13 @@ class Api:
     address: str  # HOST:PORT, or a URL
     token: str | None
 
-    @property
-    def url(self) -> str:
-        return self.address if "://" in self.address else f"http://{self.address}"
-
     def open(self, method: str, path: str, body: Any = None, **query: Any) -> IO[bytes]:
-        given = {name: _word(value) for name, value in query.items() if value is not None}
-        url = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method=method)
-        try:
-            answer: IO[bytes] = urllib.request.urlopen(request, timeout=TIMEOUT_S)
-            return answer
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._failed(error) from error
-        except (urllib.error.URLError, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise Failed(
-                f"{self.url} is not reached: {reason}. Does the broker run? Another address is "
-                "given by --admin or APPLIANCE_ADMIN_ADDRESS",
-                UNREACHABLE,
-            ) from error
-
-    def _failed(self, error: urllib.error.HTTPError) -> Failed:
-        try:
-            told = json.loads(error.read())["error"]
-            text = f"{told['message']} ({told['code']})"
-        except (ValueError, KeyError, TypeError):
-            text = f"{self.url} answered {error.code} {error.reason}"
-        if error.code == 401:
-            text += ". A token is given by --token or APPLIANCE_TOKEN"
-        return Failed(text, EXITS.get(error.code, FAILED))
+        with _explained():
+            return Rest(self.address, self.token).open(method, path, body, query)
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        with self.open(method, PREFIX + path, body, **query) as answer:
-            data = answer.read()
-        return json.loads(data) if data else None
+        with _explained():
+            return Rest(self.address, self.token).ask(method, PREFIX + path, body, query)
 
     def get(self, path: str, **query: Any) -> Any:
         return self.ask("GET", path, **query)
@@ -72,8 +37,19 @@ class Api:
         return self.ask("POST", path, body)
 
 
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except RestRefused as error:
+        hint = ". A token is given by --token or APPLIANCE_TOKEN" if error.status == 401 else ""
+        raise Failed(f"{error}{hint}", EXITS.get(error.status, FAILED)) from error
+    except RestUnreached as error:
+        raise Failed(
+            f"{error}. Does the broker run? Another address is given by --admin or "
+            "APPLIANCE_ADMIN_ADDRESS",
+            UNREACHABLE,
+        ) from error
 
 
 def part(text: str) -> str:

@@ -75,7 +75,7 @@ ONLY = {
 # with all that it imports.
 BESIDE = {
     "spark": {"__version__", "_batch", "_columns", "_crc", "_record_builder", "_record_hash",
-              "arrow", "client", "compression", "errors", "event_log"},
+              "arrow", "client", "compression", "errors", "event_log", "remote"},
     "loadtest": {"__version__", "_batch", "_crc", "_record_builder", "_record_reader", "client",
                  "compression", "errors", "wire"},
 }

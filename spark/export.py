@@ -300,7 +300,8 @@ def schedule(file: Path | None, master: str, conf: tuple[str, ...], admin: str, 
         return [sys.executable, "-m", "appliance_spark.export", "run", "--name", name, *more]
 
     log = event_log.named("schedule")
-    scheduler = Scheduler(lambda: definitions_of(file, broker), command, log.info)
+    scheduler = Scheduler(lambda: definitions_of(file, broker), command, log.info,
+                          broker.next_run if file is None else None)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())

@@ -73,6 +73,9 @@ class AdminPort:
     def report(self, name: str, run: dict[str, Any]) -> None:
         self.ask("POST", f"/api/v1/exports/{quote(name, safe='')}/runs", run)
 
+    def next_run(self, name: str, at_ms: int) -> None:
+        self.ask("PUT", f"/api/v1/exports/{quote(name, safe='')}/next", {"next_run_ms": at_ms})
+
 
 def _bound(bound: Any) -> str | None:
     if bound is None or isinstance(bound, str):

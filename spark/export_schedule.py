@@ -131,8 +131,9 @@ class Export:
             self.not_before = now + pause
             self.said(f"{name}: failed with code {code}, again in {pause:.0f} s")
 
-    def wakes(self) -> float:
-        """When there is something to do at the soonest; a run is looked at more often."""
-        if self.due is not None:
+    def next_run(self) -> float:
+        """When the next run begins, behind the one that runs now."""
+        if self.due is not None and self.running is None:
             return self.not_before
-        return self.schedule.next_after(self.last_due)
+        due = self.schedule.next_after(self.last_due if self.due is None else self.due)
+        return due + self.schedule.jitter(due)

@@ -22,6 +22,7 @@ POLL_S = 1.0
 READ_AGAIN_S = 60.0
 
 Say = Callable[[str], None]
+Report = Callable[[str, int], None]  # when the next run of an export begins, in ms
 
 
 def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]:
@@ -53,18 +54,34 @@ def last_due(definition: dict[str, Any], now: float) -> float:
 class Scheduler:
     def __init__(
         self, read: Callable[[], list[dict[str, Any]]], command: Callable[[str], list[str]],
-        say: Say,
+        say: Say, report: Report | None = None,
     ) -> None:
-        self.read, self.command, self.say = read, command, say
+        self.read, self.command, self.say, self.report = read, command, say, report
+        self.reported: dict[str, int] = {}
         self.exports: dict[str, Export] = {}
         self.read_at = 0.0
 
     def step(self, now: float) -> None:
         if now >= self.read_at:
             self.read_at = now + READ_AGAIN_S
+            self.reported.clear()
             self._read(now)
         for export in self.exports.values():
             export.step(now, self._start)
+        self._report()
+
+    def _report(self) -> None:
+        """What has changed, and all of it after each reading: the broker may have forgotten it."""
+        if self.report is None:
+            return
+        found = {name: round(each.next_run() * 1000) for name, each in self.exports.items()}
+        try:
+            for name, at_ms in found.items():
+                if self.reported.get(name) != at_ms:
+                    self.reported[name] = at_ms
+                    self.report(name, at_ms)
+        except ExportFailed as error:
+            self.say(f"the broker did not take when the next run of {name} begins: {error}")
 
     def _read(self, now: float) -> None:
         """A broker that does not answer leaves what was known."""

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from appliance.catalog import Catalog
+from appliance.export.book import Book
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -82,6 +84,28 @@ def test_an_export_is_defined_changed_and_forgotten(rest: Rest) -> None:
     assert rest.ask("DELETE", "/exports/daily").status == 204
     assert rest.refused("GET", "/exports/daily") == (404, "resource_not_found")
     assert rest.refused("DELETE", "/exports/daily") == (404, "resource_not_found")
+
+
+def test_when_the_next_run_begins_is_what_a_scheduler_said_of_late(rest: Rest) -> None:
+    body = {"next_run_ms": 1_800_000_000_000}
+    assert rest.refused("PUT", "/exports/daily/next", body) == (404, "resource_not_found")
+    assert put(rest, "/exports/daily", EXPORT)["status"]["next_run_ms"] is None
+    assert put(rest, "/exports/daily/next", body) == body
+    assert rest.get("/exports/daily")["status"]["next_run_ms"] == 1_800_000_000_000
+    wrong = {"next_run_ms": -1}
+    assert rest.refused("PUT", "/exports/daily/next", wrong) == (400, "invalid_request")
+    assert not [each for each in rest.get("/audit")["entries"] if "next" in str(each["action"])]
+    rest.ask("DELETE", "/exports/daily")
+    assert put(rest, "/exports/daily", EXPORT)["status"]["next_run_ms"] is None
+
+
+def test_a_scheduler_that_is_silent_is_no_longer_believed(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    book = Book(catalog, 3)
+    book.put({"name": "daily"})
+    book.put_next_run("daily", 5, 1000.0)
+    assert [book.next_run_ms("daily", 1000.0 + later) for later in (0, 180, 181)] == [5, 5, None]
+    catalog.close()
 
 
 @pytest.mark.parametrize(

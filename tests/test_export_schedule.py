@@ -85,7 +85,38 @@ def test_a_failed_run_is_tried_again_with_longer_pauses_and_then_given_up() -> N
     begin = clock.started[0][0]
     assert [round(when - begin) for when, _ in clock.started] == [0, 31, 92, 213]
     assert clock.said[-1] == "e: given up after 4 tries, code 1"
-    assert clock.export.wakes() == T0 + 48 * HOUR
+    assert clock.export.next_run() == T0 + 48 * HOUR
+
+
+def test_it_is_told_when_the_next_run_begins() -> None:
+    export = Export(Schedule("e", "0 * * * *", jitter_seconds=600), T0)
+    first, second = (due + export.schedule.jitter(due) for due in (T0 + HOUR, T0 + 2 * HOUR))
+    assert export.next_run() == first
+    clock = Clock(export.schedule, seconds=60, codes=(1, 0))
+    clock.go(first + 30, step=1)
+    assert clock.export.running is not None
+    assert clock.export.next_run() == second
+    clock.go(first + 70, step=1)
+    assert 60 + 30 <= clock.export.next_run() - first <= 60 + 32  # it failed: again in 30 s
+    clock.go(first + 200, step=1)
+    assert clock.export.next_run() == second
+
+
+def test_the_broker_hears_of_it_when_it_changes_and_each_minute() -> None:
+    said: list[str] = []
+    told: list[tuple[str, int]] = []
+    definition = {"name": "e", "target": "/nowhere", "schedule": {"cron": "0 * * * *"}}
+
+    def report(name: str, at_ms: int) -> None:
+        told.append((name, at_ms))
+        if len(told) == 3:
+            raise ExportFailed("it is away")
+
+    scheduler = Scheduler(lambda: [definition], lambda name: [], said.append, report)
+    for seconds in (1, 2, 30, 61, 62, 121):
+        scheduler.step(T0 + seconds)
+    assert told == [("e", round((T0 + HOUR) * 1000))] * 3
+    assert said == ["the broker did not take when the next run of e begins: it is away"]
 
 
 def test_a_failed_run_that_succeeds_later_is_done() -> None:

@@ -52,7 +52,10 @@ class Run(TypedDict):
     files: NotRequired[int]
     bytes: NotRequired[int]
     error: NotRequired[str | None]
-    next_run_ms: NotRequired[int | None]  # when the schedule starts the next one
+
+
+class NextRun(TypedDict):
+    next_run_ms: int | None
 
 
 # `from` is a word of Python's
@@ -93,6 +96,7 @@ class Status(TypedDict):
     topics: list[str]  # what its topics or its pattern are now
     last_run: Run | None
     last_success: Run | None
+    next_run_ms: int | None  # None: no scheduler has told in the last minutes
     behind_records: int
     behind_seconds: float | None  # at most; None: nothing was ever exported
     seconds_left: float | None  # until retention may delete what is not exported; None: it will not
@@ -186,6 +190,7 @@ def row_of(definition: dict[str, Any], last: Last, broker: Broker) -> ExportRow:
         "topics": topics,
         "last_run": cast("Run | None", last.run),
         "last_success": cast("Run | None", last.success),
+        "next_run_ms": broker.exports.next_run_ms(definition["name"], time.monotonic()),
         "behind_records": found.records,
         "behind_seconds": found.seconds,
         "seconds_left": found.seconds_left,
@@ -217,6 +222,14 @@ async def post_run(call: Call) -> Run:
             )
     await asyncio.to_thread(call.broker.exports.put_run, call.path["export"], run)
     return cast("Run", run)
+
+
+def put_next_run(call: Call) -> NextRun:
+    name, at_ms = call.path["export"], call.body["next_run_ms"]
+    if at_ms is not None and not 0 <= at_ms <= LONG_MAX:
+        raise RequestInvalid(f"next_run_ms: got {at_ms}, wanted 0 to {LONG_MAX}")
+    call.broker.exports.put_next_run(name, at_ms, time.monotonic())
+    return {"next_run_ms": at_ms}
 
 
 # Holds
@@ -286,6 +299,14 @@ ROUTES = [
         Run,
         "What the export job says of a run; the same id again replaces it.",
         body=Run,
+    ),
+    put(
+        "/exports/{export}/next",
+        put_next_run,
+        NextRun,
+        "When its next run begins: the scheduler says so each minute.",
+        body=NextRun,
+        is_noted=False,  # it changes nothing, and comes each minute
     ),
     get("/holds", list_holds, HoldList, "What retention keeps for exports.", prefix=PREFIX),
     get("/holds/{hold}", get_hold, HoldRow, "One retention hold.", prefix=PREFIX),

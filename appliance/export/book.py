@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from appliance.catalog import Catalog
 from appliance.errors import ApplianceError
 
+NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
+
 
 class ExportUnknown(ApplianceError):
     kafka_code = 91
@@ -35,6 +37,7 @@ class Book:
             name: json.loads(text) for name, text in catalog.exports()
         }
         self._last = {name: self._look(name) for name in self._definitions}
+        self._next: dict[str, tuple[int | None, float]] = {}  # in ms, and when it was said
 
     def all(self) -> Iterator[tuple[dict[str, Any], Last]]:
         definitions, last = self._definitions, self._last
@@ -59,6 +62,7 @@ class Book:
             self._definitions = {
                 key: each for key, each in self._definitions.items() if key != name
             }
+            self._next = {key: each for key, each in self._next.items() if key != name}
 
     def runs(self, name: str, limit: int) -> list[dict[str, Any]]:
         """The newest first."""
@@ -72,6 +76,16 @@ class Book:
             row = run["id"], run["state"], run["started_ms"], json.dumps(run)
             self._catalog.put_export_run(name, row, self._runs_max)
             self._last = {**self._last, name: self._look(name)}
+
+    def put_next_run(self, name: str, at_ms: int | None, now: float) -> None:
+        """Not kept across a restart: it is said again."""
+        with self._lock:
+            self.get(name)
+            self._next = {**self._next, name: (at_ms, now)}
+
+    def next_run_ms(self, name: str, now: float) -> int | None:
+        at_ms, said = self._next.get(name, (None, now))
+        return at_ms if now - said <= NEXT_RUN_BELIEVED_S else None
 
     def _look(self, name: str) -> Last:
         last = self._catalog.export_runs(name, 1)

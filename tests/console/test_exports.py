@@ -24,7 +24,7 @@ def test_what_the_job_reported_is_shown(console: Console) -> None:
     expect(page.get_by_role("dialog").get_by_role("row")).to_have_count(2)
     page.keyboard.press("Escape")
     expect(page.locator("dl.facts")).to_contain_text("Europe/Berlin")
-    expect(page.locator("pre")).to_contain_text("appliance export backfill daily")
+    expect(page.locator("pre")).to_contain_text("appliance export backfill orders")
     assert page.evaluate("window.hacked") is None
 
 

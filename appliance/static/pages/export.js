@@ -43,7 +43,7 @@ function State({ of }) {
     ["Topics", status.topics.length ? status.topics.map((each) => html`<a href=${href(["topics", each])}>${each}</a> `) : "none now"],
     ["Target", html`<code>${of.target}</code>`],
     ["When", schedule ? html`<code>${schedule.cron}</code> ${schedule.timezone ?? "UTC"}` : "by hand"],
-    ["Next run", status.last_run?.next_run_ms ? time(status.last_run.next_run_ms) : "told by the scheduler, once it runs"],
+    ["Next run", status.next_run_ms ? time(status.next_run_ms) : "no scheduler says"],
     ["Last run", html`<${RunState} run=${status.last_run} /> ${status.last_run && time(status.last_run.started_ms)}`],
     ["Behind", status.behind_records ? `${count(status.behind_records)} records${status.behind_seconds === null ? "" : `, ${duration(status.behind_seconds)} at most`}` : "not at all"],
     ["Retention deletes", html`<${Left} seconds=${status.seconds_left} />`],
@@ -52,10 +52,10 @@ function State({ of }) {
   ]} /></section>`;
 }
 
-function Backfill({ name }) {
-  const command = `appliance export backfill ${name} --from @2026-11-01 --to @2026-11-02`;
+function Backfill({ topics }) {
+  const command = `appliance export backfill ${topics.join(" ")} --from @2026-11-01 --to @2026-11-02 --target NEW-FOLDER`;
   return html`<section class="card"><div class="head"><h2>The past again</h2></div>
-    <p>A backfill exports a stretch of time anew, and takes the place of what was written of it before. It runs where Spark runs:</p>
+    <p>A backfill exports a stretch of time anew, into a folder of its own. It runs where Spark runs:</p>
     <pre tabindex="0">${command}</pre><div><button type="button" onClick=${() => navigator.clipboard?.writeText(command)}>Copy</button></div></section>`;
 }
 
@@ -72,7 +72,7 @@ export function Export({ route, me }) {
       ${asked === "edit" && html`<${Edit} of=${data} onClose=${close} />`}`}<//>
     <section class="card"><div class="head"><h2>Runs</h2></div><${Loaded} from=${runs}>${(data) => html`
       <${Table} id="runs" rows=${data.runs} columns=${runColumns(ask)} empty="It has not run yet." />`}<//></section>
-    <${Backfill} name=${name} />
+    <${Loaded} from=${one}>${(data) => html`<${Backfill} topics=${data.status.topics} />`}<//>
     ${asked?.id && html`<${Run} run=${asked} onClose=${() => ask(null)} />`}
     ${asked === "forget" && html`<${Dialog} title=${`Delete ${name}`} send="Delete" danger confirm=${name} onSend=${forget} onClose=${() => ask(null)}>
       <p>The definition and its history go. What was written stays where it is.</p><//>`}`;

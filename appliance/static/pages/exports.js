@@ -25,7 +25,7 @@ const COLUMNS = [
   { name: "name", title: "Export", cell: (each) => html`<a href=${href(["exports", each.name])}>${each.name}</a>` },
   { name: "state", title: "Last run", value: (each) => each.status.last_run?.state, cell: (each) => html`<${RunState} run=${each.status.last_run} />` },
   { name: "at", title: "Begun", time: true, value: (each) => each.status.last_run?.started_ms, cell: (each) => time(each.status.last_run?.started_ms) },
-  { name: "next", title: "Next", time: true, value: (each) => each.status.last_run?.next_run_ms, cell: (each) => (each.status.last_run?.next_run_ms ? time(each.status.last_run.next_run_ms) : html`<code>${each.schedule?.cron ?? "by hand"}</code>`) },
+  { name: "next", title: "Next", time: true, value: (each) => each.status.next_run_ms, cell: (each) => (each.status.next_run_ms ? time(each.status.next_run_ms) : html`<code>${each.schedule?.cron ?? "by hand"}</code>`) },
   { name: "behind", title: "Behind", number: true, value: (each) => each.status.behind_seconds, cell: (each) => duration(each.status.behind_seconds) },
   { name: "behind_records", title: "Records behind", number: true, value: (each) => each.status.behind_records, cell: (each) => count(each.status.behind_records) },
   { name: "rows", title: "Rows", number: true, value: (each) => total(each.status.last_success, "rows"), cell: (each) => count(total(each.status.last_success, "rows")) },

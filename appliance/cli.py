@@ -27,13 +27,17 @@ class Commands(click.Group):
     """Those that bring much with them are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "mirror"])
+        return sorted([*super().list_commands(ctx), "bench", "mirror"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "mirror":
             from appliance.mirror.command import mirror  # with the client library
 
             return mirror
+        if cmd_name == "bench":
+            from appliance.bench_command import bench  # with the engine
+
+            return bench
         return super().get_command(ctx, cmd_name)
 
 

@@ -53,7 +53,8 @@ LAYERS = [
     ("server",),
     ("testing",),
     ("remote",),
-    ("log_command",),
+    ("log_command", "disk_bench"),
+    ("bench_command",),
     ("cli",),
     ("__main__",),
 ]

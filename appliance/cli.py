@@ -47,7 +47,7 @@ def main() -> None:
     """A message log for one box."""
 
 
-EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schedule")
+EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "table", "schedule")
 
 
 class ExportCommands(click.Group):

@@ -103,6 +103,10 @@ with_bounds = options(
 )
 
 
+with_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+with_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
 def now_ms() -> int:
     return round(time.time() * 1000)
 
@@ -124,12 +128,13 @@ def now_ms() -> int:
               help="A TOML file in which the export --name is defined, instead of the broker.")
 @with_spark
 @with_broker
-def run(**given: Any) -> None:
+@with_json
+def run(as_json: bool, **given: Any) -> None:
     """Export what is new of TOPICS, or of the export --name, once."""
     job, spark = _job(given)
     with progress(spark, "export") as say:
         summary = export_run.run(job, spark, say)
-    _say_summary(summary, job.target)
+    _say_summary(summary, job.target, as_json)
 
 
 def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
@@ -159,7 +164,10 @@ def _defined(name: str, file: Path | None, broker: AdminPort) -> dict[str, Any]:
     raise ExportFailed(f"{file} has no export {name}")
 
 
-def _say_summary(summary: dict[str, Any], target: Target) -> None:
+def _say_summary(summary: dict[str, Any], target: Target, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"target": str(target.root), **summary}))
+        return
     seconds = max((summary["ended_ms"] - summary["started_ms"]) / 1000, 0.001)
     click.echo(
         f"{summary['rows']} rows and {summary['dead_letters']} dead letters in {summary['files']} "
@@ -169,7 +177,7 @@ def _say_summary(summary: dict[str, Any], target: Target) -> None:
 
 @export.command("list")
 @click.option("--target", metavar="DIR", help="The runs of this target, from its manifest.")
-@click.option("--json", "as_json", is_flag=True)
+@with_json_lines
 @with_broker
 def list_command(target: str | None, as_json: bool, admin: str, token: str | None,
                  retries: int) -> None:
@@ -193,18 +201,22 @@ def list_command(target: str | None, as_json: bool, admin: str, token: str | Non
 @click.option("--offline", is_flag=True, help="Only files and manifest, not the log.")
 @with_spark
 @with_broker
+@with_json
 def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin: str,
-           token: str | None, retries: int) -> None:
+           token: str | None, retries: int, as_json: bool) -> None:
     """Count again: Parquet against manifest against log. Exit code 10 when they differ."""
     spark = Sessions(master, conf)
     broker = None if offline else AdminPort(admin, token)
     with progress(spark, "verify"):
         found = export_verify.verify(Target(target_path(target)), spark, broker, retries)
-    for problem in found.problems:
-        click.echo(problem)
-    click.echo(f"{found.files} files, {found.rows} rows; compared with the log: "
-               f"{found.rows_compared}, no longer in it: {found.rows_not_in_log}; "
-               f"{len(found.problems)} problems")
+    if as_json:
+        click.echo(json.dumps(vars(found)))
+    else:
+        for problem in found.problems:
+            click.echo(problem)
+        click.echo(f"{found.files} files, {found.rows} rows; compared with the log: "
+                   f"{found.rows_compared}, no longer in it: {found.rows_not_in_log}; "
+                   f"{len(found.problems)} problems")
     if found.problems:
         raise click.exceptions.Exit(FOUND)
 
@@ -218,13 +230,14 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 @with_bounds
 @with_spark
 @with_broker
-def backfill(lost_files: bool, **given: Any) -> None:
+@with_json
+def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """A range again, into a new target; or the lost files of one that is there."""
     given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
               "table": None, "table_name": None, "catalog": ()}
     target = Target(target_path(given["target"]))
     if lost_files:
-        _repair(target, given)
+        _repair(target, given, as_json)
         return
     if target.manifest.exists():
         raise ExportFailed(f"{target.root} has exports already: a backfill wants a new target")
@@ -232,15 +245,18 @@ def backfill(lost_files: bool, **given: Any) -> None:
     job = dataclasses.replace(job, wanted=dataclasses.replace(job.wanted, reason="backfill"))
     with progress(spark, "backfill") as say:
         summary = export_run.run(job, spark, say)
-    _say_summary(summary, target)
+    _say_summary(summary, target, as_json)
 
 
-def _repair(target: Target, given: dict[str, Any]) -> None:
+def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
     spark = Sessions(given["master"], given["conf"])
     broker = AdminPort(given["admin"], given["token"])
     reading = export_run.reading_of(broker, given["retries"], given["isolation"])
     with progress(spark, "repair") as say:
         made = export_compact.repair(target, spark, reading, now_ms(), say)
+    if as_json:
+        click.echo(json.dumps({"made_again": [str(path) for path in made]}))
+        return
     for path in made:
         click.echo(f"made again: {path}")
     click.echo(f"{len(made)} files made again")
@@ -252,13 +268,17 @@ def _repair(target: Target, given: dict[str, Any]) -> None:
 @click.option("--grace", "grace_s", default=export_compact.GRACE_MS // 1000, show_default=True,
               help="Seconds before a replaced file is deleted.")
 @with_spark
+@with_json
 def compact(target: str, target_bytes: int, grace_s: int, master: str,
-            conf: tuple[str, ...]) -> None:
+            conf: tuple[str, ...], as_json: bool) -> None:
     """Merge small files of an hour; delete those that were replaced long enough ago."""
     spark = Sessions(master, conf)
     with progress(spark, "compact") as say:
         done = export_compact.compact(
             Target(target_path(target)), spark, now_ms(), target_bytes, grace_s * 1000, say)
+    if as_json:
+        click.echo(json.dumps(done))
+        return
     click.echo(f"{done['merged']} files merged into {done['into']}; {done['deleted']} deleted")
 
 
@@ -266,9 +286,11 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
 @with_target
 @with_table
 @click.option("--again", is_flag=True, help="Drop the tables first; the Parquet files stay.")
-def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: bool) -> None:
+@with_json
+def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: bool,
+          as_json: bool) -> None:
     """An Iceberg table for a target, equal to what is exported, now and after each run."""
-    into = Target(target_path(target))
+    into, done = Target(target_path(target)), list[str]()
     with into.locked():
         manifest = export_manifest.load(into)
         given = manifest.get("table")
@@ -277,7 +299,9 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
         manifest = export_run.with_table(into, manifest, given)
         if again:
             export_iceberg.drop(into, manifest)
-        export_iceberg.follow(into, manifest, click.echo)
+        export_iceberg.follow(into, manifest, done.append if as_json else click.echo)
+    if as_json:
+        click.echo(json.dumps({"target": str(into.root), "done": done}))
 
 
 @export.command()
@@ -285,8 +309,9 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
               help="Exports as TOML; without it those that are defined in the broker.")
 @with_spark
 @with_broker
+@with_json_lines
 def schedule(file: Path | None, master: str, conf: tuple[str, ...], admin: str, token: str | None,
-             retries: int) -> None:
+             retries: int, as_json: bool) -> None:
     """Run each export when it is due, until SIGTERM."""
     event_log.to_stderr()
     broker = AdminPort(admin, token)
@@ -300,12 +325,17 @@ def schedule(file: Path | None, master: str, conf: tuple[str, ...], admin: str, 
         return [sys.executable, "-m", "appliance_spark.export", "run", "--name", name, *more]
 
     log = event_log.named("schedule")
-    scheduler = Scheduler(lambda: definitions_of(file, broker), command, log.info,
+    say = _say_as_json if as_json else log.info
+    scheduler = Scheduler(lambda: definitions_of(file, broker), command, say,
                           broker.next_run if file is None else None)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     scheduler.run(over.is_set)
+
+
+def _say_as_json(text: str) -> None:
+    click.echo(json.dumps({"at_ms": now_ms(), "text": text}))
 
 
 if __name__ == "__main__":

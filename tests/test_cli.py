@@ -165,12 +165,11 @@ def test_asking_a_broker_does_not_load_one() -> None:
 
 
 RUNNING = {"serve", "zookeeper"}  # they answer nothing: they run, and log
-# Those with a page of their own. Exports come with Spark and have commands of their own making.
+# Those with a page of their own.
 ELSEWHERE = {each for each in commands(main) if each.split()[0] in ("mirror", "export")}
-EXPORTS = {each for each in ELSEWHERE if each.startswith("export")}
 
 
-@pytest.mark.parametrize("name", sorted(set(commands(main)) - RUNNING - EXPORTS))
+@pytest.mark.parametrize("name", sorted(set(commands(main)) - RUNNING))
 def test_every_command_answers_in_json_and_says_what_it_is(name: str) -> None:
     command = commands(main)[name]
     assert "--json" in {flag for each in command.params for flag in each.opts}

@@ -11,6 +11,7 @@ it. `python -m loadtest --help` lists all options; names of users at the end cho
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ def environment() -> dict[str, str]:
 
 def run_locust(arguments: list[str]) -> int:
     with subprocess.Popen(locust_command(*arguments), env=environment()) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         while True:
             try:
                 return process.wait()

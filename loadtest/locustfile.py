@@ -13,7 +13,7 @@ import gevent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # locust adds this folder only
 
-from locust import events
+from locust import events, runners
 
 from loadtest import options, tab
 from loadtest.admin_user import AdminUser
@@ -25,6 +25,10 @@ from loadtest.run import Run
 from loadtest.shapes import Shape
 
 __all__ = ["AdminUser", "ConsumerUser", "EndToEndUser", "GroupMemberUser", "ProducerUser"]
+
+# Seconds without a word from a worker until it is given up. Locust waits for three: a machine that
+# is loaded on purpose may well keep a worker silent for longer.
+runners.HEARTBEAT_LIVENESS = 30
 
 STOP_TIMEOUT_S = 2.0  # for answers under way; else the outcome of what was sent last is unknown
 

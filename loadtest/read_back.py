@@ -97,7 +97,7 @@ class LogCopy:
 
 
 def judge(place: Place, copy: LogCopy, batches: list[Batch]) -> Findings:
-    acked = [batch for batch in batches if batch.base_offset != NOWHERE]
+    acked = sorted(batch for batch in batches if batch.base_offset != NOWHERE)
     unknown = [batch for batch in batches if batch.base_offset == NOWHERE]
     found = Findings(
         acked=sum(batch.records for batch in acked),

@@ -117,7 +117,7 @@ class Run:
         if isinstance(self.environment.runner, MasterRunner):
             self.wait_for_workers()
         total = self.collect()
-        if self.environment.parsed_options.no_read_back:
+        if self.may_be_unread:
             self.why_not_read = "--no-read-back"
         else:
             self.read_back(total)
@@ -155,13 +155,13 @@ class Run:
         measured = slo.Measured(total.times, self.numbers(total), stats.num_requests)
         goals = slo.parse(self.environment.parsed_options.slo)
         self.results = [slo.check(goal, measured) for goal in goals]
-        self.verdict = all(each.is_met for each in self.results) and not self.is_broken
+        found = self.findings
+        is_whole = not (found.lost or found.altered) if found else self.may_be_unread
+        self.verdict = is_whole and all(each.is_met for each in self.results)
 
     @property
-    def is_broken(self) -> bool:
-        """Whatever the goals are, this is a broker's promise."""
-        found = self.findings
-        return found is not None and bool(found.lost or found.altered)
+    def may_be_unread(self) -> bool:
+        return bool(self.environment.parsed_options.no_read_back)
 
     def numbers(self, total: Tally) -> dict[str, float]:
         seconds = self.seconds
@@ -171,7 +171,7 @@ class Run:
             "records/s": total.ledger.acked / seconds,
             "mb/s": total.counts[f"{tally.PRODUCE} bytes"] / seconds / 1e6,
         }
-        if self.findings is not None:
+        if self.findings is not None and self.findings.acked:  # else there was nothing to lose
             numbers |= {
                 "loss": self.findings.lost,
                 "altered": self.findings.altered,

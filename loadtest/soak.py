@@ -17,18 +17,23 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from appliance.client.errors import BrokerRefused
 from loadtest import ceiling
 from loadtest.__main__ import environment, locust_command
+from loadtest.broker import connect_to, partitions_of
 from loadtest.own_broker import OwnBroker
 from loadtest.processes import Processes, children_of
 
 RESTARTS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 SPAWN_RATE = 50  # users a second
 CEILING_S = 15
+TOPIC = "soak"
+TOPIC_LOOK_S = 0.2
 GOALS = "loss=0,altered=0,duplicates=0"
 
 
@@ -40,15 +45,26 @@ def locust_of(given: argparse.Namespace, broker: OwnBroker, options: list[str]) 
         "-u", str(given.users), "-r", str(SPAWN_RATE), "-t", f"{round(given.minutes * 60)}s",
         "--partitions", "16", "--slo", given.slo, "--report", str(out / "locust.json"),
         "--html", str(out / "report.html"),
-        *options,
+        "--topic", TOPIC, *options,
     )  # fmt: skip
+
+
+def wait_for_topic(locust: subprocess.Popen[bytes], host: str) -> None:
+    """It is made when the test begins."""
+    connect = connect_to(host, "loadtest-soak")
+    while locust.poll() is None:
+        with closing(connect()) as connection, suppress(BrokerRefused):
+            partitions_of(connection, TOPIC)
+            return
+        time.sleep(TOPIC_LOOK_S)
 
 
 def watch(
     locust: subprocess.Popen[bytes], broker: OwnBroker, given: argparse.Namespace
 ) -> dict[str, Any]:
-    """Until locust ends. The restart is in the middle."""
+    """Until locust ends. The restart is in the middle, from the moment on in which users begin."""
     used = Processes({"master": locust.pid, "broker": broker.process.pid})
+    wait_for_topic(locust, broker.host)
     restart_at = time.monotonic() + given.minutes * 30
     restarted: dict[str, Any] = {}
     while locust.poll() is None:
@@ -78,7 +94,10 @@ def run(given: argparse.Namespace, options: list[str]) -> dict[str, Any]:
     try:
         command = locust_of(given, broker, options)
         with subprocess.Popen(command, env=environment()) as locust:
-            watched = watch(locust, broker, given)
+            try:
+                watched = watch(locust, broker, given)
+            finally:
+                locust.terminate()  # where this was interrupted; it has ended otherwise
     finally:
         broker.stop()
     found: dict[str, Any] = json.loads((given.out / "locust.json").read_text())
@@ -125,6 +144,7 @@ def main() -> int:
     parser.add_argument("--no-ceiling", action="store_true", help="do not measure locust alone")
     parser.add_argument("--keep", action="store_true", help="keep the broker's data")
     given, options = parser.parse_known_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
     given.out.mkdir(parents=True, exist_ok=True)
     report = run(given, options)
     (given.out / "report.json").write_text(json.dumps(report, indent=2) + "\n")

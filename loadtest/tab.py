@@ -42,7 +42,8 @@ class Tab:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._rows: list[Row] = []
-        self._at, self._page, self._first = 0.0, Page(), Page()
+        self._at = time.monotonic() - LOOK_S  # the first look is made at once
+        self._page = self._first = Page()
         self._before: dict[str, int] = {}
 
     def rows(self) -> list[Row]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from appliance import __version__
 from appliance._engine import LogFacts
 from appliance.admin import raid
+from appliance.admin.clock import ClockNow
 from appliance.admin.export_progress import progress_of
 from appliance.admin.process import Process
 from appliance.admin.raid import Array
@@ -17,6 +18,8 @@ from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
 from appliance.admin.survey import Survey, Taken
 from appliance.broker import Broker
+
+FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
 
 Level = Literal["ok", "warning", "critical"]
 
@@ -94,6 +97,7 @@ class HealthAnswer(TypedDict):
     most_behind: Behind | None
     exports: ExportsNow | None
     traffic: TrafficNow | None
+    clock: ClockNow
 
 
 async def get_health(call: Call) -> HealthAnswer:
@@ -109,6 +113,9 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
     storage = await storage_of(broker, process, survey) if broker else None
     arrays = await asyncio.to_thread(raid.snapshot)
     warned = warnings(process, storage, arrays)
+    warned += [{"level": "warning", "text": text} for text in survey.clock.warnings()]
+    if broker is not None and taken is not None:
+        warned += from_the_future(broker, taken, time.time() * 1000)
     level: Level = "critical" if health.status != "ok" else "warning" if warned else "ok"
     return {
         "status": health.status,
@@ -136,6 +143,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "most_behind": most_behind(broker) if broker else None,
         "exports": exports_now(broker) if broker else None,
         "traffic": traffic_of(taken) if taken else None,
+        "clock": survey.clock.now(),
     }
 
 
@@ -279,6 +287,30 @@ def warnings(process: Process, storage: Storage | None, arrays: list[Array]) -> 
             for each in broker.log_dir.report.losses
         ]
     return found
+
+
+def from_the_future(broker: Broker, taken: Taken, now_ms: float) -> list[Warned]:
+    """Of the topics that delete by time, the one whose records are farthest ahead."""
+    found: list[tuple[int, str]] = []
+    for name, facts in taken.facts.items():
+        last = max((each.largest_timestamp for each in facts), default=-1)
+        if last > now_ms + FUTURE_MS and name in broker.topics and expires(broker, name):
+            found.append((last, name))
+    if not found:
+        return []
+    last, name = max(found)
+    written = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(last / 1000))
+    more = f", and of {len(found) - 1} other topics" if len(found) > 1 else ""
+    text = (
+        f"{name} has a record of {written}, {spoken(round(last - now_ms))} ahead of the "
+        f"clock{more}: retention by time keeps its segment until then"
+    )
+    return [{"level": "warning", "text": text}]
+
+
+def expires(broker: Broker, name: str) -> bool:
+    deletes = "delete" in broker.topic_config(name, "cleanup.policy").split(",")
+    return deletes and int(broker.topic_config(name, "retention.ms")) >= 0
 
 
 ROUTES = [

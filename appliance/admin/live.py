@@ -85,6 +85,7 @@ class Feed:
     async def run(self) -> None:
         while True:
             sample = self.traffic.take()
+            self._survey.clock.look()
             if self._listeners:
                 try:
                     await self._tell(sample)

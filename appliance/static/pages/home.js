@@ -90,6 +90,6 @@ export function Home() {
       <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${some(facts.partitions, "partition")}, the broker's own too</p><p>${bytes(facts.size_bytes)} of logs</p><//>
       <${Raid} arrays=${facts.raid} />
       <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings"><p>version ${facts.version}, node ${facts.node_id}</p>
-        <p>Kafka <code>${facts.listeners.kafka}</code></p><p>ZooKeeper ${facts.zookeeper ?? "not used"}</p><//>
+        <p>Kafka <code>${facts.listeners.kafka}</code></p><p>ZooKeeper ${facts.zookeeper ?? "not used"}</p><p>clock ${facts.clock.state}</p><//>
     </div>`;
 }

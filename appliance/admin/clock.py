@@ -1,0 +1,111 @@
+"""What is known of the machine's clock: retention, lag in seconds and every timestamp lean on it.
+
+    synchronised   the kernel was told so by whoever keeps it right, or systemd's daemon says so
+    stepped        between two looks, a second apart, it went by another time than the one that
+                   nobody can set
+
+A container often cannot know whether its host's clock is kept right. So a clock that was never
+known to be synchronised is a fact and no warning; one that was and no longer is, is a warning.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from appliance import event_log
+
+log = event_log.named("clock")
+
+TIMESYNCD = Path("/run/systemd/timesync/synchronized")  # touched whenever the daemon has set it
+STA_UNSYNC, TIME_ERROR = 0x0040, 5  # of adjtimex(2)
+STEP_MS = 1000.0  # between two looks; being slewed, a clock changes by half a millisecond
+STEP_TOLD_S = 3600.0  # for so long a step is a warning: what it did to retention is done by then
+
+State = Literal["synchronised", "not known to be synchronised", "no longer synchronised"]
+
+
+class Timex(ctypes.Structure):
+    """struct timex, of a 64-bit kernel."""
+
+    _fields_ = [
+        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long), ("esterror", ctypes.c_long), ("status", ctypes.c_int),
+        ("more", ctypes.c_long * 32),
+    ]  # fmt: skip
+
+
+class ClockNow(TypedDict):
+    state: State
+    last_step_ms: int | None  # above 0: forward
+    last_step_at_ms: int | None  # what the clock said after it
+
+
+def is_kept_right() -> bool:
+    """Nothing is changed by asking. A kernel that does not answer says no."""
+    if TIMESYNCD.exists():
+        return True
+    asked = Timex()
+    state = ctypes.CDLL(None).adjtimex(ctypes.byref(asked))
+    return state not in (-1, TIME_ERROR) and not asked.status & STA_UNSYNC
+
+
+def boot_s() -> float:
+    """Nobody sets it, and it goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Clock:
+    def __init__(
+        self,
+        wall_s: Callable[[], float] = time.time,
+        steady_s: Callable[[], float] = boot_s,
+        is_right: Callable[[], bool] = is_kept_right,
+    ) -> None:
+        self._wall_s, self._steady_s, self._is_right = wall_s, steady_s, is_right
+        self._ahead_s = wall_s() - steady_s()
+        self._step: tuple[int, float] | None = None  # milliseconds, and when by the steady clock
+        self._was_right = self._is_right_now = False
+        self.look()
+
+    def look(self) -> None:
+        """Every second."""
+        steady = self._steady_s()
+        ahead = self._wall_s() - steady
+        step_ms = (ahead - self._ahead_s) * 1000
+        self._ahead_s = ahead
+        if abs(step_ms) >= STEP_MS:
+            self._step = round(step_ms), steady
+            log.warning("the machine's clock was set", by_ms=round(step_ms))
+        was, self._is_right_now = self._is_right_now, self._is_right()
+        self._was_right = self._was_right or self._is_right_now
+        if was and not self._is_right_now:
+            log.warning("the machine's clock is no longer synchronised")
+
+    def now(self) -> ClockNow:
+        state: State = "synchronised"
+        if not self._is_right_now:
+            state = "no longer synchronised" if self._was_right else "not known to be synchronised"
+        step = self._step
+        at_s = None if step is None else step[1] + self._ahead_s
+        return {
+            "state": state,
+            "last_step_ms": step and step[0],
+            "last_step_at_ms": None if at_s is None else round(at_s * 1000),
+        }
+
+    def warnings(self) -> list[str]:
+        found = []
+        if self._was_right and not self._is_right_now:
+            found.append("the clock is no longer synchronised: see to chrony, ntpd or timesyncd")
+        if self._step is not None and (ago := self._steady_s() - self._step[1]) < STEP_TOLD_S:
+            step_ms = self._step[0]
+            way = "forward" if step_ms > 0 else "back"
+            found.append(
+                f"the clock was set {way} by {abs(step_ms) / 1000:.1f} s, {ago / 60:.0f} min ago: "
+                "what was written around then has timestamps of both"
+            )
+        return found

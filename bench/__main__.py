@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from bench import comparison, extent, report, results, whole_run
+from bench.peers import streams
 from bench.peers.running import PEERS
 from bench.suites import SUITES
 from bench.whole_run import BESIDE
@@ -39,6 +40,9 @@ def list_suites() -> None:
         click.echo(f"{name:18} {(suite.__doc__ or '').strip()}")
     for name, about in BESIDE.items():
         click.echo(f"{name:18} {about}")
+    for name in streams.NEEDS:
+        click.echo(f"peer {name:13} {streams.missing(name) or 'is here'}")
+    click.echo("peer rabbitmq      no client for its streams is written yet")
 
 
 @main.command(help="Measure. Exits with 3 when something could not be measured.")
@@ -65,6 +69,9 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
              if not peers or case.peer in peers]
     beside = [name for name in BESIDE if name in names]
     done = results.Run(results.machine(directory or Path("/tmp")), asked.rounds)
+    absent = [name for name in streams.NEEDS if streams.missing(name)]
+    if absent:
+        done.machine["not installed"] = ", ".join(absent)
     done.machine["loads"] = f"{asked.load:g} of the whole"
     whole_run.measured(done, cases, beside, asked, directory, out)
     click.echo(f"{len(done.comparisons)} figures in {out}, in {done.minutes:.0f} minutes; "

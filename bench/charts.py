@@ -8,7 +8,7 @@ from bench.results import Comparison
 
 WON, LOST, CLOSE, GOAL = "#2f7d4f", "#b3403a", "#8a8a8a", "#2b5fb0"
 NOISE = 0.05  # a ratio so near to 1 is neither won nor lost
-TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100, 500)
+TICKS = (0.1, 0.2, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 500)
 
 
 def draw(rows: list[Comparison], file: Path) -> None:
@@ -19,7 +19,7 @@ def draw(rows: list[Comparison], file: Path) -> None:
     matplotlib.rcParams.update({"svg.hashsalt": "appliance", "font.size": 9})
     from matplotlib import pyplot
 
-    rows = [each for each in rows if each.ratio == each.ratio and each.ratio > 0][::-1]
+    rows = [each for each in rows if can_be_drawn(each)][::-1]
     chart, axes = pyplot.subplots(figsize=(9, 0.9 + 0.3 * len(rows)), layout="constrained")
     ends = [0.8, 1.25]
     for place, each in enumerate(rows):
@@ -32,7 +32,8 @@ def draw(rows: list[Comparison], file: Path) -> None:
             axes.plot([mark, mark], [place - 0.4, place + 0.4], color=GOAL, linewidth=2.5)
             ends.append(mark)
         axes.annotate(f"{better:.3g}x", (max(better, high, 1), place), (4, 0),
-                      textcoords="offset points", va="center", fontsize=8)
+                      textcoords="offset points", va="center", fontsize=8,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})
     axes.set_yticks(range(len(rows)), [f"{each.case}: {each.figure}" for each in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xscale("log")
@@ -49,6 +50,11 @@ def draw(rows: list[Comparison], file: Path) -> None:
                     "black: spread; blue: the goal")
     chart.savefig(file, metadata={"Date": None}, facecolor="white")
     pyplot.close(chart)
+
+
+def can_be_drawn(each: Comparison) -> bool:
+    """Nothing beside something has no place on such a scale."""
+    return 0 < each.ratio < float("inf")
 
 
 def times_better(each: Comparison) -> tuple[float, float, float]:

@@ -11,15 +11,25 @@ from bench.remarks import Remarks
 from bench.results import Comparison, Run, by_suite, middle_and_ends
 from bench.suites import SUITES
 
+REPEAT = (
+    "To repeat it: `make bench` (an hour), or `make bench ARGS=--quick` (15 minutes, smaller "
+    "loads), then `python -m bench report results.json`. It takes Java, Maven and librdkafka's "
+    "`rdkafka_performance`; as root it also empties the page cache and, with perf, counts syncs; "
+    "with valgrind it counts instructions. `--growth-gb 100` lets the log grow to 100 GB. "
+    "`python -m bench.planted` shows that `python -m bench compare` finds an append that takes a "
+    "fifth more instructions."
+)
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
 def written(run: Run, page: Path, images: Path) -> list[Path]:
     """The page and the charts that it shows."""
     images.mkdir(parents=True, exist_ok=True)
-    drawn = {suite: images / f"{suite}.svg" for suite in by_suite(run)}
+    drawn = {}
     for suite, rows in by_suite(run).items():
-        charts.draw(rows, drawn[suite])
+        if any(map(charts.can_be_drawn, rows)):
+            drawn[suite] = images / f"{suite}.svg"
+            charts.draw(rows, drawn[suite])
     page.write_text("\n".join(lines(run, drawn, page, remarks.load())) + "\n")
     return [page, *drawn.values()]
 
@@ -39,7 +49,9 @@ def lines(run: Run, drawn: dict[str, Path], page: Path, known: Remarks) -> Itera
     yield from goals_table(run)
     for suite, rows in by_suite(run).items():
         yield from ("", f"## {suite.replace('_', ' ')}", "", (SUITES[suite].__doc__ or "").strip())
-        yield from ("", f"![Ratios of {suite}]({drawn[suite].relative_to(page.parent)})", "")
+        if suite in drawn:
+            yield from ("", f"![Ratios of {suite}]({drawn[suite].relative_to(page.parent)})")
+        yield ""
         yield from table(rows)
         yield from why(rows, known)
     yield from appendix(run)
@@ -58,6 +70,7 @@ def head(run: Run) -> Iterator[str]:
     yield ""
     took = {"took": f"{run.minutes:.0f} minutes"} if run.minutes else {}
     yield "; ".join(f"{name}: {value}" for name, value in {**run.machine, **took}.items()) + "."
+    yield from ("", REPEAT)
     if run.failed:
         yield from ("", "**Not measured:**", "")
         yield from (f"- {name}: {reason.splitlines()[0]}" for name, reason in run.failed.items())
@@ -73,7 +86,7 @@ def goals_table(run: Run) -> Iterator[str]:
                 "|---|---|---|---|---|")
     for each in rows:
         sign = "≥" if each.is_more_better else "≤"
-        yield (f"| {each.case} | {each.figure} | {ratio(each)} | {sign} {each.goal:.2g} | "
+        yield (f"| {each.case} | {each.figure} | {ratio(each)} | {sign} {each.goal:.3g} | "
                f"{'yes' if each.is_met else '**no**'} |")
 
 
@@ -123,7 +136,7 @@ def goal(each: Comparison) -> str:
     if each.goal is None:
         return ""
     sign = "≥" if each.is_more_better else "≤"
-    return f"{sign} {each.goal:.2g}{'' if each.is_met else ' **missed**'}"
+    return f"{sign} {each.goal:.3g}{'' if each.is_met else ' **missed**'}"
 
 
 def figures(values: list[float]) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench import comparison, core_path, limits, remarks, report, whole_run
+from bench import comparison, core_path, limits, planted, remarks, report, whole_run
 from bench.__main__ import main
 from bench.extent import QUICK, WHOLE, Extent
-from bench.peers import running, turns
+from bench.peers import running, streams, turns
 from bench.peers.brokers import Broker, Nobody
 from bench.peers.clients import ClientFailed
 from bench.peers.turns import Case, Figures
@@ -124,7 +124,8 @@ def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:
     assert not report.fill_block(run(FAST), page)
 
 
-def test_every_remark_is_about_a_case() -> None:
+def test_every_remark_is_about_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "missing", lambda name: None)
     cases = {case.name for extent in (WHOLE, QUICK) for suite in SUITES.values()
              for case in suite(extent)}
     for heading in remarks.load():
@@ -166,6 +167,19 @@ def test_rounds_that_do_not_fit_are_left_out(
     assert found == {"s": {"appliance": [1.0], "kafka": [1.0]}}
 
 
+def test_a_peer_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams.shutil, "which", lambda name: None)
+    assert streams.missing("redis") == "redis-server is not on PATH (Debian: redis-server)"
+    assert list(SUITES["others"](WHOLE)) == []
+
+
+def test_the_planted_work_stands_at_the_head_of_an_append() -> None:
+    text = (planted.ROOT / "appliance" / planted.MODULE).read_text()
+    assert planted.planted(text).count("planted_work()") == 3  # in C, its declaration, its call
+    with pytest.raises(ValueError, match="0 times, not once"):
+        planted.planted(text.replace(planted.FUNCTION, ""))
+
+
 def test_the_time_that_is_left_is_shared_by_weight() -> None:
     cases = [Case("long", seconds, {}, weight=3), Case("short", seconds, {})]
     assert (whole_run.share(100, cases), whole_run.share(-1, cases)) == (75, 0)
@@ -176,7 +190,8 @@ def test_every_suite_says_what_it_is_and_names_each_case_once() -> None:
     assert len(names) == len(set(names))
     assert all((suite.__doc__ or "").strip() for suite in SUITES.values())
     listed = CliRunner().invoke(main, ["list"]).stdout
-    assert [line.split()[0] for line in listed.splitlines()] == [*SUITES, *BESIDE]
+    words = [line.split()[0] for line in listed.splitlines()]
+    assert words == [*SUITES, *BESIDE, "peer", "peer", "peer"]
 
 
 @pytest.mark.parametrize("path", core_path.PATHS)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock, Nobody
+from bench.peers.streams import Nats, Redis
 
 Settings = Mapping[str, str]
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -17,6 +18,8 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     "kafka": Kafka,
     "mock": Mock,  # librdkafka's, in the client
     "floor": Floor,  # reads, writes, answers
+    "nats": Nats,
+    "redis": Redis,
     "1 GB of log": Nobody,  # ours, when it was small
 }
 

@@ -9,6 +9,7 @@ from bench.suites import (
     groups,
     growth,
     latency,
+    others,
     reading,
     requests,
     restart,
@@ -27,6 +28,7 @@ SUITES: Suites = {
         crowds.connections, crowds.topics,
         groups.groups,
         spark.spark,
+        others.others,
         restart.start, restart.idle, restart.recovery,
         growth.growth,
     )

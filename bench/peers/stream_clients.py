@@ -1,0 +1,144 @@
+"""Producers and consumers of one topic for brokers of several protocols, each the client library of
+Python that people use with it, with many records under way.
+
+    python -m bench.peers.stream_clients WAY ADDRESS TOPIC SIZE COUNT
+
+prints the seconds from the first record to the last answer, or the last record read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+UNDER_WAY = 1000  # records that are not yet answered, or that come at a time
+PATIENCE_S = 120
+
+
+def kafka_write(address: str, topic: str, size: int, count: int, acks: str) -> float:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": address, "acks": acks, "log_level": 0,
+                         "queue.buffering.max.messages": 10 * UNDER_WAY})
+    producer.list_topics(topic, PATIENCE_S)
+    value, begin = os.urandom(size), time.perf_counter()
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if producer.flush(PATIENCE_S):
+        raise TimeoutError("not all records were answered")
+    return time.perf_counter() - begin
+
+
+def kafka_read(address: str, topic: str, size: int, count: int) -> float:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "log_level": 0,
+                         "enable.auto.commit": False, "queued.min.messages": 10_000_000})
+    consumer.list_topics(topic, PATIENCE_S)
+    begin, seen = time.perf_counter(), 0
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while seen < count:
+        found = consumer.consume(min(UNDER_WAY, count - seen), PATIENCE_S)
+        seen += must_be_some(len(found))
+    return time.perf_counter() - begin
+
+
+def must_be_some(count: int) -> int:
+    if not count:
+        raise TimeoutError(f"nothing came for {PATIENCE_S} s")
+    return count
+
+
+def with_nats(job: Callable[[Any], Awaitable[float]], address: str) -> float:
+    async def whole() -> float:
+        client: Any = await importlib.import_module("nats").connect(f"nats://{address}")
+        try:
+            return await job(client.jetstream(timeout=PATIENCE_S))
+        finally:
+            await client.close()
+
+    return asyncio.run(whole())
+
+
+def nats_write(address: str, topic: str, size: int, count: int) -> float:
+    async def job(stream: Any) -> float:
+        value, begin = os.urandom(size), time.perf_counter()
+        for at in range(0, count, UNDER_WAY):
+            await asyncio.gather(*(stream.publish(topic, value)
+                                   for _ in range(min(UNDER_WAY, count - at))))
+        return time.perf_counter() - begin
+
+    return with_nats(job, address)
+
+
+def nats_read(address: str, topic: str, size: int, count: int) -> float:
+    async def job(stream: Any) -> float:
+        begin, seen = time.perf_counter(), 0
+        reader = await stream.subscribe(topic, ordered_consumer=True)
+        while seen < count:
+            await reader.next_msg(PATIENCE_S)
+            seen += 1
+        return time.perf_counter() - begin
+
+    return with_nats(job, address)
+
+
+def redis_client(address: str) -> Any:
+    port = int(address.rpartition(":")[2])
+    return importlib.import_module("redis").Redis(port=port, socket_timeout=PATIENCE_S)
+
+
+def redis_write(address: str, topic: str, size: int, count: int) -> float:
+    client = redis_client(address)
+    client.ping()
+    value, begin = os.urandom(size), time.perf_counter()
+    for at in range(0, count, UNDER_WAY):
+        under_way = client.pipeline(transaction=False)
+        for _ in range(min(UNDER_WAY, count - at)):
+            under_way.xadd(topic, {"v": value})
+        under_way.execute()
+    return time.perf_counter() - begin
+
+
+def redis_read(address: str, topic: str, size: int, count: int) -> float:
+    client = redis_client(address)
+    client.ping()
+    begin, seen, last = time.perf_counter(), 0, b"0"
+    while seen < count:
+        ((_, found),) = client.xread({topic: last}, count=UNDER_WAY)
+        seen, last = seen + must_be_some(len(found)), found[-1][0]
+    return time.perf_counter() - begin
+
+
+def appliance_write(address: str, topic: str, size: int, count: int) -> float:
+    return kafka_write(address, topic, size, count, "1")
+
+
+def appliance_write_durable(address: str, topic: str, size: int, count: int) -> float:
+    return kafka_write(address, topic, size, count, "all")
+
+
+WAYS: dict[str, Callable[[str, str, int, int], float]] = {
+    "appliance write": appliance_write, "appliance write durable": appliance_write_durable,
+    "appliance read": kafka_read, "nats write": nats_write, "nats read": nats_read,
+    "redis write": redis_write, "redis write durable": redis_write, "redis read": redis_read,
+}
+
+
+def main(way: str, address: str, topic: str, size: str, count: str) -> None:
+    print(json.dumps({"seconds": WAYS[way](address, topic, int(size), int(count))}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,45 @@
+"""Beside brokers of other protocols, each with its own client of Python."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from bench.extent import Extent
+from bench.peers import clients, streams
+from bench.peers.brokers import Broker
+from bench.peers.cost import measured
+from bench.peers.turns import PAGE_CACHE, Case, Figures
+
+SIZE, COUNT = 1000, 400_000
+# A server that answers by ten thousands cannot take as many in the same time
+SLOWER = {"nats": 10, "redis": 4}
+NAMES = {"nats": "NATS JetStream", "redis": "Redis Streams"}
+
+
+def job(broker: Broker, topic: str, what: str, counts: Mapping[str, int]) -> Figures:
+    count = counts[broker.name]
+    words = [sys.executable, "-m", "bench.peers.stream_clients", f"{broker.name} {what}",
+             broker.address, topic, str(SIZE), str(count)]
+    with measured(broker) as cost:
+        told = json.loads(clients.run(words))
+    return {"records/s": count / told["seconds"], **cost.per_byte(SIZE * count)}
+
+
+def others(extent: Extent) -> Iterator[Case]:
+    """Beside NATS JetStream and Redis Streams (AOF), where installed. Rates are the clients'."""
+    for peer, name in NAMES.items():
+        if streams.missing(peer):
+            continue
+        count = extent.records(COUNT)
+        counts = {"appliance": count, peer: count // SLOWER[peer]}
+        write = partial(job, what="write", counts=counts)
+        yield Case(f"write beside {name}, page cache", write, PAGE_CACHE, peer=peer)
+        yield Case(f"read beside {name}", partial(job, what="read", counts=counts), PAGE_CACHE,
+                   peer=peer, fill=write)
+        if peer == "redis":
+            yield Case(f"write beside {name}, durable",
+                       partial(job, what="write durable", counts=counts),
+                       {"redis": {"appendfsync": "always"}}, peer=peer)

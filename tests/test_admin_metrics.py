@@ -175,4 +175,15 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
     known = {each for own in labels.values() for each in own} | {"job", "instance", "le"}
     assert used <= known
     if file.endswith("json"):
-        assert len({each["id"] for each in json.loads(text)["panels"]}) > 15
+        panels = json.loads(text)["panels"]
+        assert len({each["id"] for each in panels}) == len(panels) > 15
+        assert_every_export_metric_is_drawn(text, labels)
+
+
+def assert_every_export_metric_is_drawn(text: str, known: dict[str, set[str]]) -> None:
+    """But for counts of streams, and what an alert is about."""
+    of_exports = {each for each in known if each.startswith("appliance_export_")}
+    of_exports = {each for each in of_exports if not each.endswith("_created")}
+    alerts = {"appliance_export_streams_open", "appliance_export_streams_total",
+              "appliance_export_hold_released"}
+    assert of_exports - alerts == set(re.findall(r"\bappliance_export_[a-z_]+", text))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import duckdb
 import pyarrow
 import pytest
 from confluent_kafka import Producer
@@ -358,17 +357,6 @@ def test_what_was_aborted_is_not_decoded(appliance_broker: RunningBroker) -> Non
     assert offsets == [*range(10), *range(22, 32)]
     every = decoded(appliance_broker, "jsonl", isolation="read_uncommitted").splitlines()
     assert len(every) == 30
-
-
-def test_duckdb_reads_it_by_its_address(appliance_broker: RunningBroker, tmp_path: Path) -> None:
-    produce_some(appliance_broker)
-    path = tmp_path / "t.parquet"
-    path.write_bytes(decoded(appliance_broker, "parquet"))
-    found = duckdb.sql(
-        f"SELECT count(*), sum(octet_length(value)), max(epoch_ms(timestamp)) FROM '{path}'")
-    count, size, last = found.fetchall()[0]
-    assert (count, last) == (COUNT, BEGIN_MS + COUNT - 1)
-    assert size == sum(len(b"\xff%d" % n if n % 7 == 0 else b"value %d" % n) for n in range(COUNT))
 
 
 # Reading leaves the broker as it was

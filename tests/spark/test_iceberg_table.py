@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from appliance_spark import export_compact, export_iceberg, export_manifest
+from tests.support.duck import a_duck
 from tests.support.exporting import Export, Killed, Make, killed_at, places, send
 from tests.support.spark_data import Place
 
@@ -41,15 +40,6 @@ def by_duckdb(export: Export) -> Counter[Place]:
     with a_duck("avro", "iceberg") as duck:
         return places(duck.execute(f"select * from iceberg_scan('{folder}')").to_arrow_table()
                       .to_pylist())
-
-
-def a_duck(*extensions: str) -> duckdb.DuckDBPyConnection:
-    duck = duckdb.connect()
-    for name in extensions:
-        folder = Path(str(import_module(f"duckdb_extension_{name}").__file__)).parent
-        file = folder / f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
-        duck.execute(f"load '{file}'")
-    return duck
 
 
 def told(table: Table) -> list[dict[str, Any]]:

@@ -4,8 +4,9 @@
 
 Each round starts a run and after a random time kills its driver, its Python workers or the broker
 (which is started again), or fills the target's disk. The target is a small tmpfs, so that wants
-root; without it the disk is not filled. At the end two runs are let through, `export verify` says
-what it thinks, and all files are compared with what a foreign consumer reads of the log.
+root; without it the disk is not filled. At the end a run is let through, `export verify` says
+what it thinks, and all files are compared with what a foreign consumer reads of the log; so is the
+Iceberg table of --iceberg.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from pathlib import Path
 import confluent_kafka as ck
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog import load_catalog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.spark_data import log_of
 
 TOPIC, PARTITIONS = "clicks", 4
+COLUMNS = ["partition", "offset", "key", "value"]
 DISK = "256m"
 KINDS = ("driver", "workers", "broker", "disk")
 
@@ -135,6 +138,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=2000, help="records a second")
     parser.add_argument("--longest", type=float, default=30, help="seconds before a kill")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--iceberg", action="store_true", help="with a table, compared as well")
     parser.add_argument("--dir", type=Path, default=None)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.dir) as scratch:
@@ -158,13 +162,14 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
     load = threading.Thread(target=produce, args=(broker.kafka, given.rate, over))
     load.start()
     words = ("--target", str(target), "--admin", broker.admin)
+    table = ("--table", "iceberg") if given.iceberg else ()
     try:
         end = time.monotonic() + given.minutes * 60
         for _ in range(given.kills):
             if time.monotonic() > end:
                 break
             kind = dice.choice(kinds)
-            run = export("run", TOPIC, *words)
+            run = export("run", TOPIC, *words, *table)
             try:
                 run.wait(dice.uniform(0, given.longest))
             except subprocess.TimeoutExpired:
@@ -175,15 +180,16 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
             print(f"{sum(struck.values())} struck ({kind}), code {run.returncode}", flush=True)
         over.set()
         load.join()
-        judge(broker, target, words, struck)
+        judge(broker, target, words, struck, given.iceberg)
     finally:
         over.set()
         broker.kill(signal.SIGTERM)
 
 
-def judge(broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str]) -> None:
-    # the first does again what was stopped, by its plan; the second takes what came since
-    for verb in (["run", TOPIC], ["run", TOPIC], ["verify"]):
+def judge(
+    broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str], has_table: bool
+) -> None:
+    for verb in (["run", TOPIC], ["verify"]):
         process = export(*verb, *words)
         said, _ = process.communicate()
         print(said.splitlines()[-1], f"code {process.returncode}")
@@ -191,14 +197,27 @@ def judge(broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[
             sys.exit(said[-3000:])
     found: Counter[tuple[int, int, bytes, bytes]] = Counter()
     for path in target.glob("topic=*/**/*.parquet"):
-        columns = pq.ParquetFile(path).read(["partition", "offset", "key", "value"]).to_pydict()
+        columns = pq.ParquetFile(path).read(COLUMNS).to_pydict()
         found.update(zip(*columns.values(), strict=True))
     read = log_of(broker.kafka, TOPIC)
     log = Counter({(p, o, k, v): count for (p, o, _, k, v, _), count in read.items()})
     print(f"struck {dict(struck)}; log {log.total()} records, Parquet {found.total()} rows, lost "
           f"{(log - found).total()}, twice or from elsewhere {(found - log).total()}")
+    if has_table:
+        shown = in_table(target)
+        print(f"Iceberg table {shown.total()} rows, lost {(log - shown).total()}, twice or from "
+              f"elsewhere {(shown - log).total()}")
+        found = found if found != log else shown
     if log != found:
         sys.exit(1)
+
+
+def in_table(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
+    with load_catalog("appliance", type="sql", uri=f"sqlite:///{target}/_iceberg/catalog.db",
+                      warehouse=f"file://{target}/_iceberg") as catalog:
+        table = catalog.load_table(f"lake.{TOPIC}")
+    columns = table.scan(selected_fields=tuple(COLUMNS)).to_arrow().select(COLUMNS).to_pydict()
+    return Counter(zip(*columns.values(), strict=True))
 
 
 if __name__ == "__main__":

@@ -67,24 +67,43 @@ def reading_of(broker: AdminPort, retries: int, isolation: str) -> export_tasks.
 
 
 def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]:
-    """The summary of the run, as it stands in the manifest. `spark` is called if there is work."""
+    """The summary of the run, as it stands in the manifest. `spark` is called if there is work.
+
+    What a stopped run had planned is done first, as it was planned; then what came since."""
     check_way(job.wanted.partition_by)
     with job.target.locked():
         manifest = with_table(job.target, opened(job.target), job.table)
         swept = sweep(job.target, manifest)
         if swept:
             say(f"swept {swept} files that a stopped run had left")
-        plan = _plan(job, manifest)
-        _tell(job, say, _started(plan))
-        try:
-            summary = _carried_out(job, manifest, plan, spark, say)
-        except BaseException as error:
-            _tell(job, say, {**_started(plan), "state": "failed", "ended_ms": job.now_ms(),
-                             "error": str(error)[:2000] or repr(error)})
-            raise
-        _tell(job, say, {**_started(plan), **summary, "state": "succeeded"})
-        _hold(job, plan, say, "to")
+        plan, is_old = _plan(job, manifest)
+        summary = _reported(job, manifest, plan, spark, say)
+        if is_old:
+            say(f"run {plan['id']}, which was stopped, is done: {summary['rows']} rows")
+            manifest = export_manifest.load(job.target)
+            plan, _ = _plan(job, manifest)
+            summary = _together(summary, _reported(job, manifest, plan, spark, say))
         return summary
+
+
+def _reported(
+    job: Job, manifest: dict[str, Any], plan: Plan, spark: Callable[[], SparkSession], say: Say
+) -> dict[str, Any]:
+    _tell(job, say, _started(plan))
+    try:
+        summary = _carried_out(job, manifest, plan, spark, say)
+    except BaseException as error:
+        _tell(job, say, {**_started(plan), "state": "failed", "ended_ms": job.now_ms(),
+                         "error": str(error)[:2000] or repr(error)})
+        raise
+    _tell(job, say, {**_started(plan), **summary, "state": "succeeded"})
+    _hold(job, plan, say, "to")
+    return summary
+
+
+def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    sums = {name: one[name] + other[name] for name in ("files", "bytes", "rows", "dead_letters")}
+    return {**other, **sums, "started_ms": one["started_ms"]}
 
 
 def _carried_out(
@@ -147,8 +166,9 @@ def sweep(target: Target, manifest: dict[str, Any]) -> int:
     return len(lost)
 
 
-def _plan(job: Job, manifest: dict[str, Any]) -> Plan:
-    """The plan of a run that was stopped, if it is the one we would make, or a new one."""
+def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
+    """The plan of a run that was stopped, if it is the one we would make, or a new one. What was
+    due is done by the new one, which goes to the end."""
     plan = export_plan.make(job.broker, job.wanted, manifest, job.now_ms())
     for path in sorted(job.target.runs.glob("*/plan.json")):
         old = json.loads(path.read_text())
@@ -156,13 +176,13 @@ def _plan(job: Job, manifest: dict[str, Any]) -> Plan:
             continue
         if export_plan.is_same(old, plan):
             export_plan.check_splits(old)
-            return {**old, "due_ms": plan["due_ms"], "reason": plan["reason"]}
+            return {**old, "due_ms": None, "reason": plan["reason"]}, True
         export_tasks.clear(path.parent)
     export_plan.check_splits(plan)
     job.target.store_plan(plan)
     for path in sorted(job.target.runs.glob("*/plan.json"))[: -export_manifest.RUNS_KEPT]:
         export_tasks.clear(path.parent)
-    return plan
+    return plan, False
 
 
 def _tasks(plan: Plan) -> list[dict[str, Any]]:

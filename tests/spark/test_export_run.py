@@ -57,17 +57,19 @@ def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make)
     assert list(export.target.staging.glob("*")) == []
 
 
-def test_a_run_done_again_by_its_plan_gives_the_same_files(make: Make) -> None:
+def test_a_stopped_run_gives_the_files_it_had_planned_and_then_what_came_since(make: Make) -> None:
     export = make("again")
     send(export, 300)
     export.run_killed(lambda patch: killed_at(patch, export_run, "move_durably", True))
     paths = list(export.target.data_files())
     before = {path: (export.target.root / path).read_bytes() for path in paths}
     send(export, 10, 300)  # is not in the plan
-    summary = export.run()
-    assert {p: (export.target.root / p).read_bytes() for p in export.target.data_files()} == before
-    assert summary["rows"] == 300
-    export.run()
+    summary = export.run(due_ms=5)
+    assert {p: (export.target.root / p).read_bytes() for p in paths} == before
+    runs = export_manifest.load(export.target)["runs"]
+    assert [(run["rows"], run["due_ms"]) for run in runs] == [(300, None), (10, 5)]
+    assert summary["rows"] == 310
+    assert any("which was stopped, is done: 300 rows" in line for line in export.said)
     assert export.rows() == export.topics.log_of(export.topic)
 
 

@@ -115,7 +115,10 @@ def test_all_users_run_and_what_they_did_is_counted(runs: Runs, tmp_path: Path) 
 
 
 def test_a_breached_goal_is_the_exit_code(runs: Runs) -> None:
-    ended = runs.run("ProducerUser", "-u", "2", "-t", "2s", "--slo", "p99=1us,loss=0")
+    ended = runs.run(
+        "ProducerUser", "-u", "4", "-t", "2s", "--shape", "ramp", "--slo", "p99=1us,loss=0"
+    )
+    assert re.search("Ramping to [23] users", ended.said), ended.said
     assert (ended.code, ended.report["passed"]) == (1, False)
     assert re.search(r"slo: p99: \S+, wanted 1e-06: BREACHED", ended.said)
     assert "slo: loss: 0, wanted 0: met" in ended.said

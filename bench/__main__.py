@@ -51,7 +51,7 @@ def list_suites() -> None:
 @click.option("--peer", "peers", multiple=True,
               type=click.Choice([each for each in PEERS if each != "appliance"]),
               help="Only cases beside these.")
-@click.option("--quick", is_flag=True, help="A quarter of the loads, 3 rounds, 15 minutes.")
+@click.option("--quick", is_flag=True, help="A fifth of the loads, 3 rounds, 15 minutes.")
 @click.option("--rounds", type=click.IntRange(1), help="5, or 3 where it is quick.")
 @click.option("--minutes", type=click.FloatRange(1), help="60, or 15. Rounds that do not fit in "
               "are left out, but for one of each case.")
@@ -62,8 +62,9 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
         minutes: float | None, growth_gb: int | None, directory: Path | None, out: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers are stopped
     usual = extent.QUICK if quick else extent.WHOLE
-    asked = replace(usual, rounds=rounds or usual.rounds, minutes=minutes or usual.minutes,
-                    grown_gb=growth_gb or usual.grown_gb)
+    asked = replace(usual, rounds=rounds or usual.rounds,
+                    long_rounds=min(rounds or usual.rounds, usual.long_rounds),
+                    minutes=minutes or usual.minutes, grown_gb=growth_gb or usual.grown_gb)
     names = set(suites) - {"all"} or {*SUITES, *BESIDE}
     cases = [(name, case) for name in SUITES if name in names for case in SUITES[name](asked)
              if not peers or case.peer in peers]

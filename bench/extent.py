@@ -8,6 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Extent:
     rounds: int = 5
+    long_rounds: int = 3  # of a case that takes a minute
     minutes: float = 60
     load: float = 1  # of the records and the seconds of every case
     recovered_gb: int = 10
@@ -22,4 +23,4 @@ class Extent:
 
 
 WHOLE = Extent()
-QUICK = Extent(rounds=3, minutes=15, load=0.25, recovered_gb=2, grown_gb=2)
+QUICK = Extent(rounds=3, long_rounds=2, minutes=15, load=0.2, recovered_gb=2, grown_gb=2)

@@ -19,6 +19,7 @@ REPEAT = (
     "`python -m bench.planted` shows that `python -m bench compare` finds an append that takes a "
     "fifth more instructions."
 )
+PATH = re.compile(r"(?:/[\w.+-]+)+/")  # of the machine, which is nobody's business
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
@@ -73,7 +74,8 @@ def head(run: Run) -> Iterator[str]:
     yield from ("", REPEAT)
     if run.failed:
         yield from ("", "**Not measured:**", "")
-        yield from (f"- {name}: {reason.splitlines()[0]}" for name, reason in run.failed.items())
+        yield from (f"- {name}: {PATH.sub('', reason.splitlines()[0])}"
+                    for name, reason in run.failed.items())
 
 
 def goals_table(run: Run) -> Iterator[str]:

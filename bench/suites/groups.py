@@ -147,7 +147,7 @@ def groups(extent: Extent) -> Iterator[Case]:
         yield Case(f"rebalance of {count} members",
                    partial(quietly, job=partial(rebalance, count=count)), {}, settings=SETTINGS)
     yield Case(f"{GROUPS} groups of {GROUP_MEMBERS}", partial(quietly, job=heartbeats), {},
-               rounds=3, weight=3, settings=SETTINGS)
+               rounds=extent.long_rounds, weight=3, settings=SETTINGS)
     for depth in (1, 5):
         yield Case(f"OffsetCommit, {CONNECTIONS} x {depth}",
                    partial(commits, depth=depth, seconds=seconds), {}, settings=SETTINGS)

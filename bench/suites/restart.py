@@ -61,13 +61,13 @@ def after_kill(broker: Broker, topic: str, gigabytes: int) -> Figures:
         return {"serving s": time.perf_counter() - begin}
 
 
-def nothing_to_do(broker: Broker, topic: str) -> Figures:
+def nothing_to_do(broker: Broker, topic: str, seconds: float) -> Figures:
     with own(broker) as made:
         time.sleep(2)
         cpu = made.cpu_seconds()
-        time.sleep(IDLE_S)
+        time.sleep(seconds)
         return {"resident MB": made.resident_bytes() / 1e6,
-                "cpu ms/s": (made.cpu_seconds() - cpu) / IDLE_S * 1000}
+                "cpu ms/s": (made.cpu_seconds() - cpu) / seconds * 1000}
 
 
 def start(extent: Extent) -> Iterator[Case]:
@@ -79,9 +79,11 @@ def recovery(extent: Extent) -> Iterator[Case]:
     """kill -9 under load with many GB of log, until every partition is served again."""
     gigabytes = extent.recovered_gb
     yield Case(f"kill -9, {gigabytes} GB", partial(after_kill, gigabytes=gigabytes), {},
-               rounds=3, goals={"serving s": 1 / 5}, warm_up=False, weight=gigabytes / 2)
+               goals={"serving s": 1 / 5}, rounds=extent.long_rounds, warm_up=False,
+               weight=gigabytes / 2)
 
 
 def idle(extent: Extent) -> Iterator[Case]:
     """A broker that nobody asks for anything."""
-    yield Case("idle", nothing_to_do, {}, goals={"resident MB": 1 / 5}, rounds=3, warm_up=False)
+    yield Case("idle", partial(nothing_to_do, seconds=extent.seconds(IDLE_S)), {},
+               goals={"resident MB": 1 / 5}, rounds=extent.long_rounds, warm_up=False)

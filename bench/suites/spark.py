@@ -34,4 +34,4 @@ def spark(extent: Extent) -> Iterator[Case]:
         load = {"size": size, "count": extent.records(whole)}
         yield Case(f"Spark, records of {size} B", partial(scan, **load), PAGE_CACHE,
                    spark_scan.PARTITIONS, fill=partial(by_librdkafka, **load), warm_up=False,
-                   rounds=3, weight=3)
+                   rounds=extent.long_rounds, weight=3)

@@ -82,7 +82,6 @@ SANITIZERS = {
         ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
         {"APPLIANCE_THREADS_S": "10", "APPLIANCE_TESTS_SLOW": "10"},
         (
-            "test_admin_bulk_export.py",
             "test_committer.py",
             "test_data_plane.py",
             "test_groups_offsets.py",

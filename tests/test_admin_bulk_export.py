@@ -381,8 +381,9 @@ def test_what_was_not_in_the_page_cache_is_not_left_there(
     if any(cached(path) for path in cold):
         pytest.fail(f"{tmp_path}: this file system keeps what it is asked to drop")
     batches(appliance_broker.admin, "t")
-    # the last page of a file stays, since it is not whole
-    assert sum(map(cached, cold)) <= sum(map(pages, cold)) // 50
+    # the last page of a file stays, since it is not whole; so do those that another processor is
+    # just putting into its list when they are asked to go
+    assert sum(map(cached, cold)) <= sum(map(pages, cold)) // 20
     assert all(cached(path) == pages(path) for path in warm)
 
 

@@ -1,0 +1,163 @@
+"""The pictures of docs/console.md and README.md, made anew: `python -m tests.console.pictures`.
+
+A broker with a few minutes of traffic, in Chromium, in both colours. Look at each before it is
+committed. `--phone` makes pictures of a telephone's width as well, for looking alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from appliance.testing import RunningBroker, running_broker
+from tests.console.conftest import FLAGS
+from tests.support.rest import Rest
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+WIDTH, HIGH, HEIGHT, LOW = 1400, 980, 880, 580
+PHONE = 380
+USER, PASSWORD = "ada", "a long enough password"
+SEED = 7  # of what is written
+TOPICS = {"orders": 4, "payments": 1, "clicks": 2, "shipments": 2}
+READERS = {"billing": (0.55, ["orders", "payments"]), "fraud": (0.05, ["payments"]),
+           "search-index": (0.05, ["orders", "shipments"])}  # how long each pauses, at most
+# Places, and how high the picture is.
+PLACES = {
+    "home": ("", HIGH),
+    "segments": ("topics/orders?tab=segments", HEIGHT),
+    "messages": ("topics/orders?tab=messages", HEIGHT),
+    "consumers": ("groups", LOW),
+    "group": ("groups/billing", HEIGHT),
+    "exports": ("exports", LOW),
+}
+
+
+def write(bootstrap: str, until: threading.Event) -> None:
+    made = random.Random(SEED)
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
+    number, begin_s = 0, time.monotonic()
+    while not until.wait(0.05):
+        wave = 1.5 + math.sin((time.monotonic() - begin_s) / 9)
+        for _ in range(round(8 * wave * made.uniform(0.7, 1.3))):
+            number += 1
+            order = {"id": number, "customer": f"c-{made.randrange(400)}",
+                     "total": made.randrange(500, 90_000) / 100, "currency": "EUR",
+                     "lines": [{"sku": f"A{made.randrange(9000)}", "count": made.randrange(1, 5)}]}
+            producer.produce("orders", json.dumps(order), order["customer"],
+                             headers=[("trace", f"{made.getrandbits(48):012x}".encode())])
+            topic = made.choice([*TOPICS])
+            producer.produce(topic, json.dumps({"order": number}), order["customer"])
+        producer.poll(0)
+    producer.flush(10)
+
+
+def read(bootstrap: str, group: str, until: threading.Event) -> None:
+    pause_s, topics = READERS[group]
+    made = random.Random(group)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group,
+                         "client.id": f"{group}-1", "auto.offset.reset": "earliest",
+                         "auto.commit.interval.ms": 1000})
+    consumer.subscribe(topics)
+    while not until.wait(made.uniform(0, pause_s)):
+        consumer.consume(400, 0.2)
+    consumer.close()
+
+
+def tell(rest: Rest) -> None:
+    """An export that has reported a run, of which its hold knows."""
+    now_ms = round(time.time() * 1000)
+    body = {"topics": ["orders", "payments"], "target": "/srv/lake",
+            "schedule": {"cron": "5 * * * *"}}
+    assert rest.ask("PUT", "/exports/hourly", body).status == 200
+    parts = [{"topic": "orders", "partition": each, "from": 0, "to": 100, "rows": 100,
+              "dead_letters": 0} for each in range(TOPICS["orders"])]
+    rest.post("/exports/hourly/runs", {
+        "id": "one", "state": "succeeded", "started_ms": now_ms - 900_000, "files": 8,
+        "ended_ms": now_ms - 884_000, "bytes": 48_000_000, "partitions": parts})
+    hold = {"topic": "orders", "offsets": {"0": 100}, "max_bytes": 1 << 30}
+    assert rest.ask("PUT", "/holds/hourly", hold, prefix="/export/v1").status == 200
+
+
+def make_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for each in admin.create_topics([NewTopic(*pair) for pair in TOPICS.items()]).values():
+        each.result(30)
+
+
+def shoot(page: Page, base: str, name: str, path: Path) -> None:
+    place, height = PLACES[name]
+    page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
+    page.goto("about:blank")
+    page.goto(f"{base}/#/{place}")
+    page.locator("h1").first.wait_for()
+    page.locator("[aria-busy]").first.wait_for(state="detached")
+    page.wait_for_timeout(4000)  # the live stream has come, and plots have what they draw
+    page.screenshot(path=path)
+    print(path, flush=True)
+
+
+def pictures(browser: Browser, broker: RunningBroker, width: int, folder: Path) -> None:
+    base = f"http://{broker.admin}"
+    for colours in ("light", "dark"):
+        context = browser.new_context(
+            color_scheme=colours, viewport={"width": width, "height": HEIGHT}
+        )
+        who = {"name": USER, "password": PASSWORD}
+        assert context.request.post(f"{base}/api/v1/login", data=who).ok
+        page = context.new_page()
+        for name in PLACES:
+            shoot(page, base, name, folder / f"console-{name}-{colours}.png")
+        context.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The pictures of the docs.")
+    parser.add_argument("--minutes", type=float, default=4, help="of traffic before the first")
+    parser.add_argument("--phone", type=Path, metavar="DIR", help="where those of a telephone go")
+    words = parser.parse_args()
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program, "wanted Chromium: tests/setup.sh installs it"
+    until = threading.Event()
+    settings = {"log.segment.bytes": "250000", "group.lag.interval.seconds": "5",
+                "storage.reserve.bytes": str(64 << 20)}
+    with (
+        tempfile.TemporaryDirectory(prefix="pictures-") as folder,
+        running_broker(Path(folder) / "data", settings) as broker,
+        sync_playwright() as playwright,
+    ):
+        jobs = [threading.Thread(target=write, args=(broker.bootstrap, until))]
+        jobs += [threading.Thread(target=read, args=(broker.bootstrap, group, until))
+                 for group in READERS]
+        make_topics(broker.bootstrap)
+        tell(Rest(broker.admin))
+        for each in jobs:
+            each.start()
+        try:
+            time.sleep(60 * words.minutes)  # the traffic goes on while the pictures are made
+            first = {"token": broker.setup_secret, "name": USER, "password": PASSWORD}
+            assert Rest(broker.admin).ask("POST", "/setup", first).status == 204
+            browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+            pictures(browser, broker, WIDTH, IMAGES)
+            if words.phone:
+                words.phone.mkdir(parents=True, exist_ok=True)
+                pictures(browser, broker, PHONE, words.phone)
+            browser.close()
+        finally:
+            until.set()
+            for each in jobs:
+                each.join()
+
+
+if __name__ == "__main__":
+    main()

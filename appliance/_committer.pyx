@@ -29,6 +29,7 @@ from appliance._log cimport (
 from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_until
 from appliance._storage cimport storage_commit, storage_poll
 from appliance._traffic cimport times_note
+from appliance._wake_soon cimport wake_soon
 
 cdef extern from "pthread.h" nogil:
     int pthread_create(pthread_t* thread, const void* attributes,
@@ -112,6 +113,7 @@ cdef void* _run(void* argument) noexcept nogil:
     cdef int64_t poll_ns = 0, now
     cdef bint with_checkpoint
     cdef vector[LogRef] batch
+    wake_soon()
     committer.guard.lock()
     while True:
         now = monotonic_ns()
@@ -323,6 +325,7 @@ cdef void* _run_pool(void* argument) noexcept nogil:
     cdef Committer* committer = <Committer*>argument
     cdef vector[SyncJob]* jobs
     cdef int64_t seen = 0
+    wake_soon()
     committer.pool_guard.lock()
     while not committer.pool_is_stopping:
         if committer.round == seen or committer.jobs == NULL:

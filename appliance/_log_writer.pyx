@@ -17,6 +17,7 @@ from appliance._engine cimport Log, engine_append
 from appliance._log cimport ORIGIN_COORDINATOR, AppendOptions, Appended, LogRef
 from appliance._native cimport close, condition, errno, monotonic_ns, mutex, wall_ms
 from appliance._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write
+from appliance._wake_soon cimport wake_soon
 
 from appliance.errors import from_code
 
@@ -51,6 +52,7 @@ cdef cppclass Writer:
 
 cdef void* _run(void* argument) noexcept nogil:
     cdef Writer* writer = <Writer*>argument
+    wake_soon()
     writer.guard.lock()
     while True:
         while not writer.is_given and not writer.is_stopping:

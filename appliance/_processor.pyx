@@ -41,6 +41,7 @@ from appliance._socket cimport (
     epoll_ctl, epoll_event, epoll_wait, iovec, readv,
 )
 from appliance._traffic cimport times_note, traffic_row
+from appliance._wake_soon cimport wake_soon
 from appliance._watch cimport (
     MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Mail, inbox_may_sleep,
     inbox_put,
@@ -73,6 +74,7 @@ cdef void* _run(void* argument) noexcept nogil:
     cdef Processor* processor = <Processor*>argument
     cdef epoll_event[EVENTS_MAX] events
     cdef int count, i
+    wake_soon()
     processor.scratch.resize(SCRATCH_BYTES)
     while not _is_finished(processor):
         count = epoll_wait(processor.epoll_fd, events, EVENTS_MAX, _timeout_ms(processor))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,9 +35,10 @@ import confluent_kafka as ck
 from appliance.client import FetchConfig, SimpleConsumer
 from appliance.client.errors import BrokerRefused
 from appliance.client.simple_consumer import FetchRequest
-from bench.peers.brokers import TICKS, Appliance, Broker, Kafka
+from bench.peers.brokers import Appliance, Broker, Kafka
 
 TOPIC = "load"
+TICKS = os.sysconf("SC_CLK_TCK")
 LIST = 10_000  # records that the consumer takes at a time
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from dataclasses import replace
@@ -23,6 +24,15 @@ FAST = Comparison(
     "requests", "one record", "requests/s", "kafka", [300, 310, 290], [100, 101, 99], 3
 )
 SMALL = Comparison("idle", "idle", "resident MB", "kafka", [60, 61, 59], [400, 410, 390], 1 / 5)
+
+
+BENCH = Path(__file__).parents[1] / "bench"
+SCRIPTS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "__main__")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_finds_what_it_imports(name: str) -> None:
+    assert importlib.import_module(f"bench.{name}").__doc__
 
 
 def run(*rows: Comparison, **instructions: int) -> Run:

@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 
 # From the ground up. A module may import (or cimport) what stands on a line above its own.
 LAYERS = [
-    ("__init__", "errors", "event_log", "wall_clock", "_native", "_socket", "_codes", "_bytes"),
+    ("__init__", "errors", "event_log", "wall_clock", "_native", "_socket", "_wake_soon", "_codes",
+     "_bytes"),
     ("closures", "request_queue", "_traffic", "_codec"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),

@@ -13,10 +13,10 @@ struct sched_facts {
     uint64_t slice_ns, deadline_ns, period_ns;
 };
 
-// From Linux 6.12 on a thread that asks for short turns may interrupt one that takes the usual ones
-// (1.4 ms on two cores) as soon as it has something to do; its share of the core stays what it was.
-// Without it a request waits until a neighbour's turn is over. 0.1 ms is the least that Linux takes.
-// Older kernels ignore it, and where a container forbids it all is as before.
+// From Linux 6.12 on a thread that asks for short turns may interrupt one that takes the usual
+// ones (1.4 ms on two cores) as soon as it has something to do; its share of the core stays what it
+// was. Without it a request waits until a neighbour's turn is over. 0.1 ms is the least that Linux
+// takes. Older kernels ignore it, and where a container forbids it all is as before.
 inline void wake_soon() {
     sched_facts facts = {};
     if (syscall(SYS_sched_getattr, 0, &facts, sizeof facts, 0) != 0 || facts.policy != 0)

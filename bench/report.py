@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 
 from bench import charts, remarks
@@ -66,7 +67,8 @@ def head(run: Run) -> Iterator[str]:
         "was over; each figure is a median, with "
         "the lowest and the highest. The ratio is ours to theirs; what it was at its lowest and "
         "its highest, round by round, stands behind it. A goal that was missed is marked, and so "
-        "is a figure at which we are behind; below each table stands why, and what was tried."
+        "is a figure at which we are behind; below each table stands why, and what was tried. "
+        "Where it says one round there was time for no more: such a ratio may be off by a third."
     )
     yield ""
     took = {"took": f"{run.minutes:.0f} minutes"} if run.minutes else {}
@@ -126,10 +128,15 @@ def named(rows: Sequence[Comparison]) -> str:
 
 
 def is_behind(each: Comparison) -> bool:
-    return not each.is_won and not charts.is_close(each.ratio)
+    """Beside nothing at all (a mock writes no bytes) there is no ratio."""
+    return isfinite(each.ratio) and not each.is_won and not charts.is_close(each.ratio)
 
 
 def ratio(each: Comparison) -> str:
+    if not isfinite(each.ratio):
+        return "–"
+    if min(len(each.ours), len(each.theirs)) == 1:
+        return f"{each.ratio:.2f}, one round"
     low, high = each.spread
     return f"{each.ratio:.2f} ({low:.2f}-{high:.2f})"
 
@@ -143,6 +150,8 @@ def goal(each: Comparison) -> str:
 
 def figures(values: list[float]) -> str:
     middle, low, high = middle_and_ends(values)
+    if len(values) == 1:
+        return number(middle)
     return f"{number(middle)} ({number(low)}-{number(high)})"
 
 

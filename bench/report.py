@@ -134,7 +134,7 @@ def is_behind(each: Comparison) -> bool:
 
 def ratio(each: Comparison) -> str:
     if not isfinite(each.ratio):
-        return "–"
+        return "none"
     if min(len(each.ours), len(each.theirs)) == 1:
         return f"{each.ratio:.2f}, one round"
     low, high = each.spread

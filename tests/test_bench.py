@@ -14,7 +14,7 @@ from bench.__main__ import main
 from bench.extent import QUICK, WHOLE, Extent
 from bench.peers import running, streams, turns
 from bench.peers.brokers import Broker, Nobody
-from bench.peers.clients import ClientFailed
+from bench.peers.clients import ClientFailed, check_end
 from bench.peers.turns import Case, Figures
 from bench.results import Comparison, Run
 from bench.suites import SUITES
@@ -217,3 +217,18 @@ def test_limits_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = limits.measured(tmp_path, 2)
     assert all(len(values) == 2 and min(values) > 0 for values in found.values())
     assert list(tmp_path.iterdir()) == []
+
+
+DELIVERED = ("% Sending 50000 messages of size 1000 bytes\n% 49999 messages produced, "
+             "{} delivered (offset 54547, {} failed) in 2003ms\n")
+
+
+def test_a_client_that_told_of_all_its_records_has_not_failed() -> None:
+    check_end("rdkafka_performance", 0, "")
+    check_end("rdkafka_performance", 1, DELIVERED.format(50000, 0))
+
+
+@pytest.mark.parametrize("told", ["", DELIVERED.format(49999, 0), DELIVERED.format(50000, 1)])
+def test_a_client_that_missed_one_has_failed(told: str) -> None:
+    with pytest.raises(ClientFailed, match="ended with 1"):
+        check_end("rdkafka_performance", 1, told)

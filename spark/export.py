@@ -215,7 +215,8 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
         for problem in found.problems:
             click.echo(problem)
         click.echo(f"{found.files} files, {found.rows} rows; compared with the log: "
-                   f"{found.rows_compared}, no longer in it: {found.rows_not_in_log}; "
+                   f"{found.rows_compared}, compacted away: {found.rows_compacted}, "
+                   f"no longer in it: {found.rows_not_in_log}; "
                    f"{len(found.problems)} problems")
     if found.problems:
         raise click.exceptions.Exit(FOUND)

@@ -47,6 +47,11 @@ class AdminPort:
         bounds = {"from": _bound(begin), "to": _bound(end)}
         return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
 
+    def is_compacted(self, topic: str) -> bool:
+        """As its config is now."""
+        answer = self.ask("GET", f"/api/v1/topics/{quote(topic, safe='')}")
+        return "compact" in answer["cleanup_policy"].split(",")
+
     def topics(self) -> list[str]:
         """Without internal ones."""
         found: list[str] = []

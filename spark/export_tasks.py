@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,51 @@ def recount(reading: Reading, task: Task) -> Any:
         rows += batch.num_rows
         words += export_hash.sum_of(export_hash.hashes(batch, task["partition"]))
     return {"rows": rows, "hash": f"{words % export_hash.WORDS:016x}"}
+
+
+def compare_thinned(root: str, reading: Reading, task: Task) -> Any:
+    """Beside what was exported of a split, what compaction left of it: nothing else, and as it was.
+    Where files do not have whole records, this compares offsets alone."""
+    import pyarrow.compute as pc
+
+    left = _by_offset(
+        (batch.column("offset"), export_hash.hashes(batch, task["partition"]))
+        for batch in reading.batches(task))
+    exported = _by_offset(pair for file in task["files"] for pair in _exported(root, task, file))
+    at = pc.index_in(left["offset"], exported["offset"])
+    unknown = left["offset"].filter(pc.is_null(at))
+    changed = left["offset"].filter(pc.not_equal(left["hash"], exported["hash"].take(at)))
+    problems = [
+        f"the log has {len(offsets)} records that {text}, the first at offset {pc.min(offsets)}"
+        for offsets, text in ((unknown, "were not exported"), (changed, "were exported otherwise"))
+        if len(offsets)
+    ]
+    kept = left.num_rows - len(unknown)
+    return {"rows": left.num_rows, "compacted": exported.num_rows - kept, "problems": problems}
+
+
+def _by_offset(pairs: Iterable[tuple[pa.Array, pa.Array]]) -> pa.Table:
+    import pyarrow as pa
+
+    shape = pa.schema([("offset", pa.int64()), ("hash", pa.uint64())])
+    batches = [pa.RecordBatch.from_arrays(list(pair), schema=shape) for pair in pairs]
+    return pa.Table.from_batches(batches, shape).combine_chunks()
+
+
+def _exported(root: str, task: Task, file: dict[str, Any]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Offsets and hashes of a split's records in one file, without reading what others hold."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    prefix = "" if file["has_records"] else "_"
+    offset, number = ds.field(f"{prefix}offset"), ds.field(f"{prefix}partition")
+    mine = (number == task["partition"]) & (offset >= task["from"]) & (offset < task["to"])
+    columns = None if file["has_records"] else [f"{prefix}offset"]
+    opened = ds.dataset(Path(root) / file["path"], format="parquet")
+    for batch in opened.to_batches(columns=columns, filter=mine):
+        offsets = batch.column(f"{prefix}offset")
+        yield offsets, (export_hash.hashes(batch, task["partition"]) if file["has_records"]
+                        else pa.nulls(len(offsets), pa.uint64()))
 
 
 def check_file(root: str, task: Task) -> Any:

@@ -4,7 +4,8 @@
     others  no Parquet file that the manifest does not know: readers would count it twice
     ranges  they cover each partition from its first offset to its position, each once
     table   an Iceberg table has these files and no others, and is as far
-    log     what is still in it, read again: the number of its records and their hash, by range
+    log     what is still in it, read again: the number of its records and their hash, by range;
+            where compaction has thinned it, each record that it still has is in the files
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Verdict:
     files: int = 0
     rows: int = 0
     rows_compared: int = 0  # with the log
-    rows_not_in_log: int = 0  # retention has deleted them, or compaction some of their range
+    rows_not_in_log: int = 0  # retention has deleted them, or some of their range
+    rows_compacted: int = 0  # compaction has taken them from a range that is still in the log
     problems: list[str] = field(default_factory=list)
 
 
@@ -42,10 +44,12 @@ def verify(
     verdict.problems += unknown_files(target, manifest)
     verdict.problems += covered(manifest)
     verdict.problems += export_iceberg.problems(target, manifest)
-    verdict.problems += [text for _, text in damaged(target, manifest, spark())]
+    broken = damaged(target, manifest, spark())
+    verdict.problems += [text for _, text in broken]
     if broker is not None:
         for topic in sorted(manifest["topics"]):
-            _against_the_log(manifest, topic, spark(), broker, retries, verdict)
+            comparison = Comparison(target, manifest, topic, spark(), broker, retries, verdict)
+            comparison.run({file["path"] for file, _ in broken})
     return verdict
 
 
@@ -53,11 +57,7 @@ def damaged(
     target: Target, manifest: dict[str, Any], spark: SparkSession
 ) -> list[tuple[dict[str, Any], str]]:
     """Files that are not what they were, and how."""
-    modes = {name: topic["schema"]["mode"] for name, topic in manifest["topics"].items()}
-    tasks = [
-        {**file, "has_records": file["is_dead_letter"] or modes[file["topic"]] == "raw"}
-        for file in manifest["files"]
-    ]
+    tasks = [{**file, "has_records": has_records(manifest, file)} for file in manifest["files"]]
     found = export_tasks.spread(
         spark, tasks, partial(export_tasks.check_file, str(target.root)))
     return [(file, f"{file['path']} {text}")
@@ -90,28 +90,109 @@ def covered(manifest: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _against_the_log(
-    manifest: dict[str, Any], topic: str, spark: SparkSession, broker: AdminPort, retries: int,
-    verdict: Verdict,
-) -> None:
-    known = manifest["topics"][topic]
-    plan = broker.plan(topic, "earliest", "latest", 1, known["isolation"])
-    if plan["topic_id"] != known["topic_id"]:
-        verdict.problems.append(f"topic {topic} of this broker is another one: id "
-                                f"{plan['topic_id']}, exported {known['topic_id']}")
-        return
-    starts = {part["partition"]: part["log_start_offset"] for part in plan["partitions"]}
-    files = [file for file in manifest["files"] if file["topic"] == topic]
-    found = export_manifest.ranges(files)
-    tasks = _read_again(manifest, topic, starts, set(found))
-    reading = export_tasks.Reading(broker.url, broker.token, retries, known["isolation"])
-    counts = export_tasks.spread(spark, tasks, partial(export_tasks.recount, reading))
-    for task, count in zip(tasks, counts, strict=True):
-        key = (topic, task["partition"], task["from"], task["to"])
-        _compare(key, found.get(key, []), count, verdict)
-    compared = {(topic, t["partition"], t["from"], t["to"]) for t in tasks}
-    verdict.rows_not_in_log += sum(
-        part["rows"] for key, parts in found.items() if key not in compared for part in parts)
+@dataclass(frozen=True)
+class Comparison:
+    """Of one topic of a target with its log."""
+
+    target: Target
+    manifest: dict[str, Any]
+    topic: str
+    spark: SparkSession
+    broker: AdminPort
+    retries: int
+    verdict: Verdict
+
+    def run(self, broken: set[str]) -> None:
+        """`broken` are the files that are known not to be what they were."""
+        known = self.manifest["topics"][self.topic]
+        plan = self.broker.plan(self.topic, "earliest", "latest", 1, known["isolation"])
+        if plan["topic_id"] != known["topic_id"]:
+            self.verdict.problems.append(
+                f"topic {self.topic} of this broker is another one: id {plan['topic_id']}, "
+                f"exported {known['topic_id']}")
+            return
+        starts = {part["partition"]: part["log_start_offset"] for part in plan["partitions"]}
+        found = export_manifest.ranges(self._files)
+        tasks = _read_again(self.manifest, self.topic, starts, set(found))
+        counts = self._spread(tasks, partial(export_tasks.recount, self._reading))
+        unequal = [(task, count) for task, count in zip(tasks, counts, strict=True)
+                   if not self._is_equal(found.get(key_of(task), []), count)]
+        self._look_closer(unequal, found, broken)
+        compared = {key_of(task) for task in tasks}
+        self.verdict.rows_not_in_log += sum(
+            part["rows"] for key, parts in found.items() if key not in compared for part in parts)
+
+    @property
+    def _files(self) -> list[dict[str, Any]]:
+        return [file for file in self.manifest["files"] if file["topic"] == self.topic]
+
+    @property
+    def _reading(self) -> export_tasks.Reading:
+        isolation = self.manifest["topics"][self.topic]["isolation"]
+        return export_tasks.Reading(self.broker.url, self.broker.token, self.retries, isolation)
+
+    def _spread(self, tasks: list[dict[str, Any]], work: Callable[[Any], Any]) -> list[Any]:
+        return export_tasks.spread(self.spark, tasks, work)
+
+    def _is_equal(self, parts: list[dict[str, Any]], count: dict[str, Any]) -> bool:
+        is_equal = (_rows(parts), export_manifest.hash_of(parts)) == (count["rows"], count["hash"])
+        self.verdict.rows_compared += count["rows"] if is_equal else 0
+        return is_equal
+
+    def _look_closer(
+        self, unequal: list[tuple[dict[str, Any], dict[str, Any]]],
+        found: dict[Range, list[dict[str, Any]]], broken: set[str],
+    ) -> None:
+        """Where compaction may have taken records, each one that is left must be in the files."""
+        may_thin = bool(unequal) and self.broker.is_compacted(self.topic)
+        tasks = []
+        for task, count in unequal:
+            parts = found.get(key_of(task), [])
+            files = self._files_of(task)
+            lost = sorted(broken.intersection(file["path"] for file in files))
+            if not may_thin or count["rows"] >= _rows(parts):
+                self.verdict.rows_compared += count["rows"]
+                self._tell(task, f"{_rows(parts)} records with hash "
+                                 f"{export_manifest.hash_of(parts)} were exported, the log has "
+                                 f"{count['rows']} with {count['hash']}")
+            elif lost:
+                self._tell(task, f"compaction left {count['rows']} of {_rows(parts)} records in "
+                                 f"the log, which are not compared: {lost[0]} is not whole")
+            else:
+                tasks.append({**task, "files": files})
+        work = partial(export_tasks.compare_thinned, str(self.target.root), self._reading)
+        for task, left in zip(tasks, self._spread(tasks, work), strict=True):
+            self.verdict.rows_compared += left["rows"]
+            self.verdict.rows_compacted += left["compacted"]
+            for text in left["problems"]:
+                self._tell(task, text)
+
+    def _files_of(self, task: dict[str, Any]) -> list[dict[str, Any]]:
+        """With those that hold some of this range, and how they hold it."""
+        return [
+            {"path": file["path"], "has_records": has_records(self.manifest, file)}
+            for file in self._files
+            if any(key_of({**part, "topic": self.topic}) == key_of(task) for part in file["ranges"])
+        ]
+
+    def _tell(self, task: dict[str, Any], text: str) -> None:
+        topic, partition, start, end = key_of(task)
+        self.verdict.problems.append(
+            f"{topic} partition {partition} offsets {start} to {end}: {text}")
+
+
+def has_records(manifest: dict[str, Any], file: dict[str, Any]) -> bool:
+    """Whole ones, whose hash can be counted again; not the fields of their values."""
+    return bool(file["is_dead_letter"]
+                or manifest["topics"][file["topic"]]["schema"]["mode"] == "raw")
+
+
+def key_of(task: dict[str, Any]) -> Range:
+    return task["topic"], task["partition"], task["from"], task["to"]
+
+
+def _rows(parts: list[dict[str, Any]]) -> int:
+    return sum(part["rows"] for part in parts)
 
 
 def _read_again(
@@ -132,15 +213,3 @@ def _read_again(
         if at < position:
             tasks.append({"topic": topic, "partition": partition, "from": at, "to": position})
     return tasks
-
-
-def _compare(key: Range, parts: list[dict[str, Any]], count: Any, verdict: Verdict) -> None:
-    rows, words = sum(part["rows"] for part in parts), export_manifest.hash_of(parts)
-    verdict.rows_compared += count["rows"]
-    if (rows, words) == (count["rows"], count["hash"]):
-        return
-    topic, partition, start, end = key
-    verdict.problems.append(
-        f"{topic} partition {partition} offsets {start} to {end}: {rows} records with hash {words} "
-        f"were exported, the log has {count['rows']} with {count['hash']}"
-    )

@@ -157,7 +157,7 @@ def test_a_cluster_runs_an_export_and_verifies_it(
     assert "2000 rows and 0 dead letters in 4 files" in told
     assert rows_in(tmp_path / "lake") == sending.log_of(topic)
     told = exported(cluster, broker, "verify", "--target", str(tmp_path / "lake"))
-    assert "compared with the log: 2000, no longer in it: 0; 0 problems" in told
+    assert "the log: 2000, compacted away: 0, no longer in it: 0; 0 problems" in told
     brought = list(cluster.folder.glob("work/app-*/*/appliance_spark/export_tasks.py"))
     assert len(brought) == 2 * WORKERS, brought  # two runs of Spark, each by all workers
 

@@ -45,7 +45,10 @@ class Export:
                 self.run()
 
     def verify(self) -> list[str]:
-        return export_verify.verify(self.target, lambda: self.spark, self.broker, 3).problems
+        return self.verdict().problems
+
+    def verdict(self) -> export_verify.Verdict:
+        return export_verify.verify(self.target, lambda: self.spark, self.broker, 3)
 
     def rows(self) -> Counter[Place]:
         return rows_in(self.target.root)

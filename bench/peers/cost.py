@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from bench.peers.brokers import Broker
 
 SYNCS = ("fsync", "fdatasync", "syncfs", "sync_file_range")
+PATIENCE_S = 30  # with perf
 TRACE = Path("/sys/kernel/tracing/events/syscalls")
 
 
@@ -65,12 +67,29 @@ def written_bytes(pid: int) -> int:
 
 
 class SyncCounter:
-    """perf counts the calls in the kernel, which costs the broker nothing that shows."""
+    """perf counts the calls in the kernel, which costs the broker nothing that shows.
+
+    It counts from the moment when it says so, and that is waited for: a signal that reaches it
+    before would end it with nothing said, as in a turn shorter than perf's own start.
+    """
 
     def __init__(self, pid: int) -> None:
         events = ",".join(f"syscalls:sys_enter_{each}" for each in SYNCS)
-        self._process = subprocess.Popen(["perf", "stat", "-x,", "-e", events, "-p", str(pid)],
-                                         stderr=subprocess.PIPE, text=True)
+        ours, its = socket.socketpair()
+        ours.settimeout(PATIENCE_S)
+        with ours:
+            with its:
+                self._process = subprocess.Popen(
+                    ["perf", "stat", "-x,", "-e", events, "-p", str(pid), "--delay=-1",
+                     f"--control=fd:{its.fileno()},{its.fileno()}"],
+                    stderr=subprocess.PIPE, text=True, pass_fds=[its.fileno()])
+            try:
+                ours.sendall(b"enable\n")
+                ours.recv(len(b"ack\n"))
+            except OSError:  # it ended with the order unread, or says nothing
+                self._process.kill()
+                told = self._process.communicate()[1]
+                raise RuntimeError(f"perf does not count: {told}") from None
 
     @staticmethod
     def works() -> bool:
@@ -78,7 +97,7 @@ class SyncCounter:
 
     def stop(self) -> int:
         self._process.send_signal(signal.SIGINT)
-        told = self._process.communicate(timeout=30)[1]
+        told = self._process.communicate(timeout=PATIENCE_S)[1]
         counts = [line.split(",")[0] for line in told.splitlines() if "sys_enter" in line]
         if len(counts) != len(SYNCS) or not all(each.isdigit() for each in counts):
             raise RuntimeError(f"perf counted no syncs: {told}")

@@ -42,7 +42,6 @@ def list_suites() -> None:
         click.echo(f"{name:18} {about}")
     for name in streams.NEEDS:
         click.echo(f"peer {name:13} {streams.missing(name) or 'is here'}")
-    click.echo("peer rabbitmq      no client for its streams is written yet")
 
 
 @main.command(help="Measure. Exits with 3 when something could not be measured.")

@@ -6,10 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from bench.peers import rabbitmq, stream_clients, streams
+from bench.peers.brokers import has_not_ended
 from bench.peers.cost import SYNCS, SyncCounter
+from bench.peers.rabbitmq import RabbitMQ
 
 # perf as of --control: it needs a while until it has its handlers, and counts when it is told to
 PERF = """
@@ -25,6 +30,13 @@ signal.sigwait([signal.SIGINT])
 for event in sys.argv[sys.argv.index("-e") + 1].split(","):
     print(f"2,,{event},1,100.00,,", file=sys.stderr)
 """
+LISTEN = """
+import os, signal, socket
+server = socket.create_server(("127.0.0.1", int({port})))
+open(os.environ["HOME"] + "/{name}", "w").write(str(os.getpid()))
+signal.pause()
+"""
+NODE_PORT = "open(os.environ['RABBITMQ_CONFIG_FILE']).read().split()[-1]"
 Install = Callable[[str, str], None]
 
 
@@ -51,3 +63,92 @@ def test_a_perf_that_cannot_count_says_why(install: Install) -> None:
     install("perf", "import sys; sys.exit('no permission')")
     with pytest.raises(RuntimeError, match="perf does not count: no permission"):
         SyncCounter(os.getpid())
+
+
+def test_a_node_of_rabbitmq_leaves_nothing_behind(tmp_path: Path, install: Install) -> None:
+    install("epmd", LISTEN.format(port="os.environ['ERL_EPMD_PORT']", name="names"))
+    install("rabbitmq-server", LISTEN.format(port=NODE_PORT, name="node"))
+    node = RabbitMQ(tmp_path / "node", {})
+    names, first = (int((tmp_path / "node" / each).read_text()) for each in ("names", "node"))
+    assert first == node.pid
+    assert node.is_alive()
+    assert has_not_ended(names)
+    node.stop()
+    assert not node.is_alive()
+    assert not has_not_ended(names)
+
+
+def test_a_node_that_does_not_start_says_why(tmp_path: Path, install: Install) -> None:
+    install("epmd", LISTEN.format(port="os.environ['ERL_EPMD_PORT']", name="names"))
+    install("rabbitmq-server", "import sys; sys.exit('no plugin of that name')")
+    with pytest.raises(RuntimeError, match="no plugin of that name"):
+        RabbitMQ(tmp_path / "node", {})
+    assert not has_not_ended(int((tmp_path / "node" / "names").read_text()))
+
+
+def test_a_node_is_asked_on_loopback_alone(tmp_path: Path, install: Install) -> None:
+    install("epmd", LISTEN.format(port="os.environ['ERL_EPMD_PORT']", name="names"))
+    install("rabbitmq-server", LISTEN.format(port=NODE_PORT, name="node"))
+    node = RabbitMQ(tmp_path / "node", {})
+    try:
+        config = (tmp_path / "node" / "rabbitmq.conf").read_text().splitlines()
+        assert config[:2] == ["listeners.tcp = none", f"stream.listeners.tcp.1 = {node.address}"]
+        around = node.environment()
+        assert "{127,0,0,1}" in around["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+        assert around["ERL_EPMD_ADDRESS"] == "127.0.0.1"
+    finally:
+        node.stop()
+
+
+def test_each_program_of_a_peer_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams.importlib.util, "find_spec", lambda name: None)
+    there = ["rabbitmq-server", "erl"]
+    monkeypatch.setattr(streams.shutil, "which", lambda name: name if name in there else None)
+    assert streams.missing("rabbitmq") == "epmd is not on PATH (Debian: erlang-base)"
+    there.append("epmd")
+    assert streams.missing("rabbitmq") == "there is no module rstream (PyPI: rstream)"
+
+
+class Confirming:
+    """In the place of rstream's producer: confirms what it is given, but what is not to be."""
+
+    def __init__(self, refused: int | None) -> None:
+        self.refused, self.sent = refused, 0
+
+    async def __aenter__(self) -> Confirming:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def send_batch(self, topic: str, batch: list[bytes], on_publish_confirm: Any) -> None:
+        for _ in batch:
+            self.sent += 1
+            on_publish_confirm(SimpleNamespace(is_confirmed=self.sent != self.refused,
+                                               response_code=17))
+
+
+@pytest.mark.parametrize("refused", [None, 1, 2500])
+def test_every_record_is_confirmed_or_the_turn_fails(
+    refused: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, module = Confirming(refused), ModuleType("rstream")
+    monkeypatch.setattr(module, "Producer", lambda *_, **__: producer, raising=False)
+    monkeypatch.setitem(sys.modules, "rstream", module)
+    if refused is None:
+        assert stream_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500) > 0
+        assert producer.sent == 2500
+    else:
+        with pytest.raises(ValueError, match="refused: code 17"):
+            stream_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500)
+
+
+def test_rabbitmq_is_found_behind_the_wrapper(tmp_path: Path, install: Install) -> None:
+    """Debian's runs as a user of its own, in a directory that is not ours."""
+    real = tmp_path / "lib"
+    real.mkdir()
+    for name in ("wrapper", "rabbitmq-server"):
+        (real / name).write_text("")
+        (real / name).chmod(0o755)
+    (tmp_path / "bin" / "rabbitmq-server").symlink_to(real / "wrapper")
+    assert rabbitmq.script() == str(real / "rabbitmq-server")

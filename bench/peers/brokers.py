@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -113,6 +114,15 @@ def has_not_ended(pid: int) -> bool:
         return False
 
 
+def ended_in_time(process: subprocess.Popen[Any]) -> None:
+    """Asked to end, and killed when it has not: then the wait says so."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_S)
+    finally:
+        process.kill()
+
+
 def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec]) -> bool:
     try:
         for asked in admin.list_offsets(dict(partitions), request_timeout=30).values():
@@ -151,11 +161,7 @@ class Appliance(Broker):
         return time.perf_counter() - begin
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_S)
-        finally:
-            self._process.kill()
+        ended_in_time(self._process)
 
     def kill(self) -> None:
         super().kill()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock, Nobody
+from bench.peers.rabbitmq import RabbitMQ
 from bench.peers.streams import Nats, Redis
 
 Settings = Mapping[str, str]
@@ -20,6 +21,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     "floor": Floor,  # reads, writes, answers
     "nats": Nats,
     "redis": Redis,
+    "rabbitmq": RabbitMQ,
     "1 GB of log": Nobody,  # ours, when it was small
 }
 

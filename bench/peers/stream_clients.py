@@ -121,6 +121,59 @@ def redis_read(address: str, topic: str, size: int, count: int) -> float:
     return time.perf_counter() - begin
 
 
+def rabbitmq_client(kind: str, address: str) -> Any:
+    """A producer or a consumer, with the user that a new node lets in from loopback."""
+    host, port = address.split(":")
+    made: Any = getattr(importlib.import_module("rstream"), kind)
+    return made(host, int(port), username="guest", password="guest")
+
+
+def rabbitmq_write(address: str, topic: str, size: int, count: int) -> float:
+    """A batch is a frame, of which a node takes a mebibyte."""
+    async def job() -> float:
+        value = os.urandom(size)
+        async with rabbitmq_client("Producer", address) as producer:
+            begin = time.perf_counter()
+            for at in range(0, count, UNDER_WAY):
+                await batch(producer, [value] * min(UNDER_WAY, count - at))
+            return time.perf_counter() - begin
+
+    async def batch(producer: Any, values: list[bytes]) -> None:
+        answered, left = asyncio.get_running_loop().create_future(), len(values)
+
+        def on_confirm(status: Any) -> None:
+            nonlocal left
+            left -= 1
+            if not status.is_confirmed and not answered.done():
+                answered.set_exception(ValueError(f"refused: code {status.response_code}"))
+            elif not left and not answered.done():
+                answered.set_result(None)
+
+        await producer.send_batch(topic, values, on_publish_confirm=on_confirm)
+        await asyncio.wait_for(answered, PATIENCE_S)
+
+    return asyncio.run(job())
+
+
+def rabbitmq_read(address: str, topic: str, size: int, count: int) -> float:
+    async def job() -> float:
+        seen = 0
+
+        def on_record(value: bytes, context: Any) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == count:
+                consumer.stop()
+
+        async with rabbitmq_client("Consumer", address) as consumer:
+            begin = time.perf_counter()
+            await consumer.subscribe(topic, on_record)
+            await asyncio.wait_for(consumer.run(), PATIENCE_S)
+            return time.perf_counter() - begin
+
+    return asyncio.run(job())
+
+
 def appliance_write(address: str, topic: str, size: int, count: int) -> float:
     return kafka_write(address, topic, size, count, "1")
 
@@ -133,6 +186,7 @@ WAYS: dict[str, Callable[[str, str, int, int], float]] = {
     "appliance write": appliance_write, "appliance write durable": appliance_write_durable,
     "appliance read": kafka_read, "nats write": nats_write, "nats read": nats_read,
     "redis write": redis_write, "redis write durable": redis_write, "redis read": redis_read,
+    "rabbitmq write": rabbitmq_write, "rabbitmq read": rabbitmq_read,
 }
 
 

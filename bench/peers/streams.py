@@ -1,8 +1,9 @@
-"""Brokers of other protocols, where they are installed: NATS JetStream and Redis Streams.
+"""Brokers of other protocols, where they are installed: NATS JetStream, Redis and RabbitMQ streams.
 
 What each promises is the case's to say: JetStream of 2.9 syncs its files every two minutes,
 whatever is asked; Redis appends to its AOF, and syncs it each second or, with appendfsync=always,
-before it answers.
+before it answers; a stream of RabbitMQ confirms what is in the page cache, and has no setting for
+more.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -19,19 +20,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.peers.brokers import STOP_S, Broker, has_not_ended
+from bench.peers.brokers import STOP_S, Broker, ended_in_time, has_not_ended
 from tests.interop.kafka_broker import free_ports, wait_until
 
-# The program, the Debian package that has it, and the module of the client with its package on PyPI
-NEEDS = {"nats": ("nats-server", "nats-server", "nats", "nats-py"),
-         "redis": ("redis-server", "redis-server", "redis", "redis")}
+# The programs, each with the Debian package that has it; the client's module, and its PyPI package
+NEEDS: dict[str, tuple[Mapping[str, str], str, str]] = {
+    "nats": ({"nats-server": "nats-server"}, "nats", "nats-py"),
+    "redis": ({"redis-server": "redis-server"}, "redis", "redis"),
+    "rabbitmq": ({"rabbitmq-server": "rabbitmq-server", "erl": "erlang-base",
+                  "epmd": "erlang-base"}, "rstream", "rstream"),
+}
 
 
 def missing(name: str) -> str | None:
     """What to install, of a peer that cannot be had here."""
-    program, debian, module, pypi = NEEDS[name]
-    if shutil.which(program) is None:
-        return f"{program} is not on PATH (Debian: {debian})"
+    programs, module, pypi = NEEDS[name]
+    for program, debian in programs.items():
+        if shutil.which(program) is None:
+            return f"{program} is not on PATH (Debian: {debian})"
     if importlib.util.find_spec(module) is None:
         return f"there is no module {module} (PyPI: {pypi})"
     return None
@@ -49,28 +55,41 @@ class Streams(Broker):
     def words(self, port: int) -> Sequence[str]:
         raise AssertionError("each server has words of its own")
 
+    def environment(self) -> Mapping[str, str]:
+        """Beside what is there."""
+        return {}
+
     def start(self) -> float:
         begin = time.perf_counter()
         (self._port,) = free_ports(1)
         self.address = f"127.0.0.1:{self._port}"
-        with open(self.directory / "log", "ab") as log:
-            self._process = subprocess.Popen(self.words(self._port), stdout=log, stderr=log)
+        self._process = self._run(self.words(self._port), self._port)
         self.pid = self._process.pid
-        wait_until(self._answers, f"the start of {self.name}")
         return time.perf_counter() - begin
 
-    def _answers(self) -> bool:
-        if not has_not_ended(self.pid):
-            raise RuntimeError((self.directory / "log").read_text()[-2000:])
-        with socket.socket() as tried:
-            return tried.connect_ex(("127.0.0.1", self._port)) == 0
+    def _run(self, words: Sequence[str], port: int) -> subprocess.Popen[bytes]:
+        """A process that listens on that port when this returns."""
+        path = self.directory / "log"
+        with open(path, "ab") as log:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       env={**os.environ, **self.environment()})
+        try:
+            wait_until(lambda: listens(process.pid, port, path), f"{words[0]} on port {port}")
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        return process
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_S)
-        finally:
-            self._process.kill()
+        ended_in_time(self._process)
+
+
+def listens(pid: int, port: int, log: Path) -> bool:
+    if not has_not_ended(pid):
+        raise RuntimeError(log.read_text()[-2000:])
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Nats(Streams):

@@ -15,8 +15,8 @@ from bench.peers.turns import PAGE_CACHE, Case, Figures
 
 SIZE, COUNT = 1000, 400_000
 # A server that answers by ten thousands cannot take as many in the same time
-SLOWER = {"nats": 10, "redis": 4}
-NAMES = {"nats": "NATS JetStream", "redis": "Redis Streams"}
+SLOWER = {"nats": 10, "redis": 4, "rabbitmq": 4}
+NAMES = {"nats": "NATS JetStream", "redis": "Redis Streams", "rabbitmq": "RabbitMQ streams"}
 
 
 def job(broker: Broker, topic: str, what: str, counts: Mapping[str, int]) -> Figures:
@@ -29,7 +29,7 @@ def job(broker: Broker, topic: str, what: str, counts: Mapping[str, int]) -> Fig
 
 
 def others(extent: Extent) -> Iterator[Case]:
-    """Beside NATS JetStream and Redis Streams (AOF), where installed. Rates are the clients'."""
+    """Streams of NATS, Redis (AOF), RabbitMQ, where installed; on disk only where durable."""
     for peer, name in NAMES.items():
         if streams.missing(peer):
             continue

@@ -139,8 +139,10 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=30, help="seconds before a kill")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iceberg", action="store_true", help="with a table, compared as well")
-    parser.add_argument("--dir", type=Path, default=None)
+    parser.add_argument("--dir", type=Path, help="made when it is not there")
     given = parser.parse_args()
+    if given.dir is not None:
+        given.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.dir) as scratch:
         mount = Path(scratch) / "disk"
         mount.mkdir()

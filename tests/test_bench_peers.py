@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench import export_kills
 from bench.peers import rabbitmq, stream_clients, streams
 from bench.peers.brokers import has_not_ended
 from bench.peers.cost import SYNCS, SyncCounter
@@ -141,6 +142,16 @@ def test_every_record_is_confirmed_or_the_turn_fails(
     else:
         with pytest.raises(ValueError, match="refused: code 17"):
             stream_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500)
+
+
+def test_the_folder_of_a_torture_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "not" / "there"
+    seen: list[Path] = []
+    monkeypatch.setattr(sys, "argv", ["export_kills", "--dir", str(folder)])
+    monkeypatch.setattr(export_kills.subprocess, "run", lambda *_: SimpleNamespace(returncode=1))
+    monkeypatch.setattr(export_kills, "torture", lambda scratch, *_, **__: seen.append(scratch))
+    export_kills.main()
+    assert [each.parent for each in seen] == [folder]
 
 
 def test_rabbitmq_is_found_behind_the_wrapper(tmp_path: Path, install: Install) -> None:

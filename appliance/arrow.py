@@ -5,6 +5,8 @@ pyarrow is an extra (`appliance[spark]`) and large: it is imported by the first 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from appliance._columns import (
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OFFSET_MAX = (1 << 63) - 1
+KINDS_MAX = 16  # of header lists; there are three: a client's, an export's and Spark's
 
 
+@cache
 def schema() -> pa.Schema:
     """Of every batch that `record_batch` makes. Timestamps are milliseconds since 1970, in UTC."""
     import pyarrow as pa
@@ -47,11 +51,12 @@ def record_batch(
     partial_tail: bool = False,
     size_max: int = COLUMNS_SIZE_MAX,
     aborted: Aborted | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
     """The records of all batches in `data` with first_offset <= offset < end_offset.
 
     Control batches are left out, and those of `aborted` transactions; `size_max` bounds the bytes
-    of records, decompressed.
+    of records, decompressed. `metadata` goes into the schema.
     """
     import pyarrow as pa
 
@@ -71,7 +76,8 @@ def record_batch(
         binary(filled.value),
         headers(filled, shape.field("headers").type),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=shape)
+    named = shape.with_metadata(metadata) if metadata else shape
+    return pa.RecordBatch.from_arrays(arrays, schema=named)
 
 
 def numbers(kind: pa.DataType, buffer: Buffer) -> Any:
@@ -92,10 +98,22 @@ def headers(filled: Columns, kind: pa.ListType) -> Any:
     """A list of `kind` for each record; empty where it has none."""
     import pyarrow as pa
 
-    arrays = [_header_keys(filled.header_key), binary(filled.header_value)]
-    pairs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+    pairs = _pairs(filled, kind) if len(filled.header_key) else _no_pairs(kind)
     ends = _shared(filled.header_lists)
     return pa.Array.from_buffers(kind, len(filled), [None, ends], children=[pairs])
+
+
+def _pairs(filled: Columns, kind: pa.ListType) -> Any:
+    import pyarrow as pa
+
+    arrays = [_header_keys(filled.header_key), binary(filled.header_value)]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+
+
+@lru_cache(maxsize=KINDS_MAX)
+def _no_pairs(kind: pa.ListType) -> Any:
+    """Most records have no headers, and to make nothing of nothing takes longer than a column."""
+    return _pairs(columns(b""), kind)
 
 
 def _shared(buffer: Buffer | None) -> Any:

@@ -72,6 +72,23 @@ def test_only_the_offsets_asked_for_are_there() -> None:
     assert made.column("headers").to_pylist() == [[]] * 16
 
 
+def test_no_headers_are_of_the_type_that_was_asked_for() -> None:
+    data = _batch.build([(0, None, b"v")] * 3)
+    ours = arrow.schema().field("headers").type
+    theirs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    for kind in (ours, theirs, ours):
+        made = arrow.headers(_columns.columns(data), kind)
+        made.validate(full=True)
+        assert (made.type, made.to_pylist()) == (kind, [[]] * 3)
+
+
+def test_metadata_is_of_one_batch() -> None:
+    data = _batch.build([(0, None, b"v")])
+    assert arrow.record_batch(data, metadata={"a": "1"}).schema.metadata == {b"a": b"1"}
+    assert arrow.record_batch(data, metadata={"b": "2"}).schema.metadata == {b"b": b"2"}
+    assert arrow.record_batch(data).schema.metadata is None
+
+
 def test_a_column_without_nulls_has_no_validity() -> None:
     made = read(_batch.build([(0, None, b"v"), (0, b"k", b"w")]))
     assert (made.column("key").null_count, made.column("value").null_count) == (1, 0)

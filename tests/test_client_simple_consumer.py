@@ -148,6 +148,25 @@ def test_columns_are_read_one_fetch_after_the_other(ahead: bool, broker: Running
         assert found == [*range(203)], "nothing that was asked for too early"
 
 
+def test_columns_that_are_kept_stay_what_they_were(broker: RunningBroker) -> None:
+    """The buffer for answers is used again, the columns are not in it."""
+    for first in range(12):
+        rows = [(FIRST_MS, None, b"%04d" % (20 * first + i) * 1000) for i in range(20)]
+        produce(broker, _batch.build(rows))
+    with consumer(broker, fetch_size=100_000) as client:
+        kept = []
+        offset = 0
+        while offset < 240:
+            kept.append(client.fetch_arrow("t", 0, offset))
+            offset = int(kept[-1].schema.metadata[b"next_offset"])
+        client._buffer[:] = bytes(len(client._buffer))
+    assert len(kept) > 2
+    found = [row for each in kept for row in each.to_pylist()]
+    assert [row["offset"] for row in found] == [*range(240)]
+    assert all(row["value"] == b"%04d" % row["offset"] * 1000 for row in found)
+    assert all(row["headers"] == [] for row in found)
+
+
 def test_what_was_asked_ahead_too_long_ago_is_asked_again(broker: RunningBroker) -> None:
     for _ in range(6):
         produce(broker, values(20, size=100))

@@ -153,11 +153,10 @@ def receive(
 def of_answer(
     config: FetchConfig, wanted: Wanted, part: FetchResponse.PartitionData
 ) -> Fetched | BrokerRefused:
-    facts = f"{wanted.of} offset {wanted.offset}"
-    if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return OffsetOutOfRange(part.error_code, facts)
     if part.error_code:
-        return BrokerRefused(part.error_code, facts)
+        out_of_range = part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        kind = OffsetOutOfRange if out_of_range else BrokerRefused
+        return kind(part.error_code, f"{wanted.of} offset {wanted.offset}")
     is_committed = config.isolation_level == READ_COMMITTED
     return Fetched(
         wanted,

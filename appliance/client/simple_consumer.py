@@ -65,9 +65,13 @@ class MessageSet:
 
     def arrow(self) -> pa.RecordBatch:
         """The same as columns. `next_offset` and `high_watermark` are in the schema's metadata."""
-        made = arrow.record_batch(self._visible, first_offset=self.offset, partial_tail=True)
-        facts = {"next_offset": self.next_offset, "high_watermark": self.high_watermark}
-        return made.replace_schema_metadata({name: str(value) for name, value in facts.items()})
+        facts = {
+            "next_offset": str(self.next_offset),
+            "high_watermark": str(self.high_watermark),
+        }
+        return arrow.record_batch(
+            self._visible, first_offset=self.offset, partial_tail=True, metadata=facts
+        )
 
 
 class SimpleConsumer:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import appliance
+from appliance_spark.export_layout import ExportFailed
 from appliance_spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -36,19 +40,49 @@ class Sessions:
 
 
 def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    java = found_java()
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        import_as_installed()
     builder = SparkSession.builder.master(master).appName("appliance export")
     builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     for pair in conf:
         builder = builder.config(*pair.split("=", 1))
-    spark: SparkSession = builder.getOrCreate()
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:  # its JVM ended at once, and has said why above
+        raise ExportFailed(f"Spark did not start: {error}. Is {java} Java 17 or newer?") from error
     spark.sparkContext.setLogLevel("ERROR")
     ship(spark, ["appliance_spark.export_tasks"])
     return spark
+
+
+def found_java() -> str:
+    """Where Spark's own start script looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(f"{home}/bin/java" if home else "java")
+    if found is None:
+        where = f"JAVA_HOME, {home}, has no bin/java" if home else "there is no java in PATH"
+        wanted = "Spark wants Java 17 or newer"
+        raise ExportFailed(f"{wanted}, and {where}: install it, or set JAVA_HOME")
+    return found
+
+
+def import_as_installed() -> None:
+    """Python's workers of a local Spark put the current directory first. In a clone that is the
+    source, which has no compiled modules unless it was built there."""
+    if sys.version_info >= (3, 11):
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
+        return
+    here, ours = Path.cwd() / "appliance", Path(appliance.__file__).parent
+    if (here / "__init__.py").is_file() and here.resolve() != ours.resolve():
+        raise ExportFailed(
+            f"Spark's workers would import {here} instead of {ours}: start it in another directory"
+        )
 
 
 @contextmanager

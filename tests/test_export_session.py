@@ -1,0 +1,74 @@
+"""What a Spark session needs of the machine, and how its lack is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_session import found_java, import_as_installed
+
+ROOT = Path(__file__).parents[1]
+OTHER = "raise ImportError('the source in the current directory')\n"
+IMPORTED_BY_A_WORKER = """
+import sys
+from appliance_spark.export_session import Sessions
+sessions = Sessions("local[1]")
+try:
+    counted = sessions().sparkContext.parallelize([1]).map(
+        lambda _: __import__("appliance").__file__).collect()
+finally:
+    sessions.stop()
+print(counted[0])
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory, the current one, with another `appliance`."""
+    (tmp_path / "appliance").mkdir()
+    (tmp_path / "appliance" / "__init__.py").write_text(OTHER)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_workers_import_what_is_installed_wherever_it_is_started(other: Path) -> None:
+    program = other / "bin" / "program.py"
+    program.parent.mkdir()
+    program.write_text(IMPORTED_BY_A_WORKER)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONSAFEPATH", None)
+    done = subprocess.run([sys.executable, program], env=environment, text=True,
+                          capture_output=True, check=False, timeout=300)
+    assert done.stdout.strip() == str(ROOT / "appliance" / "__init__.py"), done.stderr
+
+
+def test_a_python_that_cannot_leave_the_directory_out_refuses(
+    other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 12))
+    with pytest.raises(ExportFailed, match=f"would import {other}/appliance instead of {ROOT}"):
+        import_as_installed()
+    monkeypatch.chdir(ROOT)
+    import_as_installed()
+
+
+def test_without_java_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ExportFailed, match="wants Java 17 or newer, and there is no java in PATH"):
+        found_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ExportFailed, match=f"JAVA_HOME, {tmp_path}, has no bin/java"):
+        found_java()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    assert found_java() == str(java)

@@ -135,13 +135,18 @@ def shared_out(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     return made
 
 
-def reader_of(given: Given, schema: StructType) -> StreamReader:
-    """What this PySpark knows to use."""
+def may_bound_batches() -> bool:
+    """Whether this PySpark asks how far a batch goes."""
     try:
         from pyspark.sql.streaming import datasource
     except ImportError:
-        return StreamReader(given, schema)
-    if not hasattr(datasource, "SupportsTriggerAvailableNow"):
+        return False
+    return hasattr(datasource, "SupportsTriggerAvailableNow")
+
+
+def reader_of(given: Given, schema: StructType) -> StreamReader:
+    """What this PySpark knows to use."""
+    if not may_bound_batches():
         return StreamReader(given, schema)
     from appliance_spark.stream_admission import AdmittingReader
 

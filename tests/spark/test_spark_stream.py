@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.support.spark_data import DEADLINE_S, Topics
+from appliance_spark.stream_read import may_bound_batches
+from tests.support.spark_data import DEADLINE_S, Topics, bounded
 
 KILLS = 2
 ROOT = Path(__file__).parents[2]
@@ -50,8 +51,8 @@ def test_a_stream_goes_on_where_it_was(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("goes-on", 2)
     topics.send(topic, numbers(0, 600), 0)
     topics.send(topic, numbers(600, 900), 1)
-    rows = stream(topics, topic, maxOffsetsPerTrigger=300)
-    assert run(rows, tmp_path / "out") == [300, 300, 300]
+    rows = stream(topics, topic, **bounded(300))
+    assert run(rows, tmp_path / "out") == ([300, 300, 300] if may_bound_batches() else [900])
     assert run(rows, tmp_path / "out") == []
     topics.send(topic, numbers(900, 950), 1)
     assert run(rows, tmp_path / "out") == [50]
@@ -95,7 +96,12 @@ def test_what_retention_took_from_a_stream_is_said(topics: Topics, tmp_path: Pat
 def test_a_run_with_an_end_does_not_wait_for_enough(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("enough")
     topics.send(topic, numbers(0, 10))
-    assert run(stream(topics, topic, minOffsetsPerTrigger=1000), tmp_path / "out") == [10]
+    rows = stream(topics, topic, minOffsetsPerTrigger=1000)
+    if may_bound_batches():
+        assert run(rows, tmp_path / "out") == [10]
+    else:
+        with pytest.raises(Exception, match="minOffsetsPerTrigger: needs PySpark"):
+            run(rows, tmp_path / "out")
 
 
 def wait_for(condition: Any) -> None:

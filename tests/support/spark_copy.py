@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sys
 
-from tests.support.spark_data import spark_session
+from tests.support.spark_data import bounded, spark_session
 
 
 def main(url: str, source: str, target: str, checkpoint: str) -> None:
     with spark_session() as spark:
         reader = spark.readStream.format("appliance").options(url=url, subscribe=source)
-        rows = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=700).load()
+        rows = reader.options(startingOffsets="earliest", **bounded(700)).load()
         named = rows.selectExpr("concat(partition, ':', offset) as key", "value")
         writer = named.writeStream.format("appliance").options(url=url, topic=target)
         query = writer.option("checkpointLocation", checkpoint).start()

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from appliance_spark import ApplianceDataSource
+from appliance_spark.stream_read import may_bound_batches
 from tests.test_server import Broker
 
 DEADLINE_S = 180.0  # a driver starts, on a machine where much else does
@@ -49,6 +50,11 @@ def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSe
         yield session
     finally:
         session.stop()
+
+
+def bounded(rows: int) -> dict[str, int]:
+    """A stream's option for batches of so many, where this PySpark can have them."""
+    return {"maxOffsetsPerTrigger": rows} if may_bound_batches() else {}
 
 
 class Sending:

@@ -249,6 +249,7 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
             _add_job(&jobs, plans[0][i].log.get().directory.get().fd, True, i)
     if jobs.empty():
         return
+    committer.storage.get().commits_at_disk.fetch_add(1)
     if committer.sync_by == SYNC_FILESYSTEM or (committer.sync_by == SYNC_AUTO
                                                 and jobs.size() >= SYNCFS_FILES_MIN):
         _sync_file_system(committer, &jobs)
@@ -257,6 +258,7 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     else:
         for i in range(jobs.size()):
             _sync_one(&jobs[i])
+    committer.storage.get().commits_at_disk.fetch_add(-1)
     for i in range(jobs.size()):
         if jobs[i].result != OK:
             plans[0][jobs[i].plan].result = jobs[i].result

@@ -10,6 +10,10 @@ How that is known: before a segment is touched, `mincore` of a mapping that nobo
 And the file is opened anew for the reader, with POSIX_FADV_RANDOM, so that the kernel reads nothing
 ahead for it. The engine's own descriptors keep their read-ahead: finding the first batch may bring
 in megabytes behind it, which go as the reader passes them.
+
+A commit waits at the disk behind what is being read there. So the reader takes small pieces, and
+begins none from disk while a commit is there, for as long as PASS_NS_MAX: producers that never
+pause shall slow an export down, not end it.
 """
 
 cimport cython
@@ -28,7 +32,8 @@ from appliance._log cimport (
     READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit, log_read,
 )
 from appliance._native cimport (
-    O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, RawBytes, errno, openat, posix_fadvise, snprintf,
+    O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, RawBytes, errno, monotonic_ns, openat, posix_fadvise,
+    snprintf,
 )
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, Walker, file_own, segment_file,
@@ -55,12 +60,16 @@ cdef extern from "sys/syscall.h" nogil:
 
 cdef extern from "unistd.h" nogil:
     long syscall(long number, ...)
+    int usleep(unsigned int microseconds)
 
 cdef enum:
     LENGTH_SIZE = 4
     FRAME_SIZE_MAX = 67108864      # batches of one frame; a larger batch is a frame by itself
     PAGE_SIZE = 4096
     AHEAD_PAGES = 4096             # 16 MiB: twice what large read-ahead settings are
+    PIECE_SIZE = 1 << 18           # a commit waits for one of them at most: 0.2 ms of a good disk
+    PASS_NS_MAX = 5000000          # so a piece takes 5 ms at worst, which is 50 MB/s
+    PASS_LOOK_US = 50              # between two looks whether the commit is through
     IOPRIO_WHO_PROCESS = 1         # 0 as its number: the calling thread
     IOPRIO_IDLE = 3 << 13
 
@@ -88,6 +97,7 @@ cdef cppclass Reader:
     uint32_t crc                   # of all batches so far, as `bytes` counts them
     int64_t bytes
     int64_t passed_bytes           # of those, read from disk and dropped from the cache again
+    int64_t waited_ns              # for commits that were at the disk
     vector[int64_t] holes          # first and end offset of ranges that are damaged or gone
 
     Slice rest                     # of the segment at hand: what may be read and is not
@@ -257,7 +267,7 @@ cdef int64_t _read_past_cache(Reader* reader, uint8_t* data, int64_t size,
     cdef int64_t got
     if reader.file.get() == NULL:
         return read_whole(reader.theirs.get().fd, data, size, position)
-    got = read_whole(reader.file.get().fd, data, size, position)
+    got = _read_by_pieces(reader, data, size, position)
     if got > 0:
         # The page that a frame ends in goes with the next frame.
         if reader.page == 0:
@@ -265,6 +275,35 @@ cdef int64_t _read_past_cache(Reader* reader, uint8_t* data, int64_t size,
         reader.page = (position + got) // PAGE_SIZE
         reader.passed_bytes += _drop(reader, position // PAGE_SIZE, reader.page)
     return got
+
+
+cdef int64_t _read_by_pieces(Reader* reader, uint8_t* data, int64_t size,
+                             int64_t position) noexcept nogil:
+    cdef int64_t done = 0, piece, got
+    while done < size:
+        _let_commits_pass(reader, position + done)
+        piece = min(<int64_t>PIECE_SIZE, size - done)
+        got = read_whole(reader.file.get().fd, data + done, piece, position + done)
+        if got < 0:
+            return got
+        done += got
+        if got < piece:
+            break
+    return done
+
+
+cdef void _let_commits_pass(Reader* reader, int64_t position) noexcept nogil:
+    """Nothing to wait for when the page is in the cache, as far as was known."""
+    cdef size_t page = position // PAGE_SIZE
+    cdef int64_t begin, now
+    if page < reader.cached.size() and reader.cached[page] & 1:
+        return
+    begin = now = monotonic_ns()
+    while (reader.log.get().storage.get().commits_at_disk.load() > 0
+           and now - begin < PASS_NS_MAX):
+        usleep(PASS_LOOK_US)
+        now = monotonic_ns()
+    reader.waited_ns += now - begin
 
 
 cdef void _leave(Reader* reader) noexcept nogil:
@@ -425,7 +464,7 @@ cdef class RangeReader:
         self.reader.is_done = False
         self.reader.rest.position = self.reader.rest.size = 0
         self.reader.crc = 0
-        self.reader.bytes = self.reader.passed_bytes = 0
+        self.reader.bytes = self.reader.passed_bytes = self.reader.waited_ns = 0
         self.name = log.name
 
     def read(self, int64_t max_bytes=1 << 20):
@@ -465,6 +504,11 @@ cdef class RangeReader:
     def passed_bytes(self):
         """Of those, how many came from the disk and were dropped from the page cache again."""
         return self.reader.passed_bytes
+
+    @property
+    def waited_ns(self):
+        """While a commit was at the disk."""
+        return self.reader.waited_ns
 
     @property
     def holes(self):

@@ -17,6 +17,7 @@ cdef cppclass Storage:
     int64_t reserve_bytes          # held back in the file `reserve`
     int64_t write_behind_bytes
     atomic_bool reserve_is_held
+    atomic_i64 commits_at_disk     # whose syncs have not ended; bulk readers let them pass
 
 ctypedef shared_ptr[Storage] StorageRef
 

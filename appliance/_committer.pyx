@@ -258,6 +258,7 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     else:
         for i in range(jobs.size()):
             _sync_one(&jobs[i])
+    committer.storage.get().committed_ns.store(monotonic_ns())
     committer.storage.get().commits_at_disk.fetch_add(-1)
     for i in range(jobs.size()):
         if jobs[i].result != OK:

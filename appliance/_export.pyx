@@ -7,13 +7,13 @@ was not in it before is dropped from it behind the reader, so that a walk throug
 push out what consumers at the end of the log are about to read. What was there already stays.
 
 How that is known: before a segment is touched, `mincore` of a mapping that nobody ever looks into.
-And the file is opened anew for the reader, with POSIX_FADV_RANDOM, so that the kernel reads nothing
-ahead for it. The engine's own descriptors keep their read-ahead: finding the first batch may bring
-in megabytes behind it, which go as the reader passes them.
+And the file is opened anew for the reader: what the kernel reads ahead is the reader's to say.
 
-A commit waits at the disk behind what is being read there. So the reader takes small pieces, and
-begins none from disk while a commit is there, for as long as PASS_NS_MAX: producers that never
-pause shall slow an export down, not end it.
+A commit waits at the disk behind what is being read there. So while there are commits the reader
+takes small pieces and nothing ahead, and begins none from disk while one is there, for as long as
+PASS_NS_MAX: producers that never pause shall slow an export down, not end it. To find a batch with
+the engine's own descriptor would bring in as much behind it as the disk is set to, megabytes: the
+few pages in which it is looked for are asked for before.
 """
 
 cimport cython
@@ -27,7 +27,7 @@ from appliance._codes cimport BATCH_CORRUPT, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE
 from appliance._crc cimport crc32c
 from appliance._engine cimport Log
 from appliance._files cimport file_size, read_whole
-from appliance._index cimport index_position_before
+from appliance._index cimport index_position, index_position_before
 from appliance._log cimport (
     READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit, log_read,
 )
@@ -36,15 +36,15 @@ from appliance._native cimport (
     snprintf,
 )
 from appliance._segment cimport (
-    SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, Walker, file_own, segment_file,
-    segment_find, segment_load_index, walker_next,
+    SEGMENT_SIZE_MAX, WINDOW_SIZE, FileRef, Found, Segment, SegmentRef, Walker, file_own,
+    segment_file, segment_find, segment_load_index, walker_next,
 )
 
 from appliance.errors import from_code
 
 cdef extern from "fcntl.h" nogil:
     enum:
-        POSIX_FADV_RANDOM
+        POSIX_FADV_NORMAL, POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED
 
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* address, size_t size, int protection, int flags, int fd, int64_t position)
@@ -68,6 +68,7 @@ cdef enum:
     PAGE_SIZE = 4096
     AHEAD_PAGES = 4096             # 16 MiB: twice what large read-ahead settings are
     PIECE_SIZE = 1 << 18           # a commit waits for one of them at most: 0.2 ms of a good disk
+    QUIET_NS = 1000000000          # without a commit: then whole frames, and more ahead
     PASS_NS_MAX = 5000000          # so a piece takes 5 ms at worst, which is 50 MB/s
     PASS_LOOK_US = 50              # between two looks whether the commit is through
     IOPRIO_WHO_PROCESS = 1         # 0 as its number: the calling thread
@@ -103,6 +104,7 @@ cdef cppclass Reader:
     Slice rest                     # of the segment at hand: what may be read and is not
     FileRef theirs                 # the engine's, of the segment at hand
     FileRef file                   # ours, of the same file
+    bint is_quiet                  # nobody commits; the kernel reads ahead for our file
     vector[uint8_t] cached         # by page of it: whether it was in the cache before
     int64_t first_page             # of it, in which the first frame began
     int64_t page                   # of it, in which the last frame ended
@@ -126,8 +128,8 @@ cdef int _reader_next(Reader* reader, int64_t max_bytes, RawBytes* into) noexcep
 
 
 cdef int _next_slice(Reader* reader) noexcept nogil:
-    """Once for a segment: looking for a batch reads ahead, and for the next frame nobody need look,
-    since it begins where the last one ended."""
+    """Once for a segment: for the next frame nobody need look, since it begins where the last one
+    ended."""
     cdef int code
     if reader.next_offset >= reader.end_offset:
         reader.is_done = True
@@ -174,6 +176,7 @@ cdef int _read_slice(Reader* reader, int64_t max_bytes, RawBytes* into) noexcept
         store_i32(into.data(), <int>got)
         reader.crc = crc32c(reader.crc, into.data() + LENGTH_SIZE, got)
         reader.bytes += got
+        _drop_behind(reader, got)
     reader.rest.position += got
     reader.rest.size -= got
     return OK
@@ -184,7 +187,7 @@ cdef int64_t _read_batches(Reader* reader, int64_t size, RawBytes* into) noexcep
     cdef BatchHeader header
     cdef int64_t got, taken
     into.resize(LENGTH_SIZE + size)
-    got = _read_past_cache(reader, into.data() + LENGTH_SIZE, size, reader.rest.position)
+    got = _read(reader, into.data() + LENGTH_SIZE, size, reader.rest.position)
     if got < BATCH_HEADER_SIZE:
         return min(got, <int64_t>BATCH_CORRUPT)
     taken = _take_batches(reader, into.data() + LENGTH_SIZE, got)
@@ -224,6 +227,19 @@ cdef void _meet(Reader* reader) noexcept nogil:
     log.list_guard.unlock()
     if segment_file(segment.get(), &file) == OK:
         _open_anew(reader, &file)
+        _bring_headers(segment.get(), reader.next_offset)
+
+
+cdef void _bring_headers(Segment* segment, int64_t offset) noexcept nogil:
+    """Of the batches among which that offset will be looked for. Who looks meets what is amiss."""
+    cdef FileRef file
+    cdef int64_t position
+    if segment_load_index(segment) != OK or segment_file(segment, &file) != OK:
+        return
+    segment.guard.lock()
+    position = index_position(&segment.index, max(<int64_t>0, offset - segment.base_offset))
+    segment.guard.unlock()
+    posix_fadvise(file.get().fd, position, WINDOW_SIZE, POSIX_FADV_WILLNEED)
 
 
 cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
@@ -243,6 +259,7 @@ cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
         reader.file.reset()
         return
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)
+    reader.is_quiet = False
     reader.file = file_own(fd)
     _look_at_cache(fd, &reader.cached)
 
@@ -262,27 +279,17 @@ cdef void _look_at_cache(int fd, vector[uint8_t]* pages) noexcept nogil:
     munmap(address, size)
 
 
-cdef int64_t _read_past_cache(Reader* reader, uint8_t* data, int64_t size,
-                              int64_t position) noexcept nogil:
-    cdef int64_t got
+cdef int64_t _read(Reader* reader, uint8_t* data, int64_t size, int64_t position) noexcept nogil:
+    cdef int64_t done = 0, piece, got
     if reader.file.get() == NULL:
         return read_whole(reader.theirs.get().fd, data, size, position)
-    got = _read_by_pieces(reader, data, size, position)
-    if got > 0:
-        # The page that a frame ends in goes with the next frame.
-        if reader.page == 0:
-            reader.first_page = position // PAGE_SIZE
-        reader.page = (position + got) // PAGE_SIZE
-        reader.passed_bytes += _drop(reader, position // PAGE_SIZE, reader.page)
-    return got
-
-
-cdef int64_t _read_by_pieces(Reader* reader, uint8_t* data, int64_t size,
-                             int64_t position) noexcept nogil:
-    cdef int64_t done = 0, piece, got
+    _choose_pace(reader, position)
     while done < size:
         _let_commits_pass(reader, position + done)
-        piece = min(<int64_t>PIECE_SIZE, size - done)
+        piece = size - done
+        if not reader.is_quiet:
+            # Up to the next multiple: the kernel would cut what lies across it in two.
+            piece = min(PIECE_SIZE - (position + done) % PIECE_SIZE, size - done)
         got = read_whole(reader.file.get().fd, data + done, piece, position + done)
         if got < 0:
             return got
@@ -290,6 +297,21 @@ cdef int64_t _read_by_pieces(Reader* reader, uint8_t* data, int64_t size,
         if got < piece:
             break
     return done
+
+
+cdef void _choose_pace(Reader* reader, int64_t position) noexcept nogil:
+    """The kernel may read ahead for as long as nobody commits. What it has read ahead says where it
+    is to go on, to whoever comes by there, so it goes when somebody does."""
+    cdef int64_t page = position // PAGE_SIZE, committed_ns
+    committed_ns = reader.log.get().storage.get().committed_ns.load()
+    cdef bint is_quiet = monotonic_ns() - committed_ns > QUIET_NS
+    if is_quiet == reader.is_quiet:
+        return
+    reader.is_quiet = is_quiet
+    posix_fadvise(reader.file.get().fd, 0, 0,
+                  POSIX_FADV_NORMAL if is_quiet else POSIX_FADV_RANDOM)
+    if not is_quiet:
+        _drop(reader, page, page + AHEAD_PAGES)
 
 
 cdef void _let_commits_pass(Reader* reader, int64_t position) noexcept nogil:
@@ -304,6 +326,17 @@ cdef void _let_commits_pass(Reader* reader, int64_t position) noexcept nogil:
         usleep(PASS_LOOK_US)
         now = monotonic_ns()
     reader.waited_ns += now - begin
+
+
+cdef void _drop_behind(Reader* reader, int64_t size) noexcept nogil:
+    """The page that a frame ends in goes with the next frame, which begins there."""
+    cdef int64_t page = reader.rest.position // PAGE_SIZE
+    if reader.file.get() == NULL:
+        return
+    if reader.page == 0:
+        reader.first_page = page
+    reader.page = (reader.rest.position + size) // PAGE_SIZE
+    reader.passed_bytes += _drop(reader, page, reader.page)
 
 
 cdef void _leave(Reader* reader) noexcept nogil:
@@ -368,9 +401,11 @@ cdef int _part(Segment* segment, int64_t first_offset, int64_t end_offset,
     part.first = 0
     part.end = segment.size.load()
     if segment.base_offset < first_offset:
+        _bring_headers(segment, first_offset)
         code = segment_find(segment, first_offset, &found)
         part.first = found.position if code == OK else part.end
     if segment.end_offset.load() > end_offset and (code == OK or code == OFFSET_OUT_OF_RANGE):
+        _bring_headers(segment, end_offset)
         code = segment_find(segment, end_offset, &found)
         if code == OK:
             part.end = found.position
@@ -415,6 +450,7 @@ cdef int _cut_at(Segment* segment, const Part* part, int64_t position, int64_t b
     walker.fd = file.get().fd
     walker.end = part.end
     walker.window_size = 0
+    posix_fadvise(walker.fd, walker.position, WINDOW_SIZE, POSIX_FADV_WILLNEED)
     code = walker_next(&walker, &header)
     if code < 0:
         return code

@@ -18,6 +18,7 @@ cdef cppclass Storage:
     int64_t write_behind_bytes
     atomic_bool reserve_is_held
     atomic_i64 commits_at_disk     # whose syncs have not ended; bulk readers let them pass
+    atomic_i64 committed_ns        # when the last of them ended
 
 ctypedef shared_ptr[Storage] StorageRef
 

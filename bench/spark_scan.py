@@ -191,13 +191,13 @@ def brokers(folder: Path) -> Iterator[tuple[KafkaBroker, Broker]]:
 
 
 def show(name: str, found: dict[str, list[dict[str, float]]]) -> None:
-    print(f"\n{name}")
+    print(f"\n{name}", flush=True)
     medians = {way: {field: statistics.median(each[field] for each in of) for field in of[0]}
                for way, of in found.items()}  # fmt: skip
     for way, of in medians.items():
         ratios = "  ".join(f"{job} {of[job]:>12,.0f}/s {of[job] / medians['kafka'][job]:5.2f}x"
                            for job in JOBS)  # fmt: skip
-        print(f"  {way:12} {ratios}  memory {of['memory'] / 2**20:,.0f} MiB")
+        print(f"  {way:12} {ratios}  memory {of['memory'] / 2**20:,.0f} MiB", flush=True)
 
 
 def main() -> None:

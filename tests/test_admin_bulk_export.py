@@ -9,6 +9,8 @@ import io
 import json
 import mmap
 import os
+import socket
+import struct
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -143,6 +145,38 @@ def test_a_stream_goes_on_where_one_was_cut(appliance_broker: RunningBroker) -> 
     assert behind >= 1234
     assert batches(appliance_broker.admin, "t", start=behind).offsets(behind, COUNT) == list(
         range(behind, COUNT))
+
+
+def test_who_leaves_in_the_middle_is_counted_and_no_error(
+    appliance_broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    rest = Rest(appliance_broker.admin)
+    rest.post("/topics", {"name": "t", "configs": {"segment.bytes": "6000000"}})
+    made = producer(appliance_broker)
+    for _ in range(300):  # more than the sockets between them hold
+        made.produce("t", os.urandom(60_000), partition=0)
+    assert made.flush(DEADLINE_S) == 0
+    for read_first in (0, 1, 100_000, 1_000_000):
+        leave(appliance_broker.admin, read_first)
+    until(lambda: 'export_streams_total{ended="cut"} 4.0' in metrics(appliance_broker.admin))
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def leave(admin: str, read_first: int) -> None:
+    """With a reset, as a process that is killed."""
+    host, _, port = admin.partition(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
+        connection.sendall(b"GET /export/v1/topics/t/partitions/0/batches HTTP/1.1\r\n"
+                           b"Host: %s\r\n\r\n" % admin.encode())
+        while read_first > 0:
+            read_first -= len(connection.recv(read_first))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def metrics(admin: str) -> str:
+    with urllib.request.urlopen(f"http://{admin}/metrics", timeout=DEADLINE_S) as answer:
+        found: str = answer.read().decode()
+        return found
 
 
 # Bounds

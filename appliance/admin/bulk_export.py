@@ -111,8 +111,8 @@ async def send_batches(call: Call) -> web.StreamResponse:
             name = f"{found.name}-{start}-{end}.{kind}"
             response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
             send = partial(send_decoded, call, reader, decoded, response)
-        await response.prepare(call.request)
-        with suppress(ConnectionResetError):  # who wanted it is gone
+        with suppress(ConnectionError):  # who wanted it is gone
+            await response.prepare(call.request)
             await send()
             await response.write_eof()
             is_complete = True

@@ -14,7 +14,7 @@ from bench.peers.crowd import run_all
 from bench.peers.turns import DURABLE, PAGE_CACHE, Case, Figures
 
 PRODUCERS, RECORD_BYTES = 16, 1000
-SLOW, FAST = 32_000, 800_000  # records that take Kafka seconds, with and without the disk
+SLOW, FAST = 200_000, 800_000  # records that take Kafka seconds, with and without the disk
 
 
 def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) -> Figures:

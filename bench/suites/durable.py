@@ -12,6 +12,7 @@ from bench.peers.brokers import Broker
 from bench.peers.cost import measured
 from bench.peers.crowd import run_all
 from bench.peers.turns import DURABLE, PAGE_CACHE, Case, Figures
+from bench.suites.requests import CONNECTIONS, SECONDS, of_one
 
 PRODUCERS, RECORD_BYTES = 16, 1000
 SLOW, FAST = 200_000, 800_000  # records that take Kafka seconds, with and without the disk
@@ -32,7 +33,11 @@ def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) 
 
 
 def durable(extent: Extent) -> Iterator[Case]:
-    """Sixteen producers of 1 KB over 16 and 64 partitions; the page cache beside it."""
+    """One record a request; sixteen producers of 1 KB over 16 and 64 partitions, and the page cache
+    beside it."""
+    one = partial(of_one, depth=1, seconds=extent.seconds(SECONDS), acks=-1)
+    yield Case(f"durable, 1 record, {CONNECTIONS} connections", one, DURABLE,
+               goals={"requests/s": 10})
     fast = extent.records(FAST)
     for partitions in (16, 64):
         counts = {"appliance": fast, "kafka": extent.records(SLOW)}

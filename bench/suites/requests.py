@@ -13,9 +13,12 @@ from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
 CONNECTIONS, SECONDS = 64, 3.0
 
 
-def of_one(broker: Broker, topic: str, depth: int, seconds: float) -> Figures:
+def of_one(
+    broker: Broker, topic: str, depth: int, seconds: float, acks: int = 1
+) -> Figures:
     cpu = broker.cpu_seconds()
-    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, CONNECTIONS, depth, seconds)
+    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, acks, CONNECTIONS, depth,
+                                 seconds)
     cpu = broker.cpu_seconds() - cpu
     return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
             "cpu us/request": cpu / told["answers"] * 1e6}

@@ -33,8 +33,7 @@ def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) 
 
 
 def durable(extent: Extent) -> Iterator[Case]:
-    """One record a request; sixteen producers of 1 KB over 16 and 64 partitions, and the page cache
-    beside it."""
+    """One record a request; 16 producers over 16 and 64 partitions, beside it the page cache."""
     one = partial(of_one, depth=1, seconds=extent.seconds(SECONDS), acks=-1)
     yield Case(f"durable, 1 record, {CONNECTIONS} connections", one, DURABLE,
                goals={"requests/s": 10})

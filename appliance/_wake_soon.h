@@ -1,6 +1,6 @@
 // A thread that works for microseconds and sleeps again, and says so to the kernel.
 #pragma once
-#include <cstdint>
+#include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@ struct sched_facts {
 // ones (1.4 ms on two cores) as soon as it has something to do; its share of the core stays what it
 // was. Without it a request waits until a neighbour's turn is over. 0.1 ms is the least that Linux
 // takes. Older kernels ignore it, and where a container forbids it all is as before.
-inline void wake_soon() {
-    sched_facts facts = {};
+static inline void wake_soon(void) {
+    struct sched_facts facts = {0};
     if (syscall(SYS_sched_getattr, 0, &facts, sizeof facts, 0) != 0 || facts.policy != 0)
         return;  // SCHED_OTHER only: whoever chose another policy knows why
     facts.size = sizeof facts;

@@ -251,6 +251,7 @@ cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
     reader.theirs = file[0]
     reader.cached.clear()
     reader.first_page = reader.page = 0
+    reader.is_quiet = False
     # By the descriptor, not the name: compaction may have given the name to another file.
     snprintf(path, sizeof(path), b"/proc/self/fd/%d", file[0].get().fd)
     fd = openat(-100, path, O_RDONLY | O_CLOEXEC)
@@ -259,7 +260,6 @@ cdef void _open_anew(Reader* reader, const FileRef* file) noexcept nogil:
         reader.file.reset()
         return
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)
-    reader.is_quiet = False
     reader.file = file_own(fd)
     _look_at_cache(fd, &reader.cached)
 
@@ -540,6 +540,11 @@ cdef class RangeReader:
     def passed_bytes(self):
         """Of those, how many came from the disk and were dropped from the page cache again."""
         return self.reader.passed_bytes
+
+    @property
+    def is_quiet(self):
+        """Nobody had committed for a second when the last frame was read."""
+        return self.reader.is_quiet
 
     @property
     def waited_ns(self):

@@ -11,10 +11,12 @@ import mmap
 import os
 import socket
 import struct
+import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -169,7 +171,9 @@ def leave(admin: str, read_first: int) -> None:
         connection.sendall(b"GET /export/v1/topics/t/partitions/0/batches HTTP/1.1\r\n"
                            b"Host: %s\r\n\r\n" % admin.encode())
         while read_first > 0:
-            read_first -= len(connection.recv(read_first))
+            data = connection.recv(read_first)
+            assert data, f"the answer ended {read_first} bytes early"
+            read_first -= len(data)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -431,6 +435,42 @@ def test_the_pace_holds_for_all_together(tmp_path: Path) -> None:
             list(pool.map(lambda _: batches(broker.admin, "t"), range(3)))
         wanted = 3 * size / 1_000_000
         assert wanted - 0.5 < time.monotonic() - begin < wanted * 3 + 2
+
+
+def test_beside_commits_the_pace_is_another(tmp_path: Path) -> None:
+    settings = {"export.bytes.per.second.beside.commits": "1000000"}
+    with running_broker(tmp_path, settings) as broker:
+        produce(broker, 50_000, **{"batch.num.messages": 1000})
+        with committing(broker):
+            size, beside_s = timed(broker)
+        time.sleep(1.5)  # what is called quiet is a second
+        _, quiet_s = timed(broker)
+    assert size > 1_000_000
+    assert beside_s > size / 1_000_000 - 0.5
+    assert quiet_s < beside_s / 2
+
+
+def timed(broker: RunningBroker) -> tuple[int, float]:
+    """Bytes of all batches, and seconds."""
+    begin = time.monotonic()
+    size = sum(map(len, batches(broker.admin, "t").frames))
+    return size, time.monotonic() - begin
+
+
+@contextmanager
+def committing(broker: RunningBroker) -> Iterator[None]:
+    ends = threading.Event()
+
+    def commit() -> None:
+        while not ends.wait(0.1):
+            produce(broker, 1, "other")
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    time.sleep(0.5)
+    yield
+    ends.set()
+    thread.join()
 
 
 def test_so_many_streams_and_no_more(tmp_path: Path) -> None:

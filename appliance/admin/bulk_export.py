@@ -182,7 +182,7 @@ async def next_piece(call: Call, reader: RangeReader, read: Callable[[], Result]
         raise ConnectionResetError from error
     reading.bytes += reader.bytes - sent
     reading.passed_bytes += reader.passed_bytes - passed
-    await reading.pace.took(reader.bytes - sent)
+    await reading.pace.took(reader.bytes - sent, reader.is_quiet)
     return piece
 
 

@@ -18,6 +18,13 @@ class ExportConfig:
         "0: as many as the disk and the readers take.",
         minimum=0,
     )
+    bytes_per_second_beside_commits: int = setting(
+        "export.bytes.per.second.beside.commits",
+        200_000_000,
+        "The same while there was a commit within the last second. At full speed an export takes a "
+        "core and the disk, and producers wait longer for both. 0: no other bound than the above.",
+        minimum=0,
+    )
     threads: int = setting(
         "export.threads",
         2,

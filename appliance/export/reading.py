@@ -7,6 +7,7 @@ not taken away reads nothing, holds one frame and one more read ahead, and no th
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable
@@ -33,17 +34,18 @@ class StreamsExhausted(ApplianceError):
 
 
 class Pace:
-    """So many bytes a second, shared by all that take from it; 0: as many as there are."""
+    """So many bytes a second, shared by all that take from it; another rate beside commits."""
 
-    def __init__(self, bytes_per_second: int) -> None:
-        self._rate = bytes_per_second
+    def __init__(self, config: ExportConfig) -> None:
+        self._rate = config.bytes_per_second or math.inf
+        beside_commits = config.bytes_per_second_beside_commits or math.inf
+        self._rate_beside_commits = min(self._rate, beside_commits)
         self._paid_until = 0.0  # of time.monotonic()
 
-    async def took(self, size: int) -> None:
-        if not self._rate:
-            return
+    async def took(self, size: int, is_quiet: bool) -> None:
+        rate = self._rate if is_quiet else self._rate_beside_commits
         now = time.monotonic()
-        self._paid_until = max(self._paid_until, now - BURST_SECONDS) + size / self._rate
+        self._paid_until = max(self._paid_until, now - BURST_SECONDS) + size / rate
         if self._paid_until > now:
             await asyncio.sleep(self._paid_until - now)
 
@@ -53,7 +55,7 @@ class Reading:
 
     def __init__(self, config: ExportConfig) -> None:
         self.config = config
-        self.pace = Pace(config.bytes_per_second)
+        self.pace = Pace(config)
         self.streams = 0  # open now
         self.bytes = 0  # of batches sent, as are the next two
         self.passed_bytes = 0  # of those, dropped from the page cache again

@@ -1,7 +1,8 @@
 """What a full, cold export costs: its pace, the broker's processor time, its memory, what it leaves
 in the page cache, and what it does to a producer's answers.
 
-    python -m bench.export [--gigabytes 1] [--rounds 3] [--seconds 8] [--streams 2] [--json FILE]
+    python -m bench.export [--gigabytes 1] [--rounds 3] [--seconds 8] [--streams 2]
+                           [--pace N] [--pace-beside N] [--json FILE]
     python -m bench.export --sendfile          the same files by loop.sendfile instead, for compare
 
 A topic of 1 KiB records is filled and its segments are dropped from the page cache. A producer
@@ -42,6 +43,7 @@ PRODUCED_PER_SECOND = 200
 READ_BYTES = 1 << 20
 PAGE = 4096
 GIB = 1 << 30
+EXPORTED = "appliance_export_read_bytes_total"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -135,7 +137,18 @@ def answers(serving: Serving, seconds: float) -> list[float]:
     return times
 
 
-def beside_export(serving: Serving, folder: Path, seconds: float) -> list[float]:
+class Beside(NamedTuple):
+    times: list[float]
+    mib_per_s: float  # that were exported meanwhile
+
+
+def exported(serving: Serving) -> float:
+    with urllib.request.urlopen(f"http://{serving.admin}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(each.split()[1]) for each in lines if each.startswith(EXPORTED))
+
+
+def beside_export(serving: Serving, folder: Path, seconds: float) -> Beside:
     """The readers are a process of their own: a thread here would hold up the producer. It takes
     what of the processor others leave, as if it were another machine."""
     code = (f"import os; from pathlib import Path; from bench import export as e\n"
@@ -144,7 +157,10 @@ def beside_export(serving: Serving, folder: Path, seconds: float) -> list[float]
     reader = subprocess.Popen([sys.executable, "-c", code])
     try:
         time.sleep(1.0)
-        return answers(serving, seconds)
+        before, begin = exported(serving), time.perf_counter()
+        times = answers(serving, seconds)
+        size, took = exported(serving) - before, time.perf_counter() - begin
+        return Beside(times, size / took / (1 << 20))
     finally:
         reader.kill()
         reader.wait()
@@ -157,6 +173,8 @@ def p99(times: list[float]) -> float:
 def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     settings = {"log.segment.bytes": SEGMENT_BYTES, "log.retention.ms": -1,
                 "export.bytes.per.second": given.pace}
+    if given.pace_beside is not None:
+        settings["export.bytes.per.second.beside.commits"] = given.pace_beside
     serving = Serving(folder, **settings)
     try:
         return measure_at(serving, folder, given)
@@ -169,12 +187,14 @@ def measure_at(serving: Serving, folder: Path, given: argparse.Namespace) -> dic
     resident = serving.resident_bytes
     scans = [scan(serving, folder, given.streams) for _ in range(given.rounds)]
     after = serving.resident_bytes
-    pairs = []
+    pairs, paces = [], []
     for _ in range(given.rounds):
         alone = p99(answers(serving, given.seconds))
-        pairs.append((alone, p99(beside_export(serving, folder, given.seconds))))
-        print(f"p99 {pairs[-1][0]:.1f} ms alone, {pairs[-1][1]:.1f} ms beside an export",
-              flush=True)
+        beside = beside_export(serving, folder, given.seconds)
+        pairs.append((alone, p99(beside.times)))
+        paces.append(beside.mib_per_s)
+        print(f"p99 {alone:.1f} ms alone, {pairs[-1][1]:.1f} ms beside an export of "
+              f"{paces[-1]:.0f} MiB/s", flush=True)
     return {
         "mib_per_s": statistics.median(each.mib_per_s for each in scans),
         "cpu_s_per_gib": statistics.median(each.cpu_s_per_gib for each in scans),
@@ -183,6 +203,7 @@ def measure_at(serving: Serving, folder: Path, given: argparse.Namespace) -> dic
         "resident_mib_after": after / (1 << 20),
         "p99_alone_ms": statistics.median(a for a, _ in pairs),
         "p99_beside_ms": statistics.median(b for _, b in pairs),
+        "mib_per_s_beside": statistics.median(paces),
         "p99_ratio": statistics.median(b / a for a, b in pairs),
     }
 
@@ -267,6 +288,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--pace", type=int, default=0, help="export.bytes.per.second")
+    parser.add_argument("--pace-beside", type=int, metavar="BYTES",
+                        help="export.bytes.per.second.beside.commits")
     parser.add_argument("--sendfile", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()

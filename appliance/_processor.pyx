@@ -25,6 +25,9 @@ from appliance._connection cimport (
 from appliance._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch, fetch_check, fetch_forget
 from appliance._fetch_session cimport session_end
 from appliance._frame cimport Piece, read_i16, read_i32, read_piece, skip_tags
+from appliance._list_offsets cimport (
+    LIST_OFFSETS_KEY, LIST_OFFSETS_MAX, LIST_OFFSETS_MIN, list_offsets,
+)
 from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns, wait_until
 from appliance._plane cimport (
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
@@ -453,6 +456,9 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
     elif key == FETCH_KEY and FETCH_MIN <= version <= FETCH_MAX:
         skip_tags(&cursor, version >= 12)
         handled = fetch(connection, number, version, correlation_id, &cursor)
+    elif key == LIST_OFFSETS_KEY and LIST_OFFSETS_MIN <= version <= LIST_OFFSETS_MAX:
+        skip_tags(&cursor, version >= 6)
+        handled = list_offsets(connection, number, version, correlation_id, &cursor)
     if handled == MALFORMED or cursor.failed and handled == PUNTED:
         processor.plane.counters.closed_malformed.fetch_add(1)
         _tell(connection, CLOSURE_MALFORMED, size, 0, key, version)

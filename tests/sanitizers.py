@@ -32,6 +32,7 @@ ENGINE_TESTS = (
     "test_export_parts.py",
     "test_groups_offsets.py",
     "test_journal.py",
+    "test_list_offsets.py",
     "test_log.py",
     "test_log_dir.py",
     "test_log_mirrored.py",

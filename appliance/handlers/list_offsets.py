@@ -12,6 +12,9 @@ waiting Fetch is: who was told of a write with acks=1 finds it here, after one f
 Only a search by time tells a timestamp. The special ones came one by one (-3 with version 7, -4 8,
 -5 9, -6 11): below its version each is refused with UNSUPPORTED_VERSION.
 
+The data plane answers -1 and -2 itself where nothing else is to be thought of
+(`_list_offsets.pyx`); what it says has to be what stands here.
+
 Left out: requests of followers, because there is one broker; they are answered as consumers are.
 """
 

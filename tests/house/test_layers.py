@@ -32,7 +32,7 @@ LAYERS = [
     ("_plane",),
     ("_connection",),
     ("_produce", "_fetch_session"),
-    ("_fetch",),
+    ("_fetch", "_list_offsets"),
     ("_processor",),
     ("_retention",),
     ("_cleanable",),

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from appliance import event_log
+from appliance.remote.api import refused, unreached
 from appliance_spark import (
     export_compact,
     export_definition,
@@ -25,7 +26,7 @@ from appliance_spark import (
     export_run,
     export_verify,
 )
-from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
 from appliance_spark.export_layout import ExportFailed, Target, target_path
 from appliance_spark.export_scheduler import Scheduler, definitions_of
 from appliance_spark.export_session import MASTER, Sessions, progress
@@ -34,11 +35,15 @@ FAILED, FOUND = 1, 10  # as `appliance health`: 10 tells that something is wrong
 
 
 class Command(click.Command):
-    """What failed ends a command with one line, not with a trace."""
+    """What failed ends a command with one line, not with a trace, and as our other commands end."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokerRefused as error:
+            raise refused(error, error.status) from error
+        except BrokerUnreachable as error:
+            raise unreached(error) from error
         except (ExportFailed, OSError) as error:
             raise click.ClickException(str(error)) from error
 
@@ -185,7 +190,7 @@ def list_command(target: str | None, as_json: bool, admin: str, token: str | Non
     if target is None:
         rows = AdminPort(admin, token).definitions()
     else:
-        rows = export_manifest.load(Target(target_path(target)))["runs"]
+        rows = export_manifest.load_known(Target(target_path(target)))["runs"]
     for row in rows:
         if as_json:
             click.echo(json.dumps(row))

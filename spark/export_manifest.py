@@ -49,6 +49,13 @@ def load(target: Target) -> Manifest:
     return found
 
 
+def load_known(target: Target) -> Manifest:
+    """Of a target that has one: a folder that was misspelt is not a target without runs."""
+    if not target.manifest.exists():
+        raise ExportFailed(f"{target.root} has no export: there is no {target.manifest}")
+    return load(target)
+
+
 def save(target: Target, manifest: Manifest) -> None:
     write_durably(target.manifest, json.dumps(manifest, separators=(",", ":")) + "\n")
 

@@ -28,8 +28,10 @@ class Sessions:
     def __init__(self, master: str, conf: tuple[str, ...] = ()) -> None:
         self.master, self.conf = master, conf
         self.found: SparkSession | None = None
+        self.is_asked_for = False
 
     def __call__(self) -> SparkSession:
+        self.is_asked_for = True
         if self.found is None:
             self.found = _session(self.master, self.conf)
         return self.found
@@ -90,28 +92,59 @@ def progress(sessions: Sessions, what: str) -> Iterator[Callable[[str], None]]:
     """Gives a function that says a line above the bar, which is for terminals only. At its end the
     session is stopped."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TextColumn("tasks"), TimeElapsedColumn())
-    over = threading.Event()
+    columns = (TextColumn("{task.description}"), BarColumn(),
+               TextColumn("{task.fields[tasks]}"), TimeElapsedColumn())
+    over, course = threading.Event(), Course(sessions, what)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        row = bar.add_task(what, total=None)
+        row = bar.add_task(course.words, total=None, tasks="")
+
+        def show() -> None:
+            bar.update(row, description=course.words, completed=course.done,
+                       total=course.total or None, tasks=course.tasks)
 
         def watch() -> None:
             while not over.wait(POLL_S):
-                done, total = _counts(sessions.found)
-                bar.update(row, completed=done, total=total or None)
+                course.look()
+                show()
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
             yield lambda line: console.print(line, highlight=False, markup=False)
+            course.end()
         finally:
             over.set()
             thread.join()
+            show()
             sessions.stop()
+
+
+class Course:
+    """What a command is doing: planning, which asks the broker; then its tasks, once there are any;
+    the last ones stay on show while what comes behind them is done."""
+
+    def __init__(self, sessions: Sessions, what: str) -> None:
+        self.sessions, self.what = sessions, what
+        self.words, self.done, self.total = f"{what}: planning", 0, 0
+
+    @property
+    def tasks(self) -> str:
+        return f"{self.done}/{self.total} tasks" if self.total else ""
+
+    def look(self) -> None:
+        done, total = _counts(self.sessions.found)
+        if total:
+            self.words, self.done, self.total = self.what, done, total
+        elif self.total:
+            self.done = self.total
+        elif self.sessions.is_asked_for:
+            self.words = f"{self.what}: starting Spark"
+
+    def end(self) -> None:
+        self.words, self.done = self.what, self.total
 
 
 def _counts(spark: SparkSession | None) -> tuple[int, int]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import confluent_kafka as ck
 import pytest
 
+from appliance.testing import RunningBroker
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_session import found_java, import_as_installed
 
@@ -72,3 +76,35 @@ def test_without_java_the_message_says_what_to_install(
     java.write_text("#!/bin/sh\n")
     java.chmod(0o755)
     assert found_java() == str(java)
+
+
+def at_a_terminal(*words: str) -> tuple[int, str]:
+    """What `appliance export` shows there, without the terminal's own commands."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen([sys.executable, "-m", "appliance", "export", *words], stderr=theirs,
+                          stdout=subprocess.DEVNULL, env=environment) as process:
+        os.close(theirs)
+        told = b""
+        try:
+            while data := os.read(ours, 1 << 16):
+                told += data
+        except OSError:  # as Linux tells that nobody has it open any more
+            pass
+        os.close(ours)
+        code = process.wait(300)
+    return code, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told.decode())
+
+
+def test_a_bar_says_what_is_done_and_how_far_it_is(
+    appliance_broker: RunningBroker, tmp_path: Path
+) -> None:
+    producer = ck.Producer({"bootstrap.servers": appliance_broker.bootstrap})
+    producer.produce("t", b"{}")
+    assert producer.flush(20) == 0
+    code, shown = at_a_terminal(
+        "run", "t", "--target", str(tmp_path / "lake"), "--admin", appliance_broker.admin)
+    assert code == 0, shown
+    at = [shown.find(words) for words in ("export: planning", "export: starting Spark", "1/1 task")]
+    assert -1 < at[0] < at[1] < at[2], shown
+    assert "?" not in shown

@@ -42,14 +42,24 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except RestRefused as error:
-        hint = ". A token is given by --token or APPLIANCE_TOKEN" if error.status == 401 else ""
-        raise Failed(f"{error}{hint}", EXITS.get(error.status, FAILED)) from error
+        raise refused(error, error.status) from error
     except RestUnreached as error:
-        raise Failed(
-            f"{error}. Does the broker run? Another address is given by --admin or "
-            "APPLIANCE_ADMIN_ADDRESS",
-            UNREACHABLE,
-        ) from error
+        raise unreached(error) from error
+
+
+def refused(error: Exception, status: int) -> Failed:
+    """How a command ends whose request the broker refused."""
+    hint = ". A token is given by --token or APPLIANCE_TOKEN" if status == 401 else ""
+    return Failed(f"{error}{hint}", EXITS.get(status, FAILED))
+
+
+def unreached(error: Exception) -> Failed:
+    """How it ends when nobody answered."""
+    return Failed(
+        f"{error}. Does the broker run (appliance serve)? Another address is given by --admin or "
+        "APPLIANCE_ADMIN_ADDRESS",
+        UNREACHABLE,
+    )
 
 
 def part(text: str) -> str:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import select
+import sys
 from typing import Any
 
 import click
@@ -32,8 +34,20 @@ class Command(click.Command):
             return super().invoke(ctx)
         except SettingInvalid as error:
             raise click.UsageError(str(error)) from error
+        except BrokenPipeError as error:
+            if not _is_unread():
+                raise click.ClickException(str(error)) from error
+            raise  # `| head` has seen enough: click ends the command without a word
         except (ApplianceError, OSError) as error:
             raise click.ClickException(str(error)) from error
+
+
+def _is_unread() -> bool:
+    """Whether who read our output has gone: a socket may break as well, and that is told."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 class CommandGroup(Command, click.Group):

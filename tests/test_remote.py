@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, TopicPartition
@@ -27,7 +33,9 @@ from confluent_kafka.admin import (
 
 from appliance import progress
 from appliance.cli import main
+from appliance.command import Command, Failed
 from appliance.remote import output, where
+from appliance.remote.api import Api
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -119,7 +127,7 @@ def test_health_has_an_exit_code(shell: Shell, tmp_path: Path) -> None:
 def test_the_broker_on_one_screen(shell: Shell) -> None:
     shell.out("topic create orders")
     screen = shell.out("status")
-    assert re.search(r"^topics +1 with 1 partitions$", screen, re.MULTILINE)
+    assert re.search(r"^topics +1 with 1 partition$", screen, re.MULTILINE)
     assert re.search(r"^disk +\S+ \w+ free of ", screen, re.MULTILINE)
 
 
@@ -140,6 +148,156 @@ def test_what_is_consumed_can_be_produced_again(shell: Shell) -> None:
     assert [{**json.loads(each), "timestamp_ms": 0} for each in again] == strip
 
 
+def test_bytes_come_back_as_they_were(shell: Shell, tmp_path: Path) -> None:
+    """Also those that are no text, and headers of the same name."""
+    shell.out("topic create orders")
+    shell.out("topic create copy")
+    file = tmp_path / "lines"
+    file.write_bytes(b"\xff\xfe\r\nplain\n")
+    assert shell.out("produce orders", str(file)) == "2 messages produced\n"
+    headers = [{"name": "a", "value": "1"}, {"name": "a", "value": "AP8=", "is_base64": True}]
+    line = json.dumps({"key": "/w==", "key_is_base64": True, "value": "", "headers": headers})
+    assert shell.out("produce orders --json-lines", text=line) == "1 message produced\n"
+    told = [json.loads(each) for each in shell.out("consume orders --json").splitlines()]
+    assert (told[0]["value"], told[0]["value_is_base64"]) == ("//4=", True)
+    assert "value_is_base64" not in told[1]
+    assert (told[2]["key"], told[2]["key_is_base64"], told[2]["headers"]) == ("/w==", True, headers)
+    shell.out("produce copy --json-lines", text=shell.out("consume orders --json"))
+    again = [json.loads(each) for each in shell.out("consume copy --json").splitlines()]
+    assert [{**each, "timestamp_ms": 0} for each in again] == [
+        {**each, "timestamp_ms": 0} for each in told
+    ]
+    assert shell.out("consume orders -K ::").splitlines() == ["fffe", "plain", "ff::"]
+
+
+def test_a_file_may_be_one_message(shell: Shell, tmp_path: Path) -> None:
+    shell.out("topic create orders")
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}\nof two lines\n")
+    files = [str(tmp_path / name) for name in ("a", "b")]
+    assert shell.out("produce orders --whole", *files) == "2 messages produced\n"
+    assert shell.json("consume orders -o -1")["value"] == "b\nof two lines\n"
+
+
+def test_a_topic_that_is_not_there_is_not_made_by_a_misspelt_name(shell: Shell) -> None:
+    refused = shell.run("produce ordres", text="1\n")
+    assert (refused.exit_code, refused.stderr) == (
+        3, "Error: there is no topic 'ordres' (unknown_topic_or_partition). "
+        "`appliance topic create ordres` makes it\n")  # fmt: skip
+    shell.out("topic create orders")
+    refused = shell.run("produce orders -p 7", text="1\n")
+    assert (refused.exit_code, "wanted 0 to 0" in refused.stderr) == (3, True)
+    assert "topic create" not in refused.stderr
+
+
+def test_messages_are_a_file_in_every_format(shell: Shell) -> None:
+    shell.out("topic create orders")
+    shell.out("produce orders", text="".join(f"{number}\n" for number in range(10)))
+    lines = shell.out("consume orders --format csv -o 4:6").splitlines()
+    assert lines[0].startswith("partition,offset,timestamp_ms,key,")
+    assert [each.split(",")[1] for each in lines[1:]] == ["4", "5"]
+    for form, read in (("arrow", read_arrow), ("parquet", pyarrow.parquet.read_table)):
+        for more, values in (("-o -2", [b"8", b"9"]), ("-o 5:5", []), ("-o latest", [])):
+            data = shell.run(f"consume orders --format {form} {more}").stdout_bytes
+            assert read(io.BytesIO(data)).column("value").to_pylist() == values, (form, more)
+    refused = shell.run("consume orders --format csv -n 5")
+    assert (refused.exit_code, "--format csv does not go with -n" in refused.stderr) == (2, True)
+
+
+def read_arrow(file: io.BytesIO) -> Any:
+    return pyarrow.ipc.open_stream(file).read_all()
+
+
+def test_a_group_goes_on_where_it_stopped(shell: Shell) -> None:
+    shell.out("topic create orders -p 2")
+    for partition in ("0", "1"):
+        shell.out("produce orders -p", partition, text="".join(f"{each}\n" for each in range(5)))
+    assert shell.out("consume orders --group nightly -n 7").split() == [*"01234", *"01"]
+    offsets = shell.json("group describe nightly")["offsets"]
+    assert [(each["partition"], each["committed"]) for each in offsets] == [(0, 5), (1, 2)]
+    assert shell.out("consume orders --group nightly -n 0") == ""
+    # what a filter leaves out was looked at too
+    assert shell.out("consume orders --group nightly -f", "offset = 3").split() == ["3"]
+    assert shell.out("consume orders --group nightly") == ""
+    shell.out("produce orders -p 0", text="new\n")
+    assert shell.out("consume orders --group nightly -p 1") == ""
+    assert shell.out("consume orders --group nightly") == "new\n"
+    assert shell.json("group list")["groups"][0]["lag_records"] == 0
+    for more in ("--follow", "-o 3"):
+        refused = shell.run(f"consume orders --group nightly {more}")
+        assert (refused.exit_code, "--group does not go with" in refused.stderr) == (2, True)
+
+
+def test_a_group_that_others_read_for_is_left_to_them(
+    shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    shell.out("topic create orders")
+    shell.out("produce orders", text="1\n")
+    reader = Consumer({"bootstrap.servers": appliance_broker.bootstrap, "group.id": "billing",
+                       "auto.offset.reset": "earliest"})
+    try:
+        reader.subscribe(["orders"])
+        assert reader.consume(1, 20)
+        refused = shell.run("consume orders --group billing")
+        assert (refused.exit_code, refused.stdout) == (4, "")
+        assert "stop them first" in refused.stderr
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    "line", ["status", "topic list", "consume orders", "settings", "completion bash", "consume "
+             "orders --format csv", "--help", "topic create --help"])
+def test_who_has_read_enough_is_not_told_of_a_broken_pipe(shell: Shell, line: str) -> None:
+    shell.out("topic create orders")
+    shell.out("produce orders", text="1\n2\n")
+    command = f"{sys.executable} -m appliance {line} | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True,
+                          env={**os.environ, "APPLIANCE_ADMIN_ADDRESS": shell.admin})
+    assert done.stderr == ""
+
+
+def test_a_connection_that_breaks_is_no_reader_that_left(capfd: Any) -> None:
+    @click.command(cls=Command)
+    def send() -> None:
+        raise BrokenPipeError(errno.EPIPE, "of a socket")
+
+    with pytest.raises(SystemExit) as ended:
+        send(args=[])
+    assert (ended.value.code, "of a socket" in capfd.readouterr().err) == (1, True)
+
+
+def test_an_answer_that_breaks_off_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        told = threading.Thread(target=break_off, args=(server,))
+        told.start()
+        api = Api(f"127.0.0.1:{server.getsockname()[1]}", None)
+        with pytest.raises(Failed, match="broke off") as failed, api.open("/x") as answer:
+            answer.read()
+        told.join()
+    assert failed.value.exit_code == 5
+
+
+def break_off(server: socket.socket) -> None:
+    client, _ = server.accept()
+    with client:
+        client.recv(65536)
+        client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
+
+
+def test_a_value_that_is_followed_is_whole(shell: Shell, appliance_broker: RunningBroker) -> None:
+    shell.out("topic create orders")
+    with subprocess.Popen(
+        [sys.executable, "-m", "appliance", "consume", "orders", "--follow", "-n", "2", "--admin",
+         appliance_broker.admin], stdout=subprocess.PIPE) as process:  # fmt: skip
+        assert process.stdout is not None
+        shell.out("produce orders", text="begin\n")
+        assert process.stdout.readline() == b"begin\n"
+        shell.out("produce orders", text="x" * 100_000 + "\n")
+        assert len(process.stdout.readline()) == 100_001
+        assert process.wait(20) == 0
+
+
 def test_files_are_produced_line_by_line(shell: Shell, tmp_path: Path) -> None:
     shell.out("topic create orders")
     file = tmp_path / "lines"
@@ -157,6 +315,7 @@ def test_the_language_of_offsets(shell: Shell) -> None:
         found = shell.out("consume orders -o", text).split()
         assert found == [str(each) for each in wanted], text
     assert shell.out("consume orders -n 2").split() == ["0", "1"]
+    assert shell.run("consume orders -n -1").exit_code == 2
     assert shell.out("consume orders --filter", "offset = 7").split() == ["7"]
 
 
@@ -205,6 +364,8 @@ def test_a_group_is_reset_after_a_look(shell: Shell, appliance_broker: RunningBr
         assert found == wanted, to
     shell.out("group reset copy group:readers --yes --topic orders")
     assert shell.run("group reset readers somewhere").exit_code == 2
+    nothing = shell.run("group reset nobody earliest --yes")
+    assert (nothing.exit_code, "has committed nothing" in nothing.stderr) == (3, True)
     shell.out("group delete readers --yes")
     assert shell.run("group describe readers").exit_code == 3
 
@@ -249,7 +410,7 @@ def test_every_command_has_json() -> None:
 
 def test_rules_are_added_listed_and_removed(shell: Shell) -> None:
     added = shell.run("acl add --principal User:anna --operation read --topic orders")
-    assert (added.exit_code, added.stdout) == (0, "added; there are 1 rules\n")
+    assert (added.exit_code, added.stdout) == (0, "added; rules now: 1\n")
     assert "not enforced yet" in added.stderr
     shell.out("acl add --principal User:* --operation all --cluster --deny --host 10.0.0.1")
     shell.out("acl add --principal User:anna --operation write --topic or --prefixed")

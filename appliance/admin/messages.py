@@ -322,15 +322,15 @@ async def send_news(
         seen = await looked(call, topic, ranges, wanted, LIVE_MESSAGES_MAX, False)
         left = sum(each.end - each.first for each in seen.left)
         decoders = await decoders_of(call, topic)  # they may have been changed, and count anew
-        events = await asyncio.to_thread(events_of, seen.found, decoders)
+        events = await asyncio.to_thread(events_of, seen.found, decoders, call.params["full"])
         if left:
             events.append(event("skipped", {"offsets": left}))
         await response.write(b"".join(events))
         quiet_since = time.monotonic()
 
 
-def events_of(found: list[Found], decoders: Decoders) -> list[bytes]:
-    return [event("message", shown(each, False, decoders)) for each in found]
+def events_of(found: list[Found], decoders: Decoders, is_full: bool) -> list[bytes]:
+    return [event("message", shown(each, is_full, decoders)) for each in found]
 
 
 def news(topic: Topic, ends: dict[int, int]) -> list[Range]:
@@ -480,6 +480,7 @@ AS = tuple(
     for part in PARTS
 )
 FILTER = Param("filter", str, "Conditions, as `value.id = 7 and header.type contains order`.", "")
+FULL = Param("full", bool, "Keys and values whole, however long.", False)
 
 ROUTES = [
     get(
@@ -498,7 +499,7 @@ ROUTES = [
             Param("limit", int, "How many to give.", 50, minimum=1, maximum=1000),
             FILTER,
             Param("cursor", str, "Where to go on: `next` of the look before."),
-            Param("full", bool, "Keys and values whole, however long.", False),
+            FULL,
             *AS,
         ),
         reads_messages=True,
@@ -519,7 +520,7 @@ ROUTES = [
         follow,
         None,
         "New messages as they come, as server-sent events.",
-        params=(FILTER, *AS),
+        params=(FILTER, FULL, *AS),
         media="text/event-stream",
         reads_messages=True,
     ),

@@ -9,7 +9,7 @@ import click
 
 from appliance.command import NOT_FOUND, Command, Failed
 from appliance.remote.api import Api, asks_a_broker, sure
-from appliance.remote.output import put_json, put_table
+from appliance.remote.output import put_json, put_table, some
 from appliance.remote.topic import YES
 
 HEADS = ("principal", "may", "operation", "resource", "name", "pattern", "host")
@@ -104,7 +104,7 @@ def add_acl(api: Api, as_json: bool, **options: Any) -> None:
     found = api.post("/acls", {"acls": [wanted]})
     if as_json:
         return put_json(found)
-    click.echo(f"added; there are {len(found['acls'])} rules")
+    click.echo(f"added; rules now: {len(found['acls'])}")
     warn(found)
 
 
@@ -124,7 +124,7 @@ def remove_acl(api: Api, as_json: bool, dry_run: bool, is_sure: bool, **options:
     if not as_json:
         put(plan["acls"])
     if not dry_run:
-        sure(f"Remove these {len(plan['acls'])} rules?", is_sure)
+        sure(f"Remove {some(len(plan['acls']), 'rule')}?", is_sure)
         plan = api.post("/acls/remove", {**wanted, "dry_run": False})
     if as_json:
         return put_json(plan)

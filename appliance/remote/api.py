@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +23,14 @@ class Api:
     address: str  # HOST:PORT, or a URL
     token: str | None
 
-    def open(self, method: str, path: str, body: Any = None, **query: Any) -> IO[bytes]:
-        with _explained():
-            return Rest(self.address, self.token).open(method, path, body, query)
+    @contextmanager
+    def open(self, path: str, **query: Any) -> Iterator[IO[bytes]]:
+        """An answer that is read piece by piece, and may break off."""
+        with _explained(), Rest(self.address, self.token).open("GET", path, None, query) as answer:
+            try:
+                yield answer
+            except (http.client.HTTPException, ConnectionResetError, TimeoutError) as error:
+                raise RestUnreached(f"the answer of {self.address} broke off: {error}") from error
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         with _explained():

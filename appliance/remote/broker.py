@@ -8,7 +8,7 @@ import click
 
 from appliance.command import FAILED, UNHEALTHY, Command, Failed
 from appliance.remote.api import PREFIX, Api, asks_a_broker
-from appliance.remote.output import duration, put_json, put_table, size
+from appliance.remote.output import duration, put_json, put_table, size, some
 from appliance.remote.topic import split
 
 
@@ -36,13 +36,14 @@ def status(api: Api, as_json: bool) -> None:
         return put_json(found)
     click.echo(found["sentence"])
     storage, behind = found["storage"], found["most_behind"]
+    connected = some(found["connections"], "connection")
     rows = [
         ("version", f"{found['version']}, up {duration(found['uptime_s'])}"),
-        ("clients at", f"{found['listeners'].get('kafka')}, {found['connections']} connections"),
+        ("clients at", f"{found['listeners'].get('kafka')}, {connected}"),
         ("data", f"{found['data_dir']}, {size(found['size_bytes'])}"),
-        ("topics", f"{found['topics']} with {found['partitions']} partitions"),
+        ("topics", f"{found['topics']} with {some(found['partitions'], 'partition')}"),
         ("groups", f"{found['groups']}" + (
-            f", {behind['group']} is {behind['records']} records behind, "
+            f", {behind['group']} is {some(behind['records'], 'record')} behind, "
             f"{duration(behind['seconds'])}" if behind and behind["records"] else "")),
     ]  # fmt: skip
     if storage:
@@ -106,7 +107,7 @@ def set_config(api: Api, as_json: bool, pairs: tuple[str, ...]) -> None:
 @asks_a_broker
 def bundle(api: Api, as_json: bool, file: Path) -> None:
     """Write a support bundle to FILE: everything about the broker, no records."""
-    with api.open("GET", f"{PREFIX}/bundle") as answer:
+    with api.open(f"{PREFIX}/bundle") as answer:
         data = answer.read()
     try:
         with file.open("xb") as out:

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from appliance.command import Command
+from appliance.command import NOT_FOUND, Command, Failed
 from appliance.remote.api import Api, asks_a_broker, part, sure
-from appliance.remote.output import duration, put_json, put_table
+from appliance.remote.output import duration, put_json, put_table, some
 from appliance.remote.topic import YES
 from appliance.remote.where import time_ms
 
@@ -57,7 +57,7 @@ def describe_group(api: Api, as_json: bool, name: str) -> None:
             for row in found["offsets"]
         ],
     )  # fmt: skip
-    click.echo(f"{found['state']}, {found['members']} members")
+    click.echo(f"{found['state']}, {some(found['members'], 'member')}")
     for each in found["unread"]:
         click.echo(f"nobody reads {each['topic']}-{each['partition']}")
 
@@ -82,6 +82,10 @@ def reset_group(
         body["topics"] = [{"topic": each} for each in topics]
     path = f"/groups/{part(name)}/reset"
     plan = api.post(path, {**body, "dry_run": True})
+    if not plan["partitions"]:
+        raise Failed(
+            f"group {name} has committed nothing, so there is nothing to set; --topic names a "
+            "topic for which it shall begin", NOT_FOUND)  # fmt: skip
     if not as_json:
         put_table(
             ("topic", "partition", "before", "after", "note"),
@@ -89,7 +93,7 @@ def reset_group(
              for row in plan["partitions"]],
         )  # fmt: skip
     if not dry_run:
-        sure(f"Set {len(plan['partitions'])} offsets of {name} so?", is_sure)
+        sure(f"Set {some(len(plan['partitions']), 'offset')} of {name} so?", is_sure)
         plan = api.post(path, {**body, "dry_run": False})
     if as_json:
         put_json(plan)

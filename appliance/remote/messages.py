@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import click
 
-from appliance.command import FAILED, Command, Failed
+from appliance.command import FAILED, NOT_FOUND, Command, Failed
 from appliance.progress import Progress
 from appliance.remote import where
 from appliance.remote.api import PREFIX, Api, asks_a_broker, part
-from appliance.remote.output import cell
+from appliance.remote.message_lines import message_of, text_of, to_object
+from appliance.remote.output import cell, some
 from appliance.remote.output import size as in_bytes
 
 BATCH = 500  # messages in one request
 BATCH_BYTES = 2 << 20  # of them as JSON: the broker takes a body of 4 MiB
+COPY_BYTES = 64 << 10  # of a file at once
 TOPIC = click.argument("topic", metavar="TOPIC")
+FILES = ("csv", "arrow", "parquet")  # formats that the broker makes
 
 
 @click.command(cls=Command)
 @TOPIC
-@click.argument("files", nargs=-1, type=click.File("r", encoding="utf-8"))
+@click.argument("files", nargs=-1, type=click.File("rb"))
 @click.option("--key-separator", "-K", "separator", help="What stands between key and value.")
 @click.option("--json-lines", is_flag=True, help="Each line an object with key, value, headers.")
+@click.option("--whole", is_flag=True, help="Each file is one message, not a message a line.")
 @click.option("--partition", "-p", type=int, help="Of the topic; else by key.")
 @asks_a_broker
 def produce(
-    api: Api, as_json: bool, topic: str, files: tuple[TextIO, ...], separator: str | None,
-    json_lines: bool, partition: int | None,
+    api: Api, as_json: bool, topic: str, files: tuple[BinaryIO, ...], separator: str | None,
+    json_lines: bool, whole: bool, partition: int | None,
 ) -> None:  # fmt: skip
     """Produce a message for each line of FILES, or of the standard input.
 
@@ -40,17 +45,36 @@ def produce(
     regular = [file for file in files if os.path.isfile(file.name)]
     size = sum(os.path.getsize(file.name) for file in regular)
     progress = Progress("sent", in_bytes)
-    lines = (line for file in files or (sys.stdin,) for line in file)
-    messages = (message_of(line.rstrip("\n"), separator, json_lines) for line in lines)
+    pieces = pieces_of(files or (sys.stdin.buffer,), whole)
+    messages = (message_of(each, separator, json_lines) for each in pieces)
     count = 0
     for batch in batches(messages):
         if partition is not None:
             batch = [{**each, "partition": partition} for each in batch]
-        api.post(f"/topics/{part(topic)}/messages", {"messages": batch})
+        send(api, topic, batch)
         count += len(batch)
         if size:
-            progress(sum(file.buffer.tell() for file in regular), size)
-    click.echo(json.dumps({"produced": count}) if as_json else f"{count} messages produced")
+            progress(sum(file.tell() for file in regular), size)
+    click.echo(json.dumps({"produced": count}) if as_json else f"{some(count, 'message')} produced")
+
+
+def pieces_of(files: tuple[BinaryIO, ...], whole: bool) -> Iterator[bytes]:
+    for file in files:
+        if whole:
+            yield file.read()
+        else:
+            yield from (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
+
+
+def send(api: Api, topic: str, batch: list[dict[str, Any]]) -> None:
+    try:
+        api.post(f"/topics/{part(topic)}/messages", {"messages": batch})
+    except Failed as error:
+        if error.exit_code != NOT_FOUND or "there is no topic" not in error.message:
+            raise
+        # a misspelt name must not become a topic
+        hint = f"{error.message}. `appliance topic create {topic}` makes it"
+        raise Failed(hint, NOT_FOUND) from error
 
 
 def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -68,55 +92,117 @@ def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
         yield batch
 
 
-def message_of(line: str, separator: str | None, is_json: bool) -> dict[str, Any]:
-    if is_json:
-        return of_object(line)
-    key, found, value = line.partition(separator) if separator else ("", "", line)
-    if not found:
-        return {"value": {"text": line}}
-    return {"key": {"text": key}, "value": {"text": value}}
-
-
-def of_object(line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-        headers = found.get("headers") or {}
-        return {
-            "key": data_of(found.get("key")),
-            "value": data_of(found.get("value")),
-            "headers": [{"name": name, "value": data_of(each)} for name, each in headers.items()],
-        }
-    except (ValueError, AttributeError) as error:
-        raise Failed(f"got line {line[:80]!r}, wanted a JSON object: {error}", FAILED) from error
-
-
-def data_of(value: Any) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    return {"text": value} if isinstance(value, str) else {"json": value}
-
-
 @click.command(cls=Command)
 @TOPIC
 @click.option("--offset", "-o", default="earliest", show_default=True,
               help="earliest, latest, -N, N, N:M, @TIME, @TIME:@TIME (@2026-11-21T08:30, @-1h).")
-@click.option("--max", "-n", "count_max", type=int, help="How many to print.")
+@click.option("--max", "-n", "count_max", type=click.IntRange(0), help="How many to print.")
 @click.option("--partition", "-p", type=int, help="Of this partition only.")
 @click.option("--filter", "-f", "wanted", default="",
               help="Conditions: 'value.id = 7 and header.type contains order'.")
+@click.option("--group", "-g", help="Go on where this group stopped, and commit what was printed.")
+@click.option("--format", "form", type=click.Choice(("lines", "json", *FILES)), default="lines",
+              show_default=True, help="Of what is printed; csv, arrow and parquet are one file.")
+@click.option("--key-separator", "-K", "separator",
+              help="Print keys too, and this between key and value.")
 @click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
 @asks_a_broker
 def consume(
     api: Api, as_json: bool, topic: str, offset: str, count_max: int | None,
-    partition: int | None, wanted: str, follow: bool,
+    partition: int | None, wanted: str, group: str | None, form: str, separator: str | None,
+    follow: bool,
 ) -> None:  # fmt: skip
-    """Print messages: values by line, or with --json an object a line. Nothing is committed."""
+    """Print messages: values by line, or with --json an object a line.
+
+    Nothing is committed, but with --group: then up to what there was at the start, after it was
+    printed, and only while nobody else reads for the group."""
     at = where.parse(offset)
-    found: Iterator[dict[str, Any]] = stored(api, topic, at, partition, wanted)
+    show = shown_by("json" if as_json else form, separator)
+    if form in FILES:
+        refuse(f"--format {form}", "-n, -K, --group, --follow or --json",
+               count_max, separator, group, follow or None, as_json or None)  # fmt: skip
+        return put_file(api, topic, at, partition, wanted, form)
+    if group is not None:
+        refuse("--group", "--offset or --follow",
+               follow or None, None if offset == "earliest" else offset)  # fmt: skip
+        return read_for(api, topic, group, partition, wanted, count_max, show)
+    found = stored(api, topic, at, partition, wanted)
     if follow:
         found = chained(found, followed(api, topic, wanted))
     for each in islice(found, count_max):
-        click.echo(json.dumps(plain(each), ensure_ascii=False) if as_json else line_of(each))
+        show(each)
+
+
+def refuse(what: str, others: str, *given: Any) -> None:
+    if any(each is not None for each in given):
+        raise click.UsageError(f"{what} does not go with {others}")
+
+
+def shown_by(form: str, separator: str | None) -> Callable[[dict[str, Any]], None]:
+    def show(message: dict[str, Any]) -> None:
+        if form == "json":
+            return click.echo(json.dumps(to_object(message), ensure_ascii=False))
+        text = text_of(message["value"])
+        if separator is not None and message["key"] is not None:
+            text = f"{text_of(message['key'])}{separator}{text}"
+        # at a terminal a value can be anything: what is not printed as it is, is escaped
+        click.echo(cell(text) if sys.stdout.isatty() else text)
+
+    return show
+
+
+def put_file(
+    api: Api, topic: str, at: where.Where, partition: int | None, wanted: str, form: str
+) -> None:
+    """The file is made by the broker."""
+    if sys.stdout.isatty() and form != "csv":
+        raise Failed(f"{form} is nothing for a terminal: `... > {topic}.{form}`", FAILED)
+    path = f"/topics/{part(topic)}"
+    found = api.get(f"{path}/range", until=at.until, partition=partition, **{"from": at.begin})
+    chosen = {"cursor": found["cursor"]} if found["cursor"] else {"from": where.parse("end").begin}
+    query = {"format": form, "filter": wanted or None, **chosen}
+    with api.open(f"{PREFIX}{path}/export", **query) as answer:
+        shutil.copyfileobj(answer, sys.stdout.buffer, COPY_BYTES)
+        sys.stdout.buffer.flush()
+
+
+def read_for(
+    api: Api, topic: str, group: str, partition: int | None, wanted: str, count_max: int | None,
+    show: Callable[[dict[str, Any]], None],
+) -> None:  # fmt: skip
+    """Partition by partition; what was printed is committed, also when it ends early."""
+    path, left = f"/topics/{part(topic)}", count_max
+    for number, before in places(api, topic, group, partition).items():
+        begin = "oldest" if before is None else f"offset:{before}"
+        found = api.get(f"{path}/range", partition=number, **{"from": begin})["partitions"]
+        if not found or left == 0:
+            continue
+        at = before
+        try:
+            for each in islice(stored(api, topic, where.Where(begin, found[0]["end_offset"]),
+                                      number, wanted), left):  # fmt: skip
+                show(each)
+                at = each["offset"] + 1
+                left = left and left - 1
+            if left != 0:  # then all of them were looked at, whatever the filter left out
+                at = found[0]["end_offset"]
+        finally:
+            if at != before:
+                commit(api, group, topic, number, at)
+
+
+def places(api: Api, topic: str, group: str, partition: int | None) -> dict[int, int | None]:
+    """What the group has committed, by partition. A group that others read for is refused."""
+    which = {"topic": topic} | ({} if partition is None else {"partitions": [partition]})
+    plan = api.post(f"/groups/{part(group)}/reset",
+                    {"to": "earliest", "topics": [which], "dry_run": True})  # fmt: skip
+    return {each["partition"]: each["before"] for each in plan["partitions"]}
+
+
+def commit(api: Api, group: str, topic: str, number: int, offset: int | None) -> None:
+    api.post(f"/groups/{part(group)}/reset", {
+        "to": "offset", "offset": offset, "dry_run": False,
+        "topics": [{"topic": topic, "partitions": [number]}]})  # fmt: skip
 
 
 def chained(
@@ -161,7 +247,7 @@ def stored(
 def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
     """The first is empty: the stream is open."""
     path = f"{PREFIX}/topics/{part(topic)}/messages/live"
-    with api.open("GET", path, filter=wanted or None) as stream:
+    with api.open(path, filter=wanted or None, full=True) as stream:
         yield {}
         name = ""
         for line in stream:
@@ -173,25 +259,3 @@ def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
             elif word == "data" and name == "skipped":
                 left = json.loads(text)["offsets"]
                 click.echo(f"{left} messages came too fast and are left out", err=True)
-
-
-def plain(message: dict[str, Any]) -> dict[str, Any]:
-    """As `produce --json-lines` takes it."""
-    return {
-        "partition": message["partition"],
-        "offset": message["offset"],
-        "timestamp_ms": message["timestamp_ms"],
-        "key": text_of(message["key"]),
-        "value": text_of(message["value"]),
-        "headers": {each["name"]: text_of(each["value"]) for each in message["headers"]},
-    }
-
-
-def text_of(data: dict[str, Any] | None) -> str | None:
-    return None if data is None else data["text"]
-
-
-def line_of(message: dict[str, Any]) -> str:
-    """At a terminal a value can be anything: what is not printed as it is, is escaped."""
-    text = text_of(message["value"])
-    return cell(text) if sys.stdout.isatty() else text or ""

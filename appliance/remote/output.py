@@ -41,6 +41,11 @@ def cell(value: Any) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
+def some(count: int, one: str) -> str:
+    """1 group, 3 groups."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
 def size(count: float | None) -> str:
     if count is None:
         return "-"

@@ -9,7 +9,7 @@ import click
 
 from appliance.command import Command
 from appliance.remote.api import Api, asks_a_broker, part, sure
-from appliance.remote.output import kept, moment, put_json, put_table, size
+from appliance.remote.output import kept, moment, put_json, put_table, size, some
 
 YES = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 NAME = click.argument("name", metavar="TOPIC")
@@ -84,7 +84,7 @@ def create_topic(
     made = api.post("/topics", body)
     if as_json:
         return put_json(made)
-    click.echo(f"{made['name']} made with {made['partitions']} partitions")
+    click.echo(f"{made['name']} made with {some(made['partitions'], 'partition')}")
 
 
 @topic.command("alter", cls=Command)
@@ -114,7 +114,8 @@ def alter_topic(
 def delete_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
     """Delete a topic with all its records."""
     found = api.get(f"/topics/{part(name)}")
-    sure(f"Delete {name} with {found['records']} records, {size(found['size_bytes'])}?", is_sure)
+    held = f"{some(found['records'], 'record')}, {size(found['size_bytes'])}"
+    sure(f"Delete {name} with {held}?", is_sure)
     api.ask("DELETE", f"/topics/{part(name)}")
     if as_json:
         return put_json({"deleted": name})
@@ -128,12 +129,12 @@ def delete_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
 def empty_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
     """Delete all records of a topic, and keep it."""
     found = api.get(f"/topics/{part(name)}")
-    sure(f"Delete the {found['records']} records of {name}?", is_sure)
+    sure(f"Delete the {some(found['records'], 'record')} of {name}?", is_sure)
     done = api.post(f"/topics/{part(name)}/empty")
     if as_json:
         return put_json(done)
     count = sum(each["to_offset"] - each["from_offset"] for each in done["partitions"])
-    click.echo(f"{name} emptied of {count} records")
+    click.echo(f"{name} emptied of {some(count, 'record')}")
 
 
 def split(pair: str) -> tuple[str, str]:

@@ -24,6 +24,13 @@ class Where(NamedTuple):
     end_offset: int | None = None
     end_ms: int | None = None
 
+    @property
+    def until(self) -> str | None:
+        """As the REST API's `until`."""
+        if self.end_offset is not None:
+            return f"offset:{self.end_offset}"
+        return None if self.end_ms is None else f"time:{self.end_ms}"
+
 
 def parse(text: str) -> Where:
     if text in ("earliest", "start"):

@@ -63,6 +63,7 @@ ROWS = (
         "Without it, one for each partition and for each `splitBytes`."),
     Row("splitBytes", str(SPLIT_BYTES), "batch, stream", "Bytes of the log, as stored, that one "
         "task reads at most, about. Only here."),
+    Row("maxRecordsPerPartition", "", "batch, stream", "Offsets that one task reads at most."),
     Row("maxOffsetsPerTrigger", "", "stream", "Offsets of one batch at most, shared out in "
         "proportion to what each partition has. PySpark 4.2 and newer."),
     Row("minOffsetsPerTrigger", "", "stream", "A batch waits for so many. PySpark 4.2 and newer."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -65,6 +66,7 @@ class Settings:
     strategy: str
     min_partitions: int
     split_bytes: int
+    split_records: int | None
 
 
 def settings_of(given: Given) -> Settings:
@@ -76,6 +78,7 @@ def settings_of(given: Given) -> Settings:
         strategy=given.choice("startingOffsetsByTimestampStrategy", "error", LATEST_STRATEGY),
         min_partitions=given.int("minPartitions", 1) or 1,
         split_bytes=given.int("splitBytes", 1) or 1,
+        split_records=given.int("maxRecordsPerPartition", 1),
     )
 
 
@@ -198,7 +201,7 @@ class Planner:
                 Split(topic, each["partition"], each["start"], each["end"])
                 for each in plan["splits"]
             ]
-        return made
+        return [part for split in made for part in cut(split, self.settings.split_records)]
 
     def log_start(self, topic: str, partition: int) -> int:
         text = as_text({partition: "earliest"})
@@ -216,6 +219,16 @@ class Planner:
         for each in plan["partitions"]:
             self._check_loss(topic, each)
         return plan
+
+
+def cut(split: Split, records_max: int | None) -> list[Split]:
+    """Even in offsets, wherever batches begin: a task leaves out what is not its own."""
+    size = split.end - split.start
+    if records_max is None or size <= records_max:
+        return [split]
+    count = -(-size // records_max)
+    ends = [split.start + size * i // count for i in range(count + 1)]
+    return [Split(split.topic, split.partition, *each) for each in pairwise(ends)]
 
 
 def by_topic(found: Iterable[Found]) -> dict[str, list[Found]]:

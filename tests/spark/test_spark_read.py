@@ -152,6 +152,15 @@ def test_more_tasks_than_partitions_read_each_record_once(topics: Topics) -> Non
     assert offsets(frame) == {0: list(range(20_000))}
 
 
+def test_no_task_reads_more_records_than_it_may(topics: Topics) -> None:
+    topic = topics.create("records-per-task", 2)
+    topics.send(topic, [b"%d" % number for number in range(1000)])
+    frame = topics.read(topic, maxRecordsPerPartition=300)
+    sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    assert sorted(sizes) == [250] * 4
+    assert offsets(frame) == {0: list(range(1000))}
+
+
 def test_fewer_columns_are_read_when_the_schema_names_them(topics: Topics, clicks: str) -> None:
     reader = topics.spark.read.format("appliance").options(**topics.options, subscribe=clicks)
     frame = reader.schema("offset bigint, value binary").load()

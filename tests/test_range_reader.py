@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
+import platform
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +15,13 @@ import pytest
 
 from appliance._engine import Log
 from appliance._export import RangeReader
+from appliance.config import ExportConfig
+from appliance.export.reading import Reading
 from appliance.log_dir import LogDir
 from tests.support.logs import STORAGE, batch, log_config
 
+IOPRIO_GET = {"x86_64": 252, "aarch64": 31}  # the kernel's number of it
+IOPRIO_WHO_THREAD, IOPRIO_CLASS_SHIFT, IOPRIO_CLASS_IDLE = 1, 13, 3
 VALUES = [os.urandom(60_000) for _ in range(200)]
 
 
@@ -82,3 +89,15 @@ def test_nobody_waits_without_commits(log_dir: LogDir, tmp_path: Path) -> None:
     cold = filled(log_dir, "cold")
     drop(next(tmp_path.glob("cold-0/*.log")))
     assert read(cold).waited_ns == 0
+
+
+def io_class() -> int:
+    """Of the calling thread."""
+    found: int = ctypes.CDLL(None).syscall(IOPRIO_GET[platform.machine()], IOPRIO_WHO_THREAD, 0)
+    return found >> IOPRIO_CLASS_SHIFT
+
+
+def test_the_reading_threads_come_last_at_the_disk() -> None:
+    reading = Reading(ExportConfig())
+    assert asyncio.run(reading.on_thread(io_class)) == IOPRIO_CLASS_IDLE != io_class()
+    reading.close()

@@ -26,8 +26,8 @@ help:
 serve: build
 	@exec $(BIN)/appliance serve $(ARGS)
 
-# A file's tests stay in one process, and the longest files come first by name. Those that measure times
-# have the machine for themselves.
+# A file's tests stay in one process, and the longest files come first, by their mark or by name. Those
+# that measure times have the machine for themselves.
 test: machine .venv/dev build
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)

@@ -1,5 +1,5 @@
 """The plugin as others have it by installing the package, here also without; and what the processes
-of one test run share."""
+of one test run share, and the order in which it runs its files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ["appliance.testing"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of minutes begin while there are others to run beside them; otherwise by name."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.fixture(scope="session")

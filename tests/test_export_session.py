@@ -16,6 +16,8 @@ from appliance.testing import RunningBroker
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_session import found_java, import_as_installed
 
+pytestmark = pytest.mark.first
+
 ROOT = Path(__file__).parents[1]
 OTHER = "raise ImportError('the source in the current directory')\n"
 IMPORTED_BY_A_WORKER = """

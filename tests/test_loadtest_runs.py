@@ -24,6 +24,8 @@ from loadtest.__main__ import environment, locust_command
 from tests.support.serving import Serving
 from tests.test_loadtest import delete_records
 
+pytestmark = pytest.mark.first
+
 DEADLINE_S = 120.0  # of a machine on which much else runs
 
 

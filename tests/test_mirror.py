@@ -42,6 +42,8 @@ from tests.support.mirror_load import committed, held
 from tests.support.wire_client import WireClient
 from tests.test_server import Broker
 
+pytestmark = pytest.mark.first
+
 PAGE = Path(__file__).parents[1] / "docs" / "mirror.md"
 T0 = Place("t", 0)
 BOTH = pytest.mark.parametrize("offsets", ["keep", "map"])

@@ -34,6 +34,8 @@ from appliance.zookeeper_server import ZooKeeperServer
 from tests.support.serving import Serving
 from tests.support.zookeeper import DEADLINE_S, eventually, free_port, zookeeper_in
 
+pytestmark = pytest.mark.first
+
 SHORT_MS, LONG_MS = 1000, 10_000
 
 

@@ -54,7 +54,7 @@ def list_suites() -> None:
 @click.option("--rounds", type=click.IntRange(1), help="5, or 3 where it is quick.")
 @click.option("--minutes", type=click.FloatRange(1), help="60, or 15. Rounds that do not fit in "
               "are left out, but for one of each case.")
-@click.option("--growth-gb", type=click.IntRange(2), help="How far the log grows: 4, or 2.")
+@click.option("--growth-gb", type=click.IntRange(2), help="How far the log grows: 100, or 20.")
 @click.option("--dir", "directory", type=FOLDER, help="On the file system to be measured.")
 @click.option("--out", type=FILE, default="results.json", show_default=True)
 def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: int | None,

@@ -12,7 +12,7 @@ class Extent:
     minutes: float = 60
     load: float = 1  # of the records and the seconds of every case
     recovered_gb: int = 10
-    grown_gb: int = 4
+    grown_gb: int = 100
 
     def records(self, count: int) -> int:
         return round(count * self.load)
@@ -23,4 +23,4 @@ class Extent:
 
 
 WHOLE = Extent()
-QUICK = Extent(rounds=3, long_rounds=2, minutes=15, load=0.2, recovered_gb=2, grown_gb=2)
+QUICK = Extent(rounds=3, long_rounds=2, minutes=15, load=0.2, recovered_gb=2, grown_gb=20)

@@ -1,4 +1,4 @@
-"""What the machine itself gives: the columns that no broker can pass."""
+"""What the machine itself gives: what no broker can pass, and how near to it one comes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from appliance import _crc
 
@@ -37,6 +39,21 @@ def on_disk(folder: Path) -> float:
         os.fdatasync(file.fileno())
         took = time.perf_counter() - begin
     os.unlink(folder / "synced")
+    return CHUNKS * len(CHUNK) / took / 1e6
+
+
+def cold(folder: Path) -> float:
+    """MB/s of reading, 1 MiB at a time, a file that is on the disk alone."""
+    with open(folder / "cold", "w+b", buffering=0) as file:
+        for each in range(CHUNKS):
+            os.pwrite(file.fileno(), CHUNK, each * len(CHUNK))
+        os.fdatasync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        begin = time.perf_counter()
+        for each in range(CHUNKS):
+            os.pread(file.fileno(), len(CHUNK), each * len(CHUNK))
+        took = time.perf_counter() - begin
+    os.unlink(folder / "cold")
     return CHUNKS * len(CHUNK) / took / 1e6
 
 
@@ -79,10 +96,31 @@ def crc(folder: Path) -> float:
     return CHUNKS * 16 * len(block) / (time.perf_counter() - begin) / 1e6
 
 
+WRITTEN, ON_DISK, COLD = "pwrite, MB/s", "pwrite and fdatasync, MB/s", "cold read, MB/s"
+ONE_SYNC, LOOPBACK, CRC = "fdatasync of 4 KiB, us", "loopback TCP, MB/s", "CRC-32C, MB/s"
 LIMITS: dict[str, Callable[[Path], float]] = {
-    "pwrite, MB/s": written, "pwrite and fdatasync, MB/s": on_disk,
-    "fdatasync of 4 KiB, us": one_sync, "loopback TCP, MB/s": loopback, "CRC-32C, MB/s": crc,
+    WRITTEN: written, ON_DISK: on_disk, COLD: cold, ONE_SYNC: one_sync, LOOPBACK: loopback,
+    CRC: crc,
 }
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Of a rate: what of the machine it uses, and how much of it each record or request takes."""
+
+    name: str
+    each: float = 1  # bytes; of a sync, syncs
+
+    def share(
+        self, rates: Sequence[float], measured: Mapping[str, Sequence[float]]
+    ) -> float | None:
+        """None: nobody has measured the machine. More than 1 is no wonder where one sync is for
+        many."""
+        if self.name not in measured or not rates:
+            return None
+        given = median(measured[self.name])
+        possible = given * 1e6 if self.name.endswith("MB/s") else 1e6 / given
+        return median(rates) * self.each / possible
 
 
 def measured(directory: Path | None, rounds: int) -> dict[str, list[float]]:

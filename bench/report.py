@@ -8,15 +8,18 @@ from math import isfinite
 from pathlib import Path
 
 from bench import charts, remarks
+from bench.extent import WHOLE
+from bench.limits import Limit
 from bench.remarks import Remarks
-from bench.results import Comparison, Run, by_suite, middle_and_ends
+from bench.results import MORE_IS_BETTER, Comparison, Run, by_suite, middle_and_ends
+from bench.scripts import SCRIPTS
 from bench.suites import SUITES
 
 REPEAT = (
     "To repeat it: `make bench` (an hour), or `make bench ARGS=--quick` (15 minutes, smaller "
     "loads), then `python -m bench report results.json`. It takes Java, Maven and librdkafka's "
     "`rdkafka_performance`; as root it also empties the page cache and, with perf, counts syncs; "
-    "with valgrind it counts instructions. `--growth-gb 100` lets the log grow to 100 GB. "
+    "with valgrind it counts instructions. "
     "`python -m bench.planted` shows that `python -m bench compare` finds an append that takes a "
     "fifth more instructions."
 )
@@ -54,7 +57,7 @@ def lines(run: Run, drawn: dict[str, Path], page: Path, known: Remarks) -> Itera
         if suite in drawn:
             yield from ("", f"![Ratios of {suite}]({drawn[suite].relative_to(page.parent)})")
         yield ""
-        yield from table(rows)
+        yield from table(rows, run)
         yield from why(rows, known)
     yield from appendix(run)
 
@@ -94,15 +97,32 @@ def goals_table(run: Run) -> Iterator[str]:
                f"{'yes' if each.is_met else '**no**'} |")
 
 
-def table(rows: Iterable[Comparison]) -> Iterator[str]:
-    yield "| | figure | ours | theirs | ratio | goal |"
-    yield "|---|---|---|---|---|---|"
+def table(rows: Iterable[Comparison], run: Run) -> Iterator[str]:
+    of_case = limits_of_cases()
+
+    yield "| | figure | ours | theirs | ratio | goal | ours of what the machine gives |"
+    yield "|---|---|---|---|---|---|---|"
     last = ""
     for each in rows:
         name, last = ("" if each.case == last else each.case), each.case
         behind = " behind" if is_behind(each) else ""
         yield (f"| {name} | {each.figure} | {figures(each.ours)} | {figures(each.theirs)} "
-               f"({each.peer}) | {ratio(each)}{behind} | {goal(each)} |")
+               f"({each.peer}) | {ratio(each)}{behind} | {goal(each)} | "
+               f"{of_machine(each, of_case.get(each.case), run)} |")
+
+
+def limits_of_cases() -> dict[str, Limit]:
+    return {case.name: case.limit for suite in SUITES.values() for case in suite(WHOLE)
+            if case.limit}
+
+
+def of_machine(each: Comparison, limit: Limit | None, run: Run) -> str:
+    if limit is None or each.figure not in MORE_IS_BETTER:
+        return ""
+    share = limit.share(each.ours, run.limits)
+    if share is None:
+        return ""
+    return f"{share:.{int(share < 0.1)}%} of {limit.name.rpartition(', ')[0]}"
 
 
 def why(rows: Iterable[Comparison], known: Remarks) -> Iterator[str]:
@@ -149,6 +169,8 @@ def goal(each: Comparison) -> str:
 
 
 def figures(values: list[float]) -> str:
+    if not values:
+        return "-"
     middle, low, high = middle_and_ends(values)
     if len(values) == 1:
         return number(middle)
@@ -164,6 +186,11 @@ def appendix(run: Run) -> Iterator[str]:
         yield from ("", "## What the machine itself gives", "", "| | |", "|---|---|")
         for name, values in run.limits.items():
             yield f"| {name} | {figures(values)} |"
+    for name, figures_of in run.scripts.items():
+        yield from ("", f"## {SCRIPTS[name].about}", "", f"`python -m {SCRIPTS[name].module}`", "",
+                    "| | |", "|---|---|")
+        for figure, values in figures_of.items():
+            yield f"| {figure} | {figures(values)} |"
     if run.instructions:
         yield from ("", "## Instructions of one step in the core", "", "| | |", "|---|---|")
         for path, count in run.instructions.items():

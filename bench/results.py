@@ -9,10 +9,11 @@ import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isnan
 from pathlib import Path
 
 from appliance import __version__
-from bench.peers.turns import Case, Results
+from bench.peers.turns import Case, Results, known
 from tests.interop import kafka_jars
 
 MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s", "MB/s", "GB/s")
@@ -32,14 +33,22 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
+        if not self.ours or not self.theirs:
+            return float("nan")
         theirs = statistics.median(self.theirs)
         return statistics.median(self.ours) / theirs if theirs else float("nan")
 
     @property
     def spread(self) -> tuple[float, float]:
         """Of the ratio, turn by turn: both stood in the same weather."""
-        each = [one / other for one, other in zip(self.ours, self.theirs, strict=True) if other]
+        each = [one / other for one, other in self.turns if other]
         return (min(each), max(each)) if each else (float("nan"), float("nan"))
+
+    @property
+    def turns(self) -> list[tuple[float, float]]:
+        """None, where one of both could not be measured."""
+        is_whole = len(self.ours) == len(self.theirs)
+        return list(zip(self.ours, self.theirs, strict=True)) if is_whole else []
 
     @property
     def is_more_better(self) -> bool:
@@ -47,8 +56,8 @@ class Comparison:
 
     @property
     def is_met(self) -> bool | None:
-        """None: nobody has set a goal."""
-        if self.goal is None:
+        """None: nobody has set a goal, or it could not be measured."""
+        if self.goal is None or isnan(self.ratio):
             return None
         return self.ratio >= self.goal if self.is_more_better else self.ratio <= self.goal
 
@@ -65,13 +74,14 @@ class Run:
     limits: dict[str, list[float]] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
     resident_mb: dict[str, float] = field(default_factory=dict)  # at its peak, by broker
+    scripts: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # figures of each
     failed: dict[str, str] = field(default_factory=dict)  # why, by case
     minutes: float = 0  # that it took
 
     def add(self, suite: str, case: Case, results: Results) -> None:
         for figure, each in results.items():
-            self.comparisons.append(Comparison(suite, case.name, figure, case.peer,
-                                               each["appliance"], each[case.peer],
+            ours, theirs = measured_turns(each["appliance"], each[case.peer])
+            self.comparisons.append(Comparison(suite, case.name, figure, case.peer, ours, theirs,
                                                case.goals.get(figure)))
 
     def save(self, file: Path) -> None:
@@ -82,6 +92,17 @@ class Run:
         kept = json.loads(file.read_text())
         rows = [Comparison(**row) for row in kept.pop("comparisons")]
         return cls(comparisons=rows, **kept)
+
+
+def measured_turns(
+    ours: Sequence[float | None], theirs: Sequence[float | None]
+) -> tuple[list[float], list[float]]:
+    """Those in which both were; where one never was, what there is of the other."""
+    if not known(ours) or not known(theirs):
+        return known(ours), known(theirs)
+    both = [(one, other) for one, other in zip(ours, theirs, strict=True)
+            if one is not None and other is not None]
+    return [one for one, _ in both], [other for _, other in both]
 
 
 def machine(directory: Path) -> dict[str, str]:

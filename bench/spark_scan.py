@@ -175,7 +175,9 @@ def turn_of(turn: dict[str, Any]) -> None:
 
 def measured(turn: dict[str, Any]) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.spark_scan", "--turn", json.dumps(turn)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    # Spark's workers would be whichever python3 is the first on PATH
+    env = {"PYSPARK_PYTHON": sys.executable, **os.environ}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode != 0:
         raise RuntimeError(f"{turn['way']}: {done.stdout}{done.stderr}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

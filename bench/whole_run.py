@@ -10,15 +10,16 @@ from pathlib import Path
 
 import click
 
-from bench import instructions, limits
+from bench import instructions, limits, scripts
 from bench.extent import Extent
 from bench.peers.running import Running, key_of
 from bench.peers.turns import Case, Turns, told
 from bench.results import Run
 
-# They measure no broker
+# They measure no broker, or ours alone
 BESIDE = {name: (each.__doc__ or "").partition(":")[0].strip(".") + "."
           for name, each in (("limits", limits), ("instructions", instructions))}
+BESIDE |= {name: f"{each.about}." for name, each in scripts.SCRIPTS.items()}
 OVERTIME = 1.5  # as a multiple of a run's minutes: what has not begun by then does not begin
 WIDTH = 24  # of the bar
 LINE_S = 10  # between two lines, where nobody sits at a terminal
@@ -114,6 +115,10 @@ def of_machine(run: Run, name: str, extent: Extent, directory: Path | None) -> l
         run.limits = limits.measured(directory, extent.rounds)
         return [f"{each:34} {sorted(values)[len(values) // 2]:,.5g}"
                 for each, values in run.limits.items()]
+    if name in scripts.SCRIPTS:
+        run.scripts[name] = scripts.measured(name, extent)
+        return [f"{name}: {figure:34} {sorted(values)[len(values) // 2]:,.5g}"
+                for figure, values in run.scripts[name].items()]
     run.instructions = instructions.measured()
     return [f"instructions of {path:18} {count:,}" for path, count in run.instructions.items()]
 

@@ -3,13 +3,25 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from bench import comparison, core_path, limits, planted, remarks, report, whole_run
+from bench import (
+    comparison,
+    core_path,
+    grown_log,
+    limits,
+    planted,
+    remarks,
+    report,
+    scripts,
+    whole_run,
+)
 from bench.__main__ import main
 from bench.extent import QUICK, WHOLE, Extent
 from bench.peers import running, streams, turns
@@ -50,6 +62,46 @@ def test_a_ratio_is_of_medians_and_its_spread_of_rounds() -> None:
     assert FAST.is_met is True
     assert SMALL.is_met is True
     assert replace(SMALL, goal=None).is_met is None
+
+
+def test_a_turn_that_was_not_measured_is_left_out_of_both() -> None:
+    whole = run()
+    whole.add("durable", Case("some", seconds, {}), {"syncs/GB": {
+        "appliance": [1, None, 3], "kafka": [None, 20, 30]}})
+    whole.add("durable", Case("none", seconds, {}, goals={"syncs/GB": 0.5}), {"syncs/GB": {
+        "appliance": [1, 2], "kafka": [None, None]}})
+    some, none = whole.comparisons
+    assert (some.ours, some.theirs) == ([3], [30])
+    assert (none.ours, none.theirs, none.is_met) == ([1, 2], [], None)
+    assert turns.told({"appliance": [1, None], "kafka": [None]}) == "appliance 1 (1-1), kafka -"
+
+
+def test_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
+    row = replace(FAST, figure="syncs/GB", theirs=[], goal=None)
+    page, *charts = report.written(run(row), tmp_path / "page.md", tmp_path / "images")
+    assert "| one record | syncs/GB | 300 (290-310) | - (kafka) | none |" in page.read_text()
+    assert (charts, comparison.regressions(run(row), run(FAST))) == ([], [])
+
+
+def test_the_page_says_how_near_to_the_machine_it_was(tmp_path: Path) -> None:
+    rows = [replace(FAST, case="produce 1000 B, librdkafka", figure="records/s", ours=[1e6] * 3),
+            replace(FAST, case="durable, 1 record, 64 connections", ours=[25_000] * 3),
+            replace(SMALL, case="produce 1000 B, librdkafka", figure="cpu s/GB")]
+    whole = run(*rows)
+    whole.limits = {limits.WRITTEN: [4000.0, 5000.0, 6000.0], limits.ONE_SYNC: [160.0]}
+    page, *_ = report.written(whole, tmp_path / "page.md", tmp_path / "images")
+    told = [line.rpartition(" | ")[2] for line in page.read_text().splitlines()
+            if line.endswith(" of pwrite |") or line.endswith(" of fdatasync of 4 KiB |")]
+    assert told == ["20% of pwrite |", "400% of fdatasync of 4 KiB |"]
+
+
+def test_every_rate_of_records_is_told_beside_the_machine() -> None:
+    """Where the machine is a bound at all: wake-ups and other people's clients are none of its."""
+    bounded = report.limits_of_cases()
+    names = {case.name for suite in ("produce", "partitions", "ceiling", "consume", "fan_out",
+                                     "durable") for case in SUITES[suite](WHOLE)}
+    assert names <= bounded.keys()
+    assert {each.name for each in bounded.values()} <= limits.LIMITS.keys()
 
 
 @pytest.mark.parametrize(("row", "times"), [(FAST, 0.8), (SMALL, 1.25)])
@@ -143,6 +195,18 @@ def test_every_remark_is_about_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
                    for case in cases), heading
 
 
+@pytest.mark.parametrize(("case", "figure", "heading"), [
+    ("produce 1000 B, ceiling", "records/s", "produce * B, ceiling: records/s"),
+    ("produce 1000 B, gzip", "records/s", "produce 1000 B, *: records/s"),
+    ("page cache, 16 partitions", "syncs/GB", "page cache, * partitions: syncs*"),
+    ("page cache, 16 partitions", "records/s", "page cache, * partitions: *"),
+])
+def test_a_remark_is_about_its_own_case(case: str, figure: str, heading: str) -> None:
+    """The first that fits is told: the wide ones stand behind."""
+    row = replace(FAST, case=case, figure=figure)
+    assert remarks.heading_of(remarks.load(), row) == heading
+
+
 def seconds(broker: Broker, topic: str) -> Figures:
     return {"s": 1.0}
 
@@ -209,6 +273,92 @@ def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
     log_dir = core_path.LogDir.open(tmp_path, core_path.STORAGE)
     core_path.PATHS[path](log_dir.create("bench", 0, core_path.LOG), 3)
     log_dir.close()
+
+
+@pytest.mark.parametrize("name", scripts.SCRIPTS)
+@pytest.mark.parametrize("extent", [WHOLE, QUICK], ids=["whole", "quick"])
+def test_a_script_knows_the_words_that_it_gets(name: str, extent: Extent) -> None:
+    """Its parser is asked alone: --help ends it, behind words that it must accept."""
+    script = scripts.SCRIPTS[name]
+    command = [sys.executable, "-m", script.module, *script.words(extent), "--json", "f", "--help"]
+    done = subprocess.run(command, cwd=BENCH.parent, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in script.words(extent):
+        assert not word.startswith("--") or word in done.stdout
+
+
+def test_the_figures_of_a_script_are_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "its_own.py").write_text(
+        "import json, sys\n"
+        "open(sys.argv[-1], 'w').write(json.dumps({'a': 1, 'b': {'c': [2, 3, 4]}}))\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    script = scripts.Script("its_own", "What it is about", lambda extent: [])
+    monkeypatch.setitem(scripts.SCRIPTS, "its_own", script)
+    whole = run()
+    whole_run.measured(whole, (), ["its_own"], QUICK, tmp_path, tmp_path / "out.json")
+    assert Run.load(tmp_path / "out.json").scripts == {"its_own": {"a": [1], "b: c": [2, 3, 4]}}
+    page, *_ = report.written(whole, tmp_path / "page.md", tmp_path / "images")
+    assert "## What it is about" in page.read_text()
+    assert "| b: c | 3 (2-4) |" in page.read_text()
+
+
+def test_a_log_that_has_grown_takes_little_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(grown_log, "ROOM", 0)
+    folder = tmp_path / "grown"
+    grown_log.fill(folder, 0.05, 4 << 20)
+    logs = sorted(folder.glob("bench-0/*.log"))
+    assert len(logs) == 12
+    assert sum(each.stat().st_size for each in logs) == 12 * 4 << 20
+    assert sum(each.stat().st_blocks for each in logs) * 512 < 10 << 20
+    grown_log.turn(folder)
+    figures = json.loads(capsys.readouterr().out)
+    assert all(value > 0 for value in figures.values())
+    grown_log.open_again(folder)
+    assert "open after kill ms" in capsys.readouterr().out
+    assert len(list(folder.rglob("*.corrupt*"))) == 0
+
+
+def test_a_grown_log_has_every_record_at_its_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grown_log, "ROOM", 0)
+    grown_log.fill(tmp_path / "grown", 0.01, 2 << 20)
+    log_dir = core_path.opened(tmp_path / "grown")
+    log = log_dir.log(core_path.TOPIC, 0)
+    each = grown_log.FILLING_RECORDS
+    assert log.log_end_offset == 5 * 2 * each
+    for batch in range(10):
+        data = log.read(batch * each + each // 2, core_path.READ_BYTES)
+        assert int.from_bytes(data[:8], "big") == batch * each
+    log_dir.close()
+
+
+def test_a_copy_that_is_not_whole_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the engine has looked at every batch of a grown log."""
+    copied = grown_log.copied
+
+    def damaged(first: Path, base_offset: int) -> None:
+        copied(first, base_offset)
+        with first.with_name(f"{base_offset:020d}.log").open("r+b") as file:
+            file.seek(grown_log.FILLING_BYTES // 2)
+            file.write(b"x")
+
+    monkeypatch.setattr(grown_log, "ROOM", 0)
+    monkeypatch.setattr(grown_log, "copied", damaged)
+    with pytest.raises(RuntimeError, match="was opened with 16,000 records, not 80,000"):
+        grown_log.fill(tmp_path / "grown", 0.01, 2 << 20)
+
+
+def test_a_log_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"bytes free, .* are needed"):
+        grown_log.fill(tmp_path / "grown", 1e9)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_limits_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 
 from bench import export_kills
 from bench.peers import rabbitmq, stream_clients, streams
-from bench.peers.brokers import has_not_ended
-from bench.peers.cost import SYNCS, SyncCounter
+from bench.peers.brokers import Appliance, Broker, has_not_ended
+from bench.peers.cost import SYNCS, Cost, SyncCounter, measured
 from bench.peers.rabbitmq import RabbitMQ
+from bench.suites import crowds
 
 # perf as of --control: it needs a while until it has its handlers, and counts when it is told to
 PERF = """
@@ -58,6 +60,52 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 def test_the_syncs_of_the_shortest_turn_are_counted(install: Install) -> None:
     install("perf", PERF)
     assert SyncCounter(os.getpid()).stop() == 2 * len(SYNCS)
+
+
+def test_syncs_that_perf_has_not_counted_are_unknown(install: Install) -> None:
+    install("perf", PERF.replace("2,,{event}", "<not counted>,,{event}"))
+    assert SyncCounter(os.getpid()).stop() is None
+    assert Cost(syncs=None).per_byte(1000)["syncs/GB"] is None
+    assert Cost(syncs=3).per_byte(10**9)["syncs/GB"] == 3
+
+
+ALLOCATE = """
+import sys
+while line := sys.stdin.readline():
+    large = bytearray(int(line))
+    large[::4096] = b"x" * len(large[::4096])
+    del large
+    print("done", flush=True)
+"""
+
+
+def test_the_peak_of_memory_is_that_of_the_job() -> None:
+    words = [sys.executable, "-c", ALLOCATE]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        broker = Broker()
+        broker.pid = process.pid
+        for size in (200 << 20, 20 << 20):
+            with measured(broker) as cost:
+                process.stdin.write(f"{size}\n")
+                assert process.stdout.readline() == "done\n"
+            assert size < cost.peak_resident_bytes < size + (50 << 20)
+        assert broker.peak_of_run > 200 << 20
+        process.stdin.close()
+
+
+def test_idle_connections_are_weighed_in_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowds, "IDLE", 200)
+    broker = Appliance.__new__(Appliance)  # only its kind and its place are asked for
+    broker.directory = tmp_path / "data"
+    (weight,) = crowds.memory_of_idle(broker, "").values()
+    assert weight is not None
+    assert 0 <= weight < 100
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_perf_that_cannot_count_says_why(install: Install) -> None:

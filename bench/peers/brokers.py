@@ -37,6 +37,7 @@ KAFKA_SETTINGS = {
     "log.segment.delete.delay.ms": "100",
 }
 CPUCLOCK_SCHED = 2  # with the complement of a process's id above it: what clock_getcpuclockid gives
+FORGET_PEAK = "5"  # to clear_refs: the largest resident size is set to the present one
 STOP_S = 60
 ANSWER_S = 120  # a disk that others write to
 FLOOR_RECORD_BYTES = 100  # as the probe's
@@ -53,6 +54,7 @@ class Broker:
     pid = 0
     words: tuple[str, ...] = ()  # that rdkafka_performance needs for it
     has_process = True  # of its own, for as long as it is there
+    peak_of_run = 0  # bytes resident, before the last `forget_peak`
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         admin = self._admin()
@@ -85,8 +87,13 @@ class Broker:
         return self._status("VmRSS") * 1024
 
     def peak_resident_bytes(self) -> int:
-        """Since it started."""
+        """Since it started, or since `forget_peak`."""
         return self._status("VmHWM") * 1024
+
+    def forget_peak(self) -> None:
+        """What was is the run's; the next peak is a job's."""
+        self.peak_of_run = max(self.peak_of_run, self.peak_resident_bytes())
+        Path(f"/proc/{self.pid}/clear_refs").write_text(FORGET_PEAK)
 
     def _status(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
@@ -161,11 +168,13 @@ class Appliance(Broker):
         return time.perf_counter() - begin
 
     def stop(self) -> None:
-        ended_in_time(self._process)
+        with self._process:  # what it has not said goes with it
+            ended_in_time(self._process)
 
     def kill(self) -> None:
-        super().kill()
-        self._process.wait(STOP_S)
+        with self._process:
+            super().kill()
+            self._process.wait(STOP_S)
 
 
 class Kafka(Broker):
@@ -212,6 +221,13 @@ class Mock(Broker):
 
     def cpu_seconds(self) -> float:
         return 0.0
+
+    def peak_resident_bytes(self) -> int:
+        """It is the client's."""
+        return 0
+
+    def forget_peak(self) -> None:
+        """It has none."""
 
     def stop(self) -> None:
         """It went with the client."""

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from bench.peers.brokers import Broker
 
-SYNCS = ("fsync", "fdatasync", "syncfs", "sync_file_range")
+# What waits until it is on disk: with sync_file_range, which only begins to write, nobody does. A
+# mapped file is synced by msync, as Kafka's indexes are.
+SYNCS = ("fsync", "fdatasync", "syncfs", "msync")
+NOT_COUNTED = "<not counted>"  # by perf, of a process that had no processor meanwhile
 PATIENCE_S = 30  # with perf
 TRACE = Path("/sys/kernel/tracing/events/syscalls")
 
@@ -25,20 +28,24 @@ class Cost:
     cpu_seconds: float = 0
     clients_cpu_seconds: float = 0
     written_bytes: int = 0
-    syncs: int | None = None  # None: this kernel or user cannot count them
+    peak_resident_bytes: int = 0
+    syncs: int | None = None  # None: nobody has counted them
 
-    def per_byte(self, moved: int) -> dict[str, float]:
+    def per_byte(self, moved: int) -> dict[str, float | None]:
         """As figures of a case that moved so many bytes of records."""
         gigabytes = moved / 1e9
         return {"cpu s/GB": self.cpu_seconds / gigabytes,
                 "client's cpu s/GB": self.clients_cpu_seconds / gigabytes,
-                "written bytes/byte": self.written_bytes / moved}
+                "peak resident MB": self.peak_resident_bytes / 1e6,
+                "written bytes/byte": self.written_bytes / moved,
+                "syncs/GB": None if self.syncs is None else self.syncs / gigabytes}
 
 
 @contextmanager
 def measured(broker: Broker) -> Iterator[Cost]:
     """Complete when the block has ended."""
     cost = Cost()
+    broker.forget_peak()
     cpu, clients = broker.cpu_seconds(), clients_cpu_seconds()
     written = written_bytes(broker.pid)
     counter = SyncCounter(broker.pid) if SyncCounter.works() else None
@@ -50,6 +57,7 @@ def measured(broker: Broker) -> Iterator[Cost]:
         cost.syncs = counter.stop() if counter else None
     cost.cpu_seconds = broker.cpu_seconds() - cpu
     cost.written_bytes = written_bytes(broker.pid) - written
+    cost.peak_resident_bytes = broker.peak_resident_bytes()
 
 
 def clients_cpu_seconds() -> float:
@@ -95,10 +103,12 @@ class SyncCounter:
     def works() -> bool:
         return os.geteuid() == 0 and shutil.which("perf") is not None and TRACE.is_dir()
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         self._process.send_signal(signal.SIGINT)
         told = self._process.communicate(timeout=PATIENCE_S)[1]
         counts = [line.split(",")[0] for line in told.splitlines() if "sys_enter" in line]
+        if len(counts) == len(SYNCS) and NOT_COUNTED in counts:
+            return None
         if len(counts) != len(SYNCS) or not all(each.isdigit() for each in counts):
             raise RuntimeError(f"perf counted no syncs: {told}")
         return sum(int(each) for each in counts)

@@ -72,7 +72,8 @@ class Running:
 
     def _stop(self, key: Key, broker: Broker) -> None:
         if broker.has_process and broker.is_alive() and not key[1]:
-            self.resident_mb[key[0]] = broker.peak_resident_bytes() / 1e6
+            peak = max(broker.peak_of_run, broker.peak_resident_bytes())
+            self.resident_mb[key[0]] = peak / 1e6
         if broker.is_alive():
             broker.stop()
         shutil.rmtree(broker.directory, ignore_errors=True)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.extent import Extent
+from bench.limits import Limit
 from bench.peers.brokers import Broker
 from bench.peers.running import Running
 
-Figures = dict[str, float]
+Figures = dict[str, float | None]  # None: it could not be measured
 Goals = Mapping[str, float]  # by figure: ours as a multiple of the peer's
 Job = Callable[[Broker, str], Figures]
 Configs = Mapping[str, Mapping[str, str]]
-Results = dict[str, dict[str, list[float]]]  # of a case, by figure and broker: each turn
+Results = dict[str, dict[str, list[float | None]]]  # of a case, by figure and broker: each turn
 PROBE_BYTES = 100  # of a record in the probe's requests
 # The same promise on both sides: neither waits for the disk; both have it there when they answer
 PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
@@ -37,6 +38,7 @@ class Case:
     warm_up: bool = True  # False: each turn is with a process of its own
     weight: float = 1  # its share of the time of a run
     settings: Mapping[str, str] = field(default_factory=dict)  # of brokers of their own
+    limit: Limit | None = None  # of the machine, for its rate
 
 
 Suite = Callable[[Extent], Iterator[Case]]
@@ -96,9 +98,16 @@ def settle() -> None:
         Path("/proc/sys/vm/drop_caches").write_text("1")
 
 
-def told(each: Mapping[str, Sequence[float]]) -> str:
-    middles = {name: statistics.median(values) for name, values in each.items()}
+def known(values: Sequence[float | None]) -> list[float]:
+    return [each for each in values if each is not None]
+
+
+def told(each: Mapping[str, Sequence[float | None]]) -> str:
+    found = {name: known(values) for name, values in each.items()}
+    middles = {name: statistics.median(values) for name, values in found.items() if values}
     words = [f"{name} {middles[name]:,.5g} ({min(values):,.5g}-{max(values):,.5g})"
-             for name, values in each.items()]
-    first, *others = middles.values()
-    return ", ".join(words + [f"{first / other:.2f} x" for other in others if other])
+             if values else f"{name} -" for name, values in found.items()]
+    if len(middles) == len(found):
+        first, *others = middles.values()
+        words += [f"{first / other:.2f} x" for other in others if other]
+    return ", ".join(words)

@@ -14,6 +14,7 @@ from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
+from bench.suites.restart import own
 
 IDLE, SOURCES = 5000, 5  # one address has 28,000 ports
 BUSY, SECONDS = 10, 3.0
@@ -40,14 +41,23 @@ def busy(broker: Broker, topic: str, seconds: float) -> Figures:
 
 
 def among_idle(broker: Broker, topic: str, seconds: float) -> Figures:
-    before = broker.resident_bytes()
     opened = idle_connections(broker.address, IDLE)
     try:
-        growth = broker.resident_bytes() - before
-        return {**busy(broker, topic, seconds), "KiB/connection": max(growth, 0) / IDLE / 1024}
+        return busy(broker, topic, seconds)
     finally:
         for each in opened:
             each.close()
+
+
+def memory_of_idle(broker: Broker, topic: str) -> Figures:
+    """Of a process of its own: one that had as many before has their memory still."""
+    with own(broker) as made:
+        before = made.resident_bytes()
+        opened = idle_connections(made.address, IDLE)
+        growth = made.resident_bytes() - before
+        for each in opened:
+            each.close()
+    return {"KiB/connection": growth / IDLE / 1024}
 
 
 def many_topics(broker: Broker, topic: str, count: int) -> Figures:
@@ -70,10 +80,12 @@ def many_topics(broker: Broker, topic: str, count: int) -> Figures:
 
 
 def connections(extent: Extent) -> Iterator[Case]:
-    """Ten busy connections, alone and among 5,000 idle ones."""
+    """Ten busy connections, alone and among 5,000 idle ones; what an idle one takes of memory."""
     seconds = extent.seconds(SECONDS)
     yield Case(f"{BUSY} busy connections", partial(busy, seconds=seconds), PAGE_CACHE)
     yield Case(f"{BUSY} busy among {IDLE} idle", partial(among_idle, seconds=seconds), PAGE_CACHE)
+    yield Case(f"{IDLE} idle connections", memory_of_idle, {}, rounds=extent.long_rounds,
+               warm_up=False)
 
 
 def topics(extent: Extent) -> Iterator[Case]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from bench.extent import Extent
+from bench.limits import ON_DISK, ONE_SYNC, WRITTEN, Limit
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
@@ -26,23 +27,20 @@ def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) 
         begin = time.monotonic()
         run_all(words, PRODUCERS, broker.name)
         took = time.monotonic() - begin
-    figures = {"records/s": count / took, **cost.per_byte(count * RECORD_BYTES)}
-    if cost.syncs is not None:
-        figures["syncs/1000 records"] = cost.syncs / count * 1000
-    return figures
+    return {"records/s": count / took, **cost.per_byte(count * RECORD_BYTES)}
 
 
 def durable(extent: Extent) -> Iterator[Case]:
     """One record a request; 16 producers over 16 and 64 partitions, beside it the page cache."""
     one = partial(of_one, depth=1, seconds=extent.seconds(SECONDS), acks=-1)
     yield Case(f"durable, 1 record, {CONNECTIONS} connections", one, DURABLE,
-               goals={"requests/s": 10})
+               goals={"requests/s": 10}, limit=Limit(ONE_SYNC))
     fast = extent.records(FAST)
     for partitions in (16, 64):
         counts = {"appliance": fast, "kafka": extent.records(SLOW)}
         yield Case(f"durable, {partitions} partitions",
                    partial(producers, acks=-1, counts=counts), DURABLE, partitions,
-                   goals={"records/s": 10}, weight=1.5)
+                   goals={"records/s": 10}, weight=1.5, limit=Limit(ON_DISK, RECORD_BYTES))
         yield Case(f"page cache, {partitions} partitions",
                    partial(producers, acks=1, counts={"appliance": fast, "kafka": fast}),
-                   PAGE_CACHE, partitions)
+                   PAGE_CACHE, partitions, limit=Limit(WRITTEN, RECORD_BYTES))

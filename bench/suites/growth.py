@@ -1,4 +1,6 @@
-"""What a record costs when the log has grown: the appliance beside itself, when it had 1 GB."""
+"""What a record costs when the log has grown: the appliance beside itself, when it had 1 GB.
+
+Both logs are made in the same way (`bench/grown_log.py`), so that only the size is different."""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import Case, Figures, Goals
 
-SIZES = (2, 5, 10, 20, 50, 100)  # GB
+SIZES = (10, 100)  # GB
 SMALL = "1 GB of log"
 PATHS = ("append", "read")
 FLAT = 1.05
-FILL_S = 1800  # of 100 GB on a slow disk
+FILL_S = 1800  # for 100 GB, of which a slow disk gets 7
 GOALS: Goals = {"append cpu ns/record": FLAT, "fetch cpu ns/record": FLAT,
                 **{f"instructions of {each}": FLAT for each in PATHS}}
 
@@ -31,16 +33,16 @@ def words(what: str, folder: Path, *more: str) -> list[str]:
 
 
 def folder_of(broker: Broker, gigabytes: int) -> Path:
-    """The large one grows from case to case; the small one is made anew for each, since every turn
-    leaves something in it."""
-    name = f"small-beside-{gigabytes}" if broker.name == SMALL else "grown"
-    return broker.directory.parent / name
+    """Every turn leaves something in it: so there are two for each size, to be as old."""
+    kind = "small" if broker.name == SMALL else "large"
+    return broker.directory.parent / f"{kind}-of-{gigabytes}"
 
 
 def fill(broker: Broker, topic: str, gigabytes: int) -> Figures:
+    """Those of the size before make room."""
     folder = folder_of(broker, gigabytes)
-    for old in folder.parent.glob("small-beside-*"):
-        if broker.name == SMALL and old != folder:
+    for old in folder.parent.glob("*-of-*"):
+        if not old.name.endswith(f"-of-{gigabytes}"):
             shutil.rmtree(old)
     size = 1 if broker.name == SMALL else gigabytes
     clients.run(words("fill", folder, str(size)), timeout_s=FILL_S)

@@ -13,7 +13,8 @@ from bench.peers.turns import DURABLE, PAGE_CACHE, PROBE_BYTES, Case, Figures, G
 
 RATE, SECONDS = 1000, 6.0
 SHARES = (25, 50, 75, 90)  # percent of saturation
-SEARCHED = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)  # records a second
+SEARCHED = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000,
+            256_000)  # records a second
 SECONDS_LEAST = 3.0  # or there is no p99.9
 KEEPS_UP_US = 20_000
 GOALS: Goals = {f"{stage} {cut} us": 1 / 2 for stage in ("ack", "end to end")

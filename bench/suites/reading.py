@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.extent import Extent
+from bench.limits import COLD, LOOPBACK, Limit
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
@@ -51,7 +52,8 @@ def consume(extent: Extent) -> Iterator[Case]:
         load = {"size": size, "count": extent.records(LOADS[size])}
         for client, job in (("librdkafka", librdkafka_reads), ("Java", java_reads)):
             yield Case(f"consume {size} B, {client}", partial(job, **load), PAGE_CACHE,
-                       fill=partial(by_librdkafka, **load), goals=GOALS)
+                       fill=partial(by_librdkafka, **load), goals=GOALS,
+                       limit=Limit(LOOPBACK, size))
 
 
 def cold(extent: Extent) -> Iterator[Case]:
@@ -59,11 +61,12 @@ def cold(extent: Extent) -> Iterator[Case]:
     if os.geteuid() == 0:
         load = {"size": 1000, "count": extent.records(LOADS[1000])}
         yield Case("consume 1000 B, cold", partial(librdkafka_reads_cold, **load), PAGE_CACHE,
-                   fill=partial(by_librdkafka, **load), goals=GOALS)
+                   fill=partial(by_librdkafka, **load), goals=GOALS, limit=Limit(COLD, 1000))
 
 
 def fan_out(extent: Extent) -> Iterator[Case]:
     """Ten readers of the same topic at once; records a second of all of them."""
     load = {"size": 1000, "count": extent.records(LOADS[1000])}
     yield Case(f"fan-out to {READERS}, 1000 B", partial(everybody_reads, **load), PAGE_CACHE,
-               fill=partial(by_librdkafka, **load), goals=GOALS, weight=2)
+               fill=partial(by_librdkafka, **load), goals=GOALS, weight=2,
+               limit=Limit(LOOPBACK, 1000))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from bench.extent import Extent
+from bench.limits import WRITTEN, Limit
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
@@ -43,14 +44,15 @@ def produce(extent: Extent) -> Iterator[Case]:
         count = extent.records(whole)
         for client, job in (("librdkafka", by_librdkafka), ("Java", by_java)):
             yield Case(f"produce {size} B, {client}", partial(job, size=size, count=count),
-                       PAGE_CACHE, goals=GOALS)
+                       PAGE_CACHE, goals=GOALS, limit=Limit(WRITTEN, size))
 
 
 def partitions(extent: Extent) -> Iterator[Case]:
     """Records of 100 B into 10 and 100 partitions, at random."""
     job = partial(by_librdkafka, size=100, count=extent.records(LOADS[100]))
     for count in (10, 100):
-        yield Case(f"produce 100 B, {count} partitions", job, PAGE_CACHE, count, goals=GOALS)
+        yield Case(f"produce 100 B, {count} partitions", job, PAGE_CACHE, count, goals=GOALS,
+                   limit=Limit(WRITTEN, 100))
 
 
 def codecs(extent: Extent) -> Iterator[Case]:
@@ -65,4 +67,4 @@ def ceiling(extent: Extent) -> Iterator[Case]:
     for size in (100, 1000):
         job = partial(by_librdkafka, size=size, count=extent.records(LOADS[size]))
         yield Case(f"produce {size} B, ceiling", job, PAGE_CACHE, peer="mock",
-                   goals={"records/s": 0.6})
+                   goals={"records/s": 0.6}, limit=Limit(WRITTEN, size))

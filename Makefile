@@ -36,11 +36,13 @@ else
 	$(BIN)/python -m pytest -m alone $(ALONE)
 endif
 
+# cython-lint starts pycodestyle by name. Both take as long as mypy, which runs beside them.
+COMPILED_LINT := PATH="$(BIN):$$PATH" cython-lint appliance && \
+	$(BIN)/python -m pytest -q tests/house/test_stubs.py
+
 lint: .venv/dev build
 	$(BIN)/ruff check .
-	PATH="$(BIN):$$PATH" cython-lint appliance  # it starts pycodestyle by name
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/house/test_stubs.py
+	$(BIN)/mypy & types=$$!; $(COMPILED_LINT); compiled=$$?; wait $$types && exit $$compiled
 
 bench: .venv/dev build
 	$(BIN)/python -m bench run $(ARGS)

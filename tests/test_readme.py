@@ -23,6 +23,7 @@ from appliance.cli import main
 from appliance.testing import RunningBroker, running_broker
 
 ROOT = Path(__file__).parents[1]
+SERVICES = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WAIT_S = 30.0
 HOME = "/srv/appliance"  # as README.md has it
@@ -208,6 +209,13 @@ def wrong_in(words: list[str]) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_commands_that_are_there(page: Path) -> None:
     assert [each for words in named(page.read_text()) if (each := wrong_in(words))] == []
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_a_unit_of_systemd_starts_a_command_that_is_there(unit: Path) -> None:
+    text = unit.read_text()
+    (line,) = re.findall(r"^ExecStart=/usr/bin/env appliance (.*)$", text, re.MULTILINE)
+    assert wrong_in(line.split()) == ""
 
 
 def test_a_wrong_command_is_found() -> None:

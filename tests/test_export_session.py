@@ -23,7 +23,7 @@ OTHER = "raise ImportError('the source in the current directory')\n"
 IMPORTED_BY_A_WORKER = """
 import sys
 from appliance_spark.export_session import Sessions
-sessions = Sessions("local[1]")
+sessions = Sessions("local[1]", ("spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",))
 try:
     counted = sessions().sparkContext.parallelize([1]).map(
         lambda _: __import__("appliance").__file__).collect()

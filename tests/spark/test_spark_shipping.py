@@ -23,7 +23,14 @@ from pyspark.sql import SparkSession
 from appliance_spark import shipping
 from tests.interop.kafka_jars import java
 from tests.support.exporting import rows_in
-from tests.support.spark_data import DEADLINE_S, Sending, Topics, rows_of, spark_session
+from tests.support.spark_data import (
+    DEADLINE_S,
+    JAVA_FLAGS,
+    Sending,
+    Topics,
+    rows_of,
+    spark_session,
+)
 from tests.test_server import Broker
 
 ROOT = Path(shipping.__file__).resolve().parent.parent
@@ -67,7 +74,7 @@ class Cluster:
         log = self.folder / f"{len(self.logs)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [java(), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{home}/jars/*",
+                [java(), "-Xmx256m", *JAVA_FLAGS, "-cp", f"{home}/jars/*",
                  f"{DEPLOY}.{main}", *arguments],
                 cwd=self.folder, stdout=output, stderr=output, start_new_session=True,
                 env=kept | {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13",
@@ -167,6 +174,8 @@ def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) ->
     path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
     settings = {"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
                 "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.extraJavaOptions": " ".join(JAVA_FLAGS),
+                "spark.executor.extraJavaOptions": " ".join(JAVA_FLAGS),
                 "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
     words = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
     done = subprocess.run(

@@ -19,8 +19,11 @@ from appliance_spark.stream_read import may_bound_batches
 from tests.test_server import Broker
 
 DEADLINE_S = 180.0  # a driver starts, on a machine where much else does
+# None lives long: most of its work is its start, and what a second compiler made would not be used
+JAVA_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": " ".join(JAVA_FLAGS),
+    "spark.executor.extraJavaOptions": " ".join(JAVA_FLAGS),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",

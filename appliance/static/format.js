@@ -1,6 +1,7 @@
 // Numbers as people read them. Offsets and counts come as numbers or as text; text is never rounded.
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 const dash = "–";
+const NB = "\u00a0"; // a number and its unit stay on one line
 const missing = (value) => value === null || value === undefined || Number.isNaN(value);
 
 export function bytes(value) {
@@ -8,7 +9,7 @@ export function bytes(value) {
   let size = Number(value), unit = 0;
   for (; Math.abs(size) >= 999.5 && unit < UNITS.length - 1; unit++) size /= 1000;
   const digits = unit === 0 || Math.abs(size) >= 99.95 ? 0 : Math.abs(size) >= 9.995 ? 1 : 2;
-  return `${size.toFixed(digits)} ${UNITS[unit]}`;
+  return `${size.toFixed(digits)}${NB}${UNITS[unit]}`;
 }
 
 export const rate = (value) => (missing(value) ? dash : `${bytes(value)}/s`);
@@ -28,19 +29,19 @@ export function short(value) {
   return `${(value / step[0]).toPrecision(3)} ${step[1]}`;
 }
 
-const two = (large, unit, small, smaller) => (small ? `${large} ${unit} ${small} ${smaller}` : `${large} ${unit}`);
+const two = (large, unit, small, smaller) => (small ? `${large}${NB}${unit} ${small}${NB}${smaller}` : `${large}${NB}${unit}`);
 
 export function duration(seconds) {
   if (missing(seconds)) return dash;
   const s = Math.abs(seconds);
-  if (s < 0.00005) return "0 s";
-  if (s < 0.00095) return `${(s * 1000).toFixed(1)} ms`;
-  if (s < 0.9995) return `${Math.round(s * 1000)} ms`;
-  if (s < 59.95) return `${s < 9.95 ? s.toFixed(1) : Math.round(s)} s`;
+  if (s < 0.00005) return `0${NB}s`;
+  if (s < 0.00095) return `${(s * 1000).toFixed(1)}${NB}ms`;
+  if (s < 0.9995) return `${Math.round(s * 1000)}${NB}ms`;
+  if (s < 59.95) return `${s < 9.95 ? s.toFixed(1) : Math.round(s)}${NB}s`;
   if (s < 3599.5) return two(Math.floor(Math.round(s) / 60), "min", Math.round(s) % 60, "s");
   if (s < 86400) return two(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
   if (s < 365 * 86400) return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
-  return `${(s / 86400 / 365).toFixed(1)} years`;
+  return `${(s / 86400 / 365).toFixed(1)}${NB}years`;
 }
 
 const pad = (value, size = 2) => String(value).padStart(size, "0");
@@ -53,5 +54,20 @@ export function time(ms, withMs = false) {
   return `${day} ${clock}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
 }
 
+/** From one to the other; the day is said once. */
+export function span(from, to) {
+  if (missing(from) || from < 0) return time(to);
+  const [first, last] = [time(from), time(to)];
+  return `${first} – ${first.slice(0, 10) === last.slice(0, 10) ? last.slice(11) : last}`;
+}
+
+/** What a config's number means, by the end of its name; nothing where the number says it. */
+export function meaning(name, value) {
+  const number = Number(value);
+  if (String(value ?? "").trim() === "" || !(number >= 1000) || number >= 9e18) return "";
+  if (/[._]ms$/.test(name)) return duration(number / 1000);
+  return /[._]bytes$/.test(name) ? bytes(number) : "";
+}
+
 export const ago = (ms, now = Date.now()) => (missing(ms) || ms < 0 ? dash : now - ms < 1000 ? "just now" : `${duration((now - ms) / 1000)} ago`);
-export const percent = (share) => (missing(share) ? dash : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`);
+export const percent = (share) => (missing(share) ? dash : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)}${NB}%`);

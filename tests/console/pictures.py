@@ -9,11 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
@@ -30,6 +35,7 @@ PHONE = 380
 USER, PASSWORD = "ada", "a long enough password"
 SEED = 7  # of what is written
 TOPICS = {"orders": 4, "payments": 1, "clicks": 2, "shipments": 2}
+MIRRORED = {"measurements": 2, "alarms": 1, "doors": 1}
 READERS = {"billing": (0.55, ["orders", "payments"]), "fraud": (0.05, ["payments"]),
            "search-index": (0.05, ["orders", "shipments"])}  # how long each pauses, at most
 # Places, and how high the picture is.
@@ -40,6 +46,7 @@ PLACES = {
     "consumers": ("groups", LOW),
     "group": ("groups/billing", HEIGHT),
     "exports": ("exports", LOW),
+    "mirrors": ("mirrors", LOW),
 }
 
 
@@ -89,10 +96,43 @@ def tell(rest: Rest) -> None:
     assert rest.ask("PUT", "/holds/hourly", hold, prefix="/export/v1").status == 200
 
 
-def make_topics(bootstrap: str) -> None:
+def make_topics(bootstrap: str, topics: dict[str, int]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for each in admin.create_topics([NewTopic(*pair) for pair in TOPICS.items()]).values():
+    for each in admin.create_topics([NewTopic(*pair) for pair in topics.items()]).values():
         each.result(30)
+
+
+def write_at_the_site(bootstrap: str, until: threading.Event) -> None:
+    made = random.Random(SEED)
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "plc"})
+    while not until.wait(0.1):
+        for topic in made.choices([*MIRRORED], weights=[20, 1, 3], k=6):
+            producer.produce(topic, json.dumps({"sensor": made.randrange(60),
+                                                "value": made.randrange(5000) / 10}))
+        producer.poll(0)
+    producer.flush(10)
+
+
+def set_up(rest: Rest, secret: str | None) -> str:
+    """The first user, and a token for the mirror."""
+    first = {"token": secret, "name": USER, "password": PASSWORD}
+    assert rest.ask("POST", "/setup", first).status == 204
+    who = rest.ask("POST", "/login", {"name": USER, "password": PASSWORD})
+    inside = Rest(rest.admin, {"Cookie": who.headers["Set-Cookie"].partition(";")[0]})
+    wanted = {"name": "mirror", "role": "operator", "may_read": False}
+    return str(inside.ask("POST", "/tokens", wanted).body["token"])
+
+
+@contextmanager
+def mirror(site: RunningBroker, here: RunningBroker, token: str) -> Iterator[None]:
+    line = [sys.executable, "-m", "appliance", "mirror", "--from", site.bootstrap, "--to",
+            here.bootstrap, "--topics", "|".join(MIRRORED), "--name", "hamburg", "--report",
+            here.admin]
+    with subprocess.Popen(line, env={**os.environ, "APPLIANCE_TOKEN": token}) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
 
 
 def shoot(page: Page, base: str, name: str, path: Path) -> None:
@@ -134,25 +174,28 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="pictures-") as folder,
         running_broker(Path(folder) / "data", settings) as broker,
+        running_broker(Path(folder) / "site") as site,
         sync_playwright() as playwright,
     ):
-        jobs = [threading.Thread(target=write, args=(broker.bootstrap, until))]
+        jobs = [threading.Thread(target=write, args=(broker.bootstrap, until)),
+                threading.Thread(target=write_at_the_site, args=(site.bootstrap, until))]
         jobs += [threading.Thread(target=read, args=(broker.bootstrap, group, until))
                  for group in READERS]
-        make_topics(broker.bootstrap)
+        make_topics(broker.bootstrap, TOPICS)
+        make_topics(site.bootstrap, MIRRORED)
         tell(Rest(broker.admin))
+        token = set_up(Rest(broker.admin), broker.setup_secret)
         for each in jobs:
             each.start()
         try:
-            time.sleep(60 * words.minutes)  # the traffic goes on while the pictures are made
-            first = {"token": broker.setup_secret, "name": USER, "password": PASSWORD}
-            assert Rest(broker.admin).ask("POST", "/setup", first).status == 204
-            browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-            pictures(browser, broker, WIDTH, IMAGES)
-            if words.phone:
-                words.phone.mkdir(parents=True, exist_ok=True)
-                pictures(browser, broker, PHONE, words.phone)
-            browser.close()
+            with mirror(site, broker, token):
+                time.sleep(60 * words.minutes)  # the traffic goes on while the pictures are made
+                browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+                pictures(browser, broker, WIDTH, IMAGES)
+                if words.phone:
+                    words.phone.mkdir(parents=True, exist_ok=True)
+                    pictures(browser, broker, PHONE, words.phone)
+                browser.close()
         finally:
             until.set()
             for each in jobs:

@@ -70,6 +70,28 @@ def make_user(page: Page, name: str, role: str, may_read: bool = True) -> None:
     expect(dialog).to_have_count(0)
 
 
+def test_a_wrong_password_is_told_and_a_viewer_may_only_look(
+    own_console: Console, own_broker: RunningBroker
+) -> None:
+    page = set_up(own_console, own_broker)
+    make_user(page, "otto", "viewer")
+    page.get_by_role("button", name="log out").click()
+    page.get_by_label("User").fill("otto")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert [each[:4] for each in own_console.wrong] == ["401:"]
+    own_console.wrong.clear()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("link", name="Settings").click()
+    expect(page.get_by_role("button", name="Support bundle")).to_be_disabled()
+    expect(page.locator("#settings")).to_contain_text("while it runs")
+    expect(page.get_by_role("button", name=re.compile("^Change "))).to_have_count(0)
+    page.get_by_role("link", name="Topics").click()
+    expect(page.get_by_role("button", name="New topic")).to_be_disabled()
+
+
 def table(page: Page, name: str) -> Any:
     return page.locator(f"#{name} tbody")
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +16,15 @@ import pyarrow
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from pyarrow import ipc, parquet
 
 from appliance.testing import RunningBroker, running_broker
-from tests.console.conftest import ORDERS, WAIT_S, Console
+from tests.console.conftest import ORDERS, WAIT_S, Console, commit
 
 TOPICS = 1000
+NOTHING = {"messages": [], "scanned_offsets": 0, "scanned_bytes": 0, "left_offsets": 0,
+           "next": None, "is_complete": True, "problems": []}  # fmt: skip
 
 
 def messages(page: Page) -> list[str]:
@@ -92,6 +96,50 @@ def test_a_replay_shows_what_it_would_write(console: Console) -> None:
     expect(dialog.get_by_role("status")).to_contain_text("There is no record in this range.")
 
 
+def test_a_search_can_be_stopped(console: Console) -> None:
+    """Its looks are held back, so that there is a moment in which to stop it."""
+    page = console.open("topics/orders?tab=messages")
+    looks: list[Route] = []
+
+    def one_by_one(route: Route) -> None:
+        looks.append(route)
+        if len(looks) == 1:
+            answer = route.fetch()
+            part = {**answer.json(), "messages": [], "is_complete": False, "next": "0:0:5",
+                    "scanned_offsets": 10, "left_offsets": 90}  # fmt: skip
+            route.fulfill(response=answer, json=part)
+
+    page.route("**/orders/messages?*", one_by_one)
+    page.get_by_role("button", name="Search").click()
+    status = page.get_by_role("status")
+    expect(status).to_contain_text("searching: 10 of 100 offsets looked at (10 %), 0 found")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(status).to_have_text("stopped after 10 offsets, 0 found; 90 not looked at")
+    looks[1].fulfill(json={**NOTHING, "scanned_offsets": 90})
+    page.wait_for_timeout(300)
+    expect(status).to_contain_text("stopped after 10")
+    assert len(looks) == 2
+
+
+def test_messages_are_found_by_their_time(console: Console) -> None:
+    page = console.open("topics/orders?tab=messages")
+    for year, text in (("2001", f"100 found among 100 offsets; {ORDERS + 1 - 100} more"),
+                       ("2200", "There is no record in this range.")):  # fmt: skip
+        page.get_by_label("From").select_option("a time")
+        page.get_by_label("Time", exact=True).fill(f"{year}-01-01T00:00:00")
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_role("status")).to_contain_text(text)
+
+
+def test_a_value_is_copied_whole(console: Console) -> None:
+    page = console.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=console.base)
+    console.open("topics/orders?tab=messages&from=offset&offset=7&partition=0&limit=50")
+    page.locator("#messages tbody tr", has_text="order-7").first.get_by_role("button").click()
+    page.get_by_role("dialog").get_by_role("button", name="copy").last.click()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()"))["id"] == 7
+
+
 # Topics and groups
 
 
@@ -121,6 +169,96 @@ def test_offsets_are_those_of_another_group(console: Console, broker: RunningBro
     ]  # fmt: skip
     ends = dialog.locator("tbody tr td:nth-child(6)").all_inner_texts()
     assert ends == [str(ORDERS), "1"]
+
+
+@pytest.mark.parametrize(
+    ("to", "value", "after"),
+    [
+        ("latest", None, str(ORDERS)),
+        ("time", "2001-01-01T00:00:00", "0"),
+        ("offset", "17", "17"),
+        ("shift", "-1000", "0"),
+    ],
+)
+def test_where_offsets_may_be_put_is_shown_first(
+    console: Console, to: str, value: str | None, after: str
+) -> None:
+    page = console.open("groups/billing")
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.locator("select").select_option(to)
+    if value is not None:
+        dialog.locator("input:not([type=checkbox])").fill(value)
+    dialog.get_by_role("button", name="Show what would change").click()
+    row = dialog.locator("tbody tr", has=dialog.page.locator("td", has_text=re.compile("^0$")))
+    expect(row.first.locator("td").nth(3)).to_have_text(after)
+    dialog.get_by_role("button", name="Cancel").click()
+
+
+def test_a_group_is_deleted_after_its_name_was_typed(
+    console: Console, broker: RunningBroker
+) -> None:
+    commit(broker.bootstrap, "to-delete")
+    page = console.open("groups/to-delete")
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Delete")).to_be_disabled()
+    dialog.get_by_label(re.compile("Type")).fill("to-delete")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Consumers")
+    expect(page.get_by_role("link", name="to-delete")).to_have_count(0)
+
+
+# The broker
+
+
+def test_a_setting_is_changed_and_put_back(console: Console) -> None:
+    page = console.open("settings")
+    page.get_by_label("Filter the table").fill("log.retention.ms")
+    row = page.locator("#settings tbody tr")
+    expect(row).to_contain_text("604800000 ms = 7 d")
+    page.get_by_role("button", name="Change log.retention.ms").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("soon")
+    dialog.get_by_role("button", name="Change").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("got 'soon'")
+    dialog.get_by_role("textbox").fill("3600000")
+    dialog.get_by_role("button", name="Change").click()
+    expect(row).to_contain_text("3600000 ms = 1 h")
+    expect(row).to_contain_text("changed at run time")
+    page.get_by_role("button", name="Change log.retention.ms").click()
+    dialog.get_by_label("as it was started with").check()
+    dialog.get_by_role("button", name="Change").click()
+    expect(row).to_contain_text("= 7 d")
+    assert [each[:4] for each in console.wrong] == ["400:"]
+    console.wrong.clear()
+
+
+def test_a_support_bundle_is_downloaded(console: Console) -> None:
+    page = console.open("settings")
+    with page.expect_download() as told:
+        page.get_by_role("link", name="Support bundle").click()
+    with zipfile.ZipFile(told.value.path()) as bundle:
+        assert bundle.testzip() is None
+        assert len(bundle.namelist()) > 5
+
+
+def test_a_list_is_a_file_too(console: Console) -> None:
+    page = console.open("topics?filter=ord")
+    with page.expect_download() as told:
+        page.get_by_role("button", name="CSV").click()
+    rows = list(csv.DictReader(io.StringIO(Path(told.value.path()).read_text())))
+    assert [row["Topic"] for row in rows] == ["orders"]
+
+
+def test_the_log_and_the_audit_trail_are_searched(console: Console) -> None:
+    logging.getLogger("appliance.broker").warning("something of it topic=only-here")
+    page = console.open("records")
+    page.get_by_label("Filter the table").fill("topic=only-here")
+    expect(page.locator("#log tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Audit trail").click()
+    page.get_by_label("Filter the table").fill("exports/daily")
+    expect(page.locator("#audit tbody")).to_contain_text("PUT /api/v1/exports/daily")
 
 
 def test_a_group_that_reads_is_not_put_elsewhere_and_one_hears_why(

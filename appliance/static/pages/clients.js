@@ -8,7 +8,7 @@ import { bytes, count, duration, rate } from "../format.js";
 const COLUMNS = [
   { name: "client_id", title: "Client" },
   { name: "peer", title: "Address", cell: (each) => html`<code>${each.peer}</code>` },
-  { name: "software", title: "Library", value: (each) => [each.software, each.software_version].filter(Boolean).join(" ") },
+  { name: "software", title: "Library", wide: true, value: (each) => [each.software, each.software_version].filter(Boolean).join(" ") },
   { name: "connected_ms", title: "Since", number: true, cell: (each) => duration(each.connected_ms / 1000) },
   { name: "idle_ms", title: "Quiet for", number: true, cell: (each) => duration(each.idle_ms / 1000) },
   { name: "requests", title: "Requests", number: true, cell: (each) => count(each.requests) },

@@ -9,6 +9,8 @@ import { ago, bytes, count, duration, some, time } from "../format.js";
 
 const LEVELS = { "caught up": "good", behind: "warn", "no link": "bad", refused: "bad", silent: "bad", ended: "", "not reported": "" };
 const State = ({ state }) => html`<${Badge} level=${LEVELS[state] ?? "warn"}>${state}<//>`;
+// where nothing is wrong no column says so
+const columns = (topics) => TOPICS.filter((each) => each.name !== "failure" || topics.some((topic) => topic.failure));
 const lost = (each) => each.lost_offsets > 0 && html` <span class="muted">(${count(each.lost_offsets)} lost)</span>`;
 
 const TOPICS = [
@@ -20,7 +22,8 @@ const TOPICS = [
   { name: "last_write_ms", title: "Newest record", number: true, cell: (each) => ago(each.last_write_ms) },
   { name: "mirror", title: "Mirror", value: (each) => each.mirror ?? "–" },
   { name: "failure", title: "What is wrong", long: true },
-  { name: "source", title: "Source", long: true, cell: (each) => html`<code>${each.source}</code>` },
+  // its topic's id only tells whether it was made anew
+  { name: "source", title: "Source", wide: true, cell: (each) => html`<code title=${each.source}>${each.source.split("/")[0]}</code>` },
 ];
 
 function Forget({ mirror, onClose }) {
@@ -42,7 +45,7 @@ export function Mirrors({ me }) {
   const [forgotten, forget] = useState(null);
   return html`<${Head} title="Mirrors" /><${Loaded} from=${mirrors}>${(data) => html`
     ${data.mirrors.map((each) => html`<${Mirror} key=${each.mirror} of=${each} me=${me} onForget=${() => forget(each.mirror)} />`)}
-    <section class="card"><div class="head"><h2>Topics</h2></div><${Table} id="mirrors" sort="-lag_records" rows=${data.topics} columns=${TOPICS} text=${(each) => `${each.topic} ${each.state} ${each.source}`} empty=${html`<${Nothing} />`} /></section>
+    <section class="card"><div class="head"><h2>Topics</h2></div><${Table} id="mirrors" sort="-lag_records" rows=${data.topics} columns=${columns(data.topics)} text=${(each) => `${each.topic} ${each.state} ${each.source}`} empty=${html`<${Nothing} />`} /></section>
     ${data.topics.some((each) => each.state === "not reported") && html`<p class="muted">Only the mirror knows how far its source is ahead. It says so here when it is started with <code>--report</code>.</p>`}`}<//>
     ${forgotten && html`<${Forget} mirror=${forgotten} onClose=${() => { forget(null); mirrors.reload(); }} />`}`;
 }

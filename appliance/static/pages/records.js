@@ -11,12 +11,12 @@ const LOG = [
   { name: "at_ms", title: "Time", time: true, cell: (each) => time(each.at_ms, true) },
   { name: "level", title: "Level", cell: (each) => html`<${Badge} level=${LEVELS[each.level] ?? ""}>${each.level}<//>` },
   { name: "name", title: "Part" },
-  { name: "text", title: "Text", cell: (each) => html`<span class="mono" style="white-space:pre-wrap">${each.text}</span>` },
+  { name: "text", title: "Text", wide: true, cell: (each) => html`<span class="mono" style="white-space:pre-wrap">${each.text}</span>` },
 ];
 const AUDIT = [
   { name: "at_ms", title: "Time", time: true, cell: (each) => time(each.at_ms, true) },
-  { name: "who", title: "Who" },
-  { name: "action", title: "What", cell: (each) => html`<code>${each.action}</code>` },
+  { name: "who", title: "Who", cell: (each) => each.who || "–" },
+  { name: "action", title: "What", wide: true, cell: (each) => html`<code>${each.action}</code>` },
   { name: "peer", title: "From" },
   { name: "details", title: "Details", long: true },
   { name: "status", title: "Answer", cell: (each) => html`<${Badge} level=${each.status < 400 ? "good" : "warn"}>${each.status}<//>` },

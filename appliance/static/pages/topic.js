@@ -6,7 +6,7 @@ import { Badge, Facts, Head, Loaded, Strip } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { LogPicture } from "../parts/log_picture.js";
 import { Table } from "../parts/table.js";
-import { ago, bytes, count, duration, rate, short, some, time } from "../format.js";
+import { ago, bytes, count, duration, meaning, rate, short, some, span, time } from "../format.js";
 import { Messages } from "./messages.js";
 import { retention } from "./topics.js";
 
@@ -33,8 +33,7 @@ const SEGMENTS = [
   { name: "base_offset", title: "First offset", number: true, cell: (each) => count(each.base_offset) },
   { name: "records", title: "Offsets", number: true, cell: (each) => count(each.records) },
   { name: "size_bytes", title: "Size", number: true, cell: (each) => bytes(each.size_bytes) },
-  { name: "first_timestamp_ms", title: "Oldest record", number: true, cell: (each) => time(each.first_timestamp_ms) },
-  { name: "largest_timestamp_ms", title: "Newest record", number: true, cell: (each) => time(each.largest_timestamp_ms) },
+  { name: "first_timestamp_ms", title: "Of the time", number: true, cell: (each) => span(each.first_timestamp_ms, each.largest_timestamp_ms) },
   { name: "index_bytes", title: "Index", number: true, cell: (each) => bytes(each.index_bytes) },
   { name: "time_index_bytes", title: "Time index", number: true, cell: (each) => bytes(each.time_index_bytes) },
 ];
@@ -66,7 +65,7 @@ function Configs({ topic, configs, isFixed, onChanged }) {
   const [changing, setChanging] = useState(null);
   const columns = [
     { name: "name", title: "Config", cell: (each) => html`<code>${each.name}</code>` },
-    { name: "value", title: "Value", cell: (each) => html`<code>${each.value}</code>` },
+    { name: "value", title: "Value", wide: true, cell: (each) => html`<code>${each.value || "–"}</code> <span class="muted">${meaning(each.name, each.value) && `= ${meaning(each.name, each.value)}`}</span>` },
     { name: "source", title: "Set by", cell: (each) => (/topic/i.test(each.source) ? html`<${Badge} level="good">this topic<//>` : each.source) },
     { name: "change", title: "", fixed: true, cell: (each) => !isFixed && !each.is_read_only && html`<button type="button" class="plain" aria-label=${`Change ${each.name}`} onClick=${() => setChanging(each)}>change</button>` },
   ];

@@ -10,7 +10,7 @@ function options(series, unit, width, height) {
   const axis = { stroke: css("--muted"), grid, ticks: { show: false }, font: "12px system-ui" };
   return {
     width, height, legend: { show: false }, cursor: { y: false, points: { size: 7 } }, scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
-    axes: [{ ...axis, grid: { show: false }, size: 28, values: (_, splits) => splits.map((second) => time(second * 1000).slice(11)), space: 90 }, { ...axis, size: 74, values: (_, splits) => splits.map(unit) }],
+    axes: [{ ...axis, grid: { show: false }, size: 28, values: (_, splits) => splits.map((second) => time(second * 1000).slice(11)), space: 66 }, { ...axis, size: 74, values: (_, splits) => splits.map(unit) }],
     series: [{}, ...series.map((name, index) => ({
       label: name, stroke: css(`--plot-${index + 1}`), width: 2, points: { show: false },
       fill: index === 0 ? `color-mix(in srgb, ${css("--plot-1")} 12%, transparent)` : undefined,

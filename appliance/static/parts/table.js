@@ -42,7 +42,7 @@ export function download(name, text, type = "text/csv") {
   URL.revokeObjectURL(link.href);
 }
 
-/** `columns`: {name, title, value(row), cell(row), number, fixed}; `text(row)`: what the filter looks into. */
+/** `columns`: {name, title, value(row), cell(row), number, fixed, long: cut off where it is, wide: a line of its own on a telephone}; `text(row)`: what the filter looks into. */
 export function Table({ rows, columns, text, id, sort: first = "", caption, empty = "Nothing here.", tools }) {
   const { query } = useRoute();
   const sort = query.sort ?? first;
@@ -64,7 +64,7 @@ export function Table({ rows, columns, text, id, sort: first = "", caption, empt
       ${caption && html`<caption>${caption}</caption>`}
       <thead><tr>${columns.map((column) => html`<${Heading} key=${column.name} column=${column} sort=${sort} />`)}</tr></thead>
       <tbody ref=${body}>${space(above)}${found.slice(from, end).map((row, index) => html`<tr key=${row.key ?? row.name ?? from + index} data-row aria-rowindex=${from + index + 2}>
-        ${columns.map((column) => html`<td key=${column.name} data-label=${column.title} class=${[column.number && "num", column.long && "long", column.time && "time"].filter(Boolean).join(" ")}>${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}</td>`)}
+        ${columns.map((column) => html`<td key=${column.name} data-label=${column.title} class=${[column.number && "num", column.long && "long", column.wide && "wide", column.time && "time"].filter(Boolean).join(" ")}>${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}</td>`)}
       </tr>`)}${space(below)}</tbody>
     </table></div>`}
   </div>`;

@@ -138,7 +138,9 @@ def test_mirrors_tell_how_far_behind_they_are(mirrored: Rest, console: Console) 
     for text in ("behind", "10 (3 lost)", "2.5 s", "site", "abc"):
         expect(row).to_contain_text(text)
     expect(row.locator("code")).to_have_attribute("title", "abc/def")
+    expect(row.locator(".badge.warn")).to_have_count(0)  # 2.5 s are no trouble
     stuck = page.locator("#mirrors tbody tr", has_text="stuck")
+    expect(stuck.locator(".badge.bad")).to_have_count(1)
     expect(stuck).to_contain_text("refused")
     expect(stuck).to_contain_text("made anew")
     expect(page.locator("#mirrors tbody tr", has_text="alone")).to_contain_text("not reported")

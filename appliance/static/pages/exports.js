@@ -32,7 +32,7 @@ const COLUMNS = [
   { name: "files", title: "Files", number: true, value: (each) => each.status.last_success?.files, cell: (each) => count(each.status.last_success?.files) },
   { name: "pace", title: "Pace", number: true, value: (each) => pace(each.status.last_success), cell: (each) => rate(pace(each.status.last_success)) },
   { name: "dead", title: "Dead letters", number: true, value: (each) => total(each.status.last_success, "dead_letters"), cell: (each) => count(total(each.status.last_success, "dead_letters")) },
-  { name: "hold", title: "Hold", value: (each) => worst(each.status.holds)?.state, cell: (each) => (each.status.holds.length ? html`<${HoldState} hold=${worst(each.status.holds)} />` : html`<span class="muted">none</span>`) },
+  { name: "hold", title: "Hold", wide: true, value: (each) => worst(each.status.holds)?.state, cell: (each) => (each.status.holds.length ? html`<${HoldState} hold=${worst(each.status.holds)} />` : html`<span class="muted">none</span>`) },
 ];
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -8,14 +8,15 @@ import { Table } from "../parts/table.js";
 import { ago, bytes, count, duration, some, time } from "../format.js";
 
 const LEVELS = { "caught up": "good", behind: "warn", "no link": "bad", refused: "bad", silent: "bad", ended: "", "not reported": "" };
-const State = ({ state }) => html`<${Badge} level=${LEVELS[state] ?? "warn"}>${state}<//>`;
+const LATE_S = 60; // a mirror of what is being written is always a moment behind, and that is no warning
+const State = ({ of }) => html`<${Badge} level=${of.state === "behind" && of.lag_s < LATE_S ? "" : LEVELS[of.state] ?? "warn"}>${of.state}<//>`;
 // where nothing is wrong no column says so
 const columns = (topics) => TOPICS.filter((each) => each.name !== "failure" || topics.some((topic) => topic.failure));
 const lost = (each) => each.lost_offsets > 0 && html` <span class="muted">(${count(each.lost_offsets)} lost)</span>`;
 
 const TOPICS = [
   { name: "topic", title: "Topic", cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>` },
-  { name: "state", title: "State", cell: (each) => html`<${State} state=${each.state} />` },
+  { name: "state", title: "State", cell: (each) => html`<${State} of=${each} />` },
   { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${lost(each)}` },
   { name: "lag_s", title: "Lag, time", number: true, cell: (each) => duration(each.lag_s) },
   { name: "end_offset", title: "Offsets", number: true, cell: (each) => count(each.end_offset) },
@@ -32,7 +33,7 @@ function Forget({ mirror, onClose }) {
 
 function Mirror({ of, onForget, me }) {
   const refused = Object.entries(of.refused);
-  return html`<section class="card fields"><div class="head"><h2>${of.mirror} <${State} state=${of.state} /></h2><button type="button" class="plain" disabled=${me.read_only} aria-label=${`Forget ${of.mirror}`} onClick=${onForget}>forget</button></div>
+  return html`<section class="card fields"><div class="head"><h2>${of.mirror} <${State} of=${of} /></h2><button type="button" class="plain" disabled=${me.read_only} aria-label=${`Forget ${of.mirror}`} onClick=${onForget}>forget</button></div>
     <p>From <code>${of.source}</code>: ${some(of.topics, "topic")}, ${some(of.records, "record")} and ${bytes(of.bytes)} since it began, ${some(of.lag_records, "record")} and ${duration(of.lag_s)} behind${of.lost_offsets ? `, ${count(of.lost_offsets)} offsets deleted there before they were mirrored` : ""}.</p>
     <p class="muted">Said ${time(of.reported_ms)}, ${ago(of.reported_ms)}.${of.failures ? ` It has begun anew ${count(of.failures)} times, the last one because: ${of.last_failure}` : ""}</p>
     ${refused.length > 0 && html`<div class="notice bad"><ul style="margin:0;padding-left:18px">${refused.map(([name, why]) => html`<li><b>${name}</b>: ${why}</li>`)}</ul></div>`}</section>`;

@@ -22,7 +22,7 @@ const PARTITIONS = [
   { name: "segments", title: "Segments", number: true },
   { name: "leader_epoch", title: "Epoch", number: true },
   { name: "unflushed", title: "Not on disk yet", number: true, value: (each) => each.unflushed_records, cell: (each) => (each.unflushed_records ? `${count(each.unflushed_records)} · ${bytes(each.unflushed_bytes)} · ${duration(each.unflushed_age_ms / 1000)}` : "–") },
-  { name: "flush", title: "Last flush", number: true, value: (each) => each.last_flush_ms, cell: (each) => (each.last_flush_ms === null ? "–" : `${duration(each.last_flush_ms / 1000)}, ${duration(each.last_flush_ago_ms / 1000)} ago`) },
+  { name: "flush", title: "Last flush took", number: true, value: (each) => each.last_flush_ms, cell: (each) => (each.last_flush_ms === null ? "–" : html`<span title=${`${duration(each.last_flush_ago_ms / 1000)} ago`}>${duration(each.last_flush_ms / 1000)}</span>`) },
   { name: "last_write_ms", title: "Last record", number: true, cell: (each) => ago(each.last_write_ms) },
   { name: "state", title: "State", value: (each) => each.failed ?? "ok", cell: (each) => (each.failed ? html`<${Badge} level="bad">${each.failed}<//>` : html`<${Badge} level="good">ok<//>`) },
 ];
@@ -33,7 +33,7 @@ const SEGMENTS = [
   { name: "base_offset", title: "First offset", number: true, cell: (each) => count(each.base_offset) },
   { name: "records", title: "Offsets", number: true, cell: (each) => count(each.records) },
   { name: "size_bytes", title: "Size", number: true, cell: (each) => bytes(each.size_bytes) },
-  { name: "first_timestamp_ms", title: "Of the time", number: true, cell: (each) => span(each.first_timestamp_ms, each.largest_timestamp_ms) },
+  { name: "first_timestamp_ms", title: "Of the time", number: true, wide: true, cell: (each) => span(each.first_timestamp_ms, each.largest_timestamp_ms) },
   { name: "index_bytes", title: "Index", number: true, cell: (each) => bytes(each.index_bytes) },
   { name: "time_index_bytes", title: "Time index", number: true, cell: (each) => bytes(each.time_index_bytes) },
 ];

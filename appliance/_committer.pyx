@@ -30,6 +30,7 @@ from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_
 from appliance._storage cimport storage_commit, storage_poll
 from appliance._traffic cimport times_note
 from appliance._wake_soon cimport wake_soon
+from appliance._watch cimport InboxRef, inboxes_keep, inboxes_visit
 
 cdef extern from "pthread.h" nogil:
     int pthread_create(pthread_t* thread, const void* attributes,
@@ -40,6 +41,7 @@ cdef extern from "pthread.h" nogil:
 cdef enum:
     SYNCFS_FILES_MIN = 8           # measured: bench/commit.py, docs/decisions/group-commit.md
     POOL_JOBS_MIN = 2
+    LITTLE_BYTES = 16384           # of a commit: who waited for it is soon answered
 
 
 # ---- without the GIL ----
@@ -179,7 +181,10 @@ cdef void _commit(Committer* committer, vector[LogRef]* logs, bint with_checkpoi
 
 
 cdef void _publish(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    cdef vector[InboxRef] kept
     cdef size_t i
+    if _has_time(committer, plans):
+        inboxes_keep(&kept)
     for i in range(plans.size()):
         log_commit_end(&plans[0][i])
         if plans[0][i].result == OK and plans[0][i].log.get().is_changed.load():
@@ -187,6 +192,21 @@ cdef void _publish(Committer* committer, vector[CommitPlan]* plans) noexcept nog
     committer.commits.fetch_add(1)
     committer.logs_committed.fetch_add(plans.size())
     committer_notify(committer)
+    inboxes_keep(NULL)
+    inboxes_visit(&kept)
+
+
+cdef bint _has_time(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    """To answer those who waited, when that is soon done and nobody waits for the next commit."""
+    cdef bint is_wanted
+    cdef int64_t bytes = 0
+    cdef size_t i
+    for i in range(plans.size()):
+        bytes += plans[0][i].bytes_appended - plans[0][i].log.get().bytes_durable.load()
+    committer.guard.lock()
+    is_wanted = not committer.wanted.empty()
+    committer.guard.unlock()
+    return bytes <= LITTLE_BYTES and not is_wanted
 
 
 cdef void _remember_changed(Committer* committer, const LogRef& log) noexcept nogil:

@@ -31,7 +31,7 @@ from appliance._plane cimport (
 )
 from appliance._processor cimport (
     ConnectionFacts as CConnectionFacts, Peers, Processor, processor_give, processor_start,
-    processor_stop, processor_view,
+    processor_stop, processor_view, processor_visit,
 )
 from appliance._quota cimport (
     QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_count, quotas_init,
@@ -49,7 +49,7 @@ from appliance._topics cimport (
 from appliance._traffic cimport (
     API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
 )
-from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Inbox, Mail, inbox_put, inbox_put_all
+from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all
 
 cdef extern from "pthread.h" nogil:
     ctypedef unsigned long pthread_t
@@ -267,11 +267,11 @@ cdef class DataPlane:
             processor.plane = self.plane
             processor.peers = self.peers
             processor.index = i
-            processor.inbox = make_shared[Inbox]()
             processor.traffic = new Traffic()
             self.processors.push_back(processor)
             processor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
-            processor.inbox.get().event_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+            processor.inbox = inbox_new(_checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+                                        processor_visit)
 
     def __dealloc__(self):
         cdef size_t i
@@ -280,7 +280,6 @@ cdef class DataPlane:
                 _end(self.acceptor, 0)
         for i in range(self.processors.size()):
             close(self.processors[i].epoll_fd)
-            close(self.processors[i].inbox.get().event_fd)
             del self.processors[i].traffic
             del self.processors[i]
         if self.acceptor != NULL:
@@ -423,6 +422,10 @@ cdef class DataPlane:
     def counters(self):
         """What was counted since the start, by name; `open` is how many connections there are."""
         cdef Plane* plane = self.plane
+        cdef int64_t visits = 0
+        cdef size_t i
+        for i in range(self.processors.size()):
+            visits += self.processors[i].inbox.get().visits.load()
         return {
             "connections_accepted": plane.counters.accepted.load(),
             "connections_refused": plane.counters.refused.load(),
@@ -435,6 +438,7 @@ cdef class DataPlane:
             "fetch_requests": plane.counters.fetch_requests.load(),
             "punted_requests": plane.counters.punted_requests.load(),
             "throttled_requests": plane.counters.throttled_requests.load(),
+            "processor_visits": visits,  # whose mail another thread did while they slept
             "bytes_in": plane.counters.bytes_in.load(),
             "bytes_out": plane.counters.bytes_out.load(),
             "produced_bytes": plane.counters.produced_bytes.load(),

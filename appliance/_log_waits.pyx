@@ -6,16 +6,15 @@ which numbers were told. It is told once, until it is armed again.
 
 cimport cython
 from libc.stdint cimport int64_t
-from libcpp.memory cimport make_shared
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._engine cimport Log
 from appliance._log cimport LogRef, log_high_watermark, log_last_stable_offset
-from appliance._native cimport close, errno
+from appliance._native cimport errno
 from appliance._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance._watch cimport (
-    WATCH_STABLE, WATCH_VISIBLE, InboxRef, Inbox, Mail, Watch, inbox_may_sleep, inbox_take,
+    WATCH_STABLE, WATCH_VISIBLE, InboxRef, Mail, Watch, inbox_may_sleep, inbox_new, inbox_take,
     watch_add, watch_rearm, watch_remove,
 )
 
@@ -46,16 +45,13 @@ cdef class LogWaits:
         cdef int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         if fd < 0:
             raise OSError(errno, "there is no descriptor for waiting at logs")
-        self.inbox = make_shared[Inbox]()
-        self.inbox.get().event_fd = fd
+        self.inbox = inbox_new(fd, NULL)
         inbox_may_sleep(self.inbox.get())
 
     def __dealloc__(self):
         for entry in self.waits:
             watch_remove(&entry.second.log.get().watches, &entry.second.watch)
             del entry.second
-        if self.inbox.get() != NULL:
-            close(self.inbox.get().event_fd)
 
     @property
     def fd(self):

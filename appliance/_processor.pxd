@@ -63,7 +63,8 @@ cdef cppclass Processor:
     pthread_t thread
     atomic_bool must_stop          # when all is answered, or at stop_at_ns
     int64_t stop_at_ns
-    # Below: the thread's own.
+    # Below: the inbox's turn, which the thread holds but while it sleeps.
+    int64_t sleeps_until_ns
     unordered_map[int64_t, Connection*] connections
     vector[Timer] timers           # a heap, the next one first
     vector[int64_t] to_send        # connections with answers that are ready
@@ -77,6 +78,8 @@ cdef cppclass Processor:
     int64_t sweep_ns               # the next one
 
 cdef int processor_start(Processor* processor) noexcept nogil
+# On another thread, while this one sleeps: its mail, and what becomes ready by it.
+cdef void processor_visit(void* processor) noexcept nogil
 cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil
 # All connections of the thread; False: it did not answer in time.
 cdef bint processor_view(Processor* processor, int64_t deadline_ns,

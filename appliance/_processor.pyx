@@ -46,9 +46,8 @@ from appliance._socket cimport (
 from appliance._traffic cimport times_note, traffic_row
 from appliance._wake_soon cimport wake_soon
 from appliance._watch cimport (
-    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Mail, inbox_may_sleep,
-    inbox_put,
-    inbox_take, inbox_wake,
+    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
+    inbox_may_sleep, inbox_put, inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
 )
 
 cdef extern from "pthread.h" nogil:
@@ -59,6 +58,7 @@ cdef extern from "pthread.h" nogil:
 
 cdef enum:
     EVENTS_MAX = 256
+    FEW_EVENTS = 2                 # in a turn: then this thread has time for a neighbour's mail
     SCRATCH_BYTES = 262144
     HEAD_BYTES = 4096              # read behind a large frame, of what is likely another
     SPARE_MAX = 4194304            # larger memory is given back after its frame
@@ -76,12 +76,20 @@ cdef enum:
 cdef void* _run(void* argument) noexcept nogil:
     cdef Processor* processor = <Processor*>argument
     cdef epoll_event[EVENTS_MAX] events
-    cdef int count, i
+    cdef vector[InboxRef] kept
+    cdef Inbox* inbox = processor.inbox.get()
+    cdef int count, timeout_ms, i
     wake_soon()
+    inbox.turn.lock()
+    inbox.owner = processor
     processor.scratch.resize(SCRATCH_BYTES)
     while not _is_finished(processor):
-        count = epoll_wait(processor.epoll_fd, events, EVENTS_MAX, _timeout_ms(processor))
+        timeout_ms = _timeout_ms(processor)
+        inbox.turn.unlock()
+        count = epoll_wait(processor.epoll_fd, events, EVENTS_MAX, timeout_ms)
+        inbox.turn.lock()
         processor.now_ns = monotonic_ns()
+        inboxes_keep(&kept if count <= FEW_EVENTS else NULL)
         _take_mail(processor)
         for i in range(count):
             if events[i].data.u64 != INBOX_EVENT:
@@ -91,12 +99,38 @@ cdef void* _run(void* argument) noexcept nogil:
             _feed(processor)
         if processor.now_ns >= processor.sweep_ns:
             _sweep(processor)
-        _signal_punts(processor)
-        _send_all(processor)
-        _signal_punts(processor)
+        _answer(processor)
+        inboxes_visit(&kept)
         times_note(&processor.traffic.turns, monotonic_ns() - processor.now_ns)
+    inboxes_keep(NULL)
     _close_all(processor)
+    inbox.owner = NULL
+    inbox.turn.unlock()
     return NULL
+
+
+cdef void _answer(Processor* processor) noexcept nogil:
+    _signal_punts(processor)
+    _send_all(processor)
+    _signal_punts(processor)
+
+
+cdef void processor_visit(void* argument) noexcept nogil:
+    cdef Processor* processor = <Processor*>argument
+    processor.now_ns = monotonic_ns()
+    _take_mail(processor)
+    _answer(processor)
+    if _must_wake(processor):
+        inbox_wake(processor.inbox.get())
+
+
+cdef bint _must_wake(Processor* processor) noexcept nogil:
+    """The visit left something that its sleep is too long for."""
+    if not processor.to_send.empty() or not processor.starved.empty():
+        return True
+    if not processor.timers.empty() and processor.timers.front().at_ns < processor.sleeps_until_ns:
+        return True
+    return not inbox_may_sleep(processor.inbox.get())
 
 
 cdef void _signal_punts(Processor* processor) noexcept nogil:
@@ -128,6 +162,7 @@ cdef int _timeout_ms(Processor* processor) noexcept nogil:
     _drop_answered(processor)
     if not processor.timers.empty():
         until = min(until, processor.timers.front().at_ns)
+    processor.sleeps_until_ns = until
     return <int>max(<int64_t>0, (until - monotonic_ns() + 999999) // 1000000)
 
 
@@ -285,6 +320,8 @@ cdef void _read(Processor* processor, Connection* connection) noexcept nogil:
         if got == 0 or errno not in (EAGAIN, EINTR):
             _close(processor, connection)
         return
+    if got > UNRESERVED_MAX:
+        inboxes_keep(NULL)  # its owner and this thread have enough to do side by side
     connection.active_ns = processor.now_ns
     processor.plane.counters.bytes_in.fetch_add(got)
     connection.bytes_in += got

@@ -8,7 +8,7 @@ Lock order: a partition's watch guard, then an inbox's guard. Nothing else is ta
 """
 
 from libc.stdint cimport int64_t, uint8_t
-from libcpp.memory cimport shared_ptr
+from libcpp.memory cimport shared_ptr, weak_ptr
 from libcpp.vector cimport vector
 
 from appliance._native cimport atomic_bool, atomic_i64, mutex
@@ -35,12 +35,19 @@ cdef cppclass Mail:
 
 # One processor's mailbox. `event_fd` becomes readable with the first mail for one that sleeps:
 # one that is awake looks into the mailbox before it sleeps, and needs no system calls for that.
+# To wake a thread takes longer than most mails: whoever holds `turn` while the owner sleeps may do
+# them in its place.
 cdef cppclass Inbox:
-    int event_fd
+    int event_fd                   # its own; constant, as are the next two
+    weak_ptr[Inbox] own
+    void (*visit)(void* owner) noexcept nogil      # NULL: there are no visits
     mutex guard
     vector[Mail] mails             # guard
     bint is_asleep                 # guard
     bint is_signalled              # guard: there is something to read in event_fd
+    mutex turn                     # the owner holds it but while it sleeps; before guard
+    void* owner                    # turn; NULL: it has ended, or not begun
+    atomic_i64 visits
 
 ctypedef shared_ptr[Inbox] InboxRef
 
@@ -74,6 +81,15 @@ cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil
 # The owner is about to look again and will wait for more than `offset` if that is not enough.
 cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept nogil
 cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogil
+
+# The descriptor is its own from now on.
+cdef InboxRef inbox_new(int event_fd, void (*visit)(void* owner) noexcept nogil) noexcept nogil
+
+# From now on the calling thread, instead of waking an owner that can be visited, lists its mailbox
+# here, and must visit it soon. NULL: it wakes them again.
+cdef void inboxes_keep(vector[InboxRef]* kept) noexcept nogil
+# Does the mail of each, or wakes its owner; the list is empty then.
+cdef void inboxes_visit(vector[InboxRef]* kept) noexcept nogil
 
 cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil
 # Many at once, and one event.

@@ -1,9 +1,20 @@
 """Waits at a partition and the mailbox of the thread that waits."""
 
 from libc.stdint cimport int64_t, uint64_t
+from libcpp.memory cimport weak_ptr
 from libcpp.vector cimport vector
 
+from appliance._native cimport close, own
 from appliance._socket cimport eventfd_read, eventfd_write
+
+cdef extern from *:
+    """
+    static thread_local void* kept_inboxes;  // a vector of InboxRef
+    """
+    void* kept_inboxes
+
+cdef enum:
+    VISIT_MAILS_MAX = 4            # more of them, and a core of its owner's own does them sooner
 
 # ---- without the GIL ----
 
@@ -77,6 +88,51 @@ cdef bint _is_reached(const Watch* watch, const Reached* reached) noexcept nogil
     return (reached.visible if watch.kind == WATCH_VISIBLE else reached.stable) > watch.offset
 
 
+cdef InboxRef inbox_new(int event_fd,
+                        void (*visit)(void* owner) noexcept nogil) noexcept nogil:
+    cdef InboxRef inbox = own[Inbox](new Inbox(), _end)
+    inbox.get().event_fd = event_fd
+    inbox.get().own = weak_ptr[Inbox](inbox)
+    inbox.get().visit = visit
+    inbox.get().owner = NULL
+    return inbox
+
+
+cdef void _end(Inbox* inbox) noexcept nogil:
+    close(inbox.event_fd)
+    del inbox
+
+
+cdef void inboxes_keep(vector[InboxRef]* kept) noexcept nogil:
+    global kept_inboxes
+    kept_inboxes = kept
+
+
+cdef void inboxes_visit(vector[InboxRef]* kept) noexcept nogil:
+    cdef size_t i = 0
+    while i < kept.size():  # a visit may list more of them
+        if not _visit(kept.at(i).get()):
+            inbox_wake(kept.at(i).get())
+        i += 1
+    kept.clear()
+
+
+cdef bint _visit(Inbox* inbox) noexcept nogil:
+    """False: the owner is awake, or had better be. One that is about to sleep may have looked for
+    mail already, so whoever cannot be visited must be woken."""
+    cdef bint has_much
+    inbox.guard.lock()
+    has_much = inbox.mails.size() > VISIT_MAILS_MAX
+    inbox.guard.unlock()
+    if has_much or not inbox.turn.try_lock():
+        return False
+    if inbox.owner != NULL:
+        inbox.visits.fetch_add(1)
+        inbox.visit(inbox.owner)
+    inbox.turn.unlock()
+    return True
+
+
 cdef void inbox_put(Inbox* inbox, Mail* mail) noexcept nogil:
     inbox.guard.lock()
     _add(inbox, mail)
@@ -102,12 +158,16 @@ cdef void _add(Inbox* inbox, Mail* mail) noexcept nogil:
 
 
 cdef void _signal_and_unlock(Inbox* inbox) noexcept nogil:
-    cdef bint must_signal = inbox.is_asleep
+    cdef vector[InboxRef]* kept = <vector[InboxRef]*>kept_inboxes
+    cdef bint is_asleep = inbox.is_asleep
+    cdef bint must_signal = is_asleep and (kept == NULL or inbox.visit == NULL)
     inbox.is_asleep = False
     inbox.is_signalled |= must_signal
     inbox.guard.unlock()
     if must_signal:
         eventfd_write(inbox.event_fd, 1)
+    elif is_asleep:
+        kept.push_back(inbox.own.lock())
 
 
 cdef bint inbox_may_sleep(Inbox* inbox) noexcept nogil:

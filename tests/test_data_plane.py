@@ -193,6 +193,28 @@ def test_an_append_wakes_a_fetch(make: Any, visibility: str) -> None:
         assert time.monotonic() - begin < 2
 
 
+@pytest.mark.parametrize(("visibility", "acks"), [("appended", 1), ("durable", -1)])
+def test_who_wakes_others_does_their_mail(make: Any, visibility: str, acks: int) -> None:
+    """Mail that nobody is told of would lie until the sweep, 0.2 s."""
+    plane = make(visibility)
+    took = []
+    with contextlib.ExitStack() as stack:
+        # By turns for one thread of the broker and for the other.
+        clients = [stack.enter_context(plane.client()) for _ in range(2 * PARTITIONS)]
+        readers, writer = clients[::2], clients[1]
+        for offset in range(300):
+            for partition, reader in enumerate(readers):
+                reader.send_fetch(offset, partitions=(partition,), wait_ms=15_000)
+            for partition, reader in enumerate(readers):
+                text = b"%d of %d" % (offset, partition)
+                begin = time.monotonic()
+                writer.produce(batch(text), partition=partition, acks=acks)
+                assert text in reader.receive()
+                took.append(time.monotonic() - begin)
+    assert plane.data_plane.counters()["processor_visits"] > 100
+    assert sum(each > 0.1 for each in took) <= len(took) // 50
+
+
 def test_what_is_not_durable_is_not_seen(client: WireClient, plane: Plane) -> None:
     """And a reader that waits makes it durable: no flush interval is waited for."""
     client.produce(batch(), acks=1)

@@ -174,7 +174,7 @@ def measure(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     settings = {"log.segment.bytes": SEGMENT_BYTES, "log.retention.ms": -1,
                 "export.bytes.per.second": given.pace}
     if given.pace_beside is not None:
-        settings["export.bytes.per.second.beside.commits"] = given.pace_beside
+        settings["export.beside.commits.bytes.per.second"] = given.pace_beside
     serving = Serving(folder, **settings)
     try:
         return measure_at(serving, folder, given)
@@ -289,7 +289,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--pace", type=int, default=0, help="export.bytes.per.second")
     parser.add_argument("--pace-beside", type=int, metavar="BYTES",
-                        help="export.bytes.per.second.beside.commits")
+                        help="export.beside.commits.bytes.per.second")
     parser.add_argument("--sendfile", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()

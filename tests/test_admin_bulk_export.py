@@ -438,7 +438,7 @@ def test_the_pace_holds_for_all_together(tmp_path: Path) -> None:
 
 
 def test_beside_commits_the_pace_is_another(tmp_path: Path) -> None:
-    settings = {"export.bytes.per.second.beside.commits": "1000000"}
+    settings = {"export.beside.commits.bytes.per.second": "1000000"}
     with running_broker(tmp_path, settings) as broker:
         produce(broker, 50_000, **{"batch.num.messages": 1000})
         with committing(broker):

@@ -18,11 +18,12 @@ class ExportConfig:
         "0: as many as the disk and the readers take.",
         minimum=0,
     )
-    bytes_per_second_beside_commits: int = setting(
-        "export.bytes.per.second.beside.commits",
+    beside_commits_bytes_per_second: int = setting(
+        "export.beside.commits.bytes.per.second",
         200_000_000,
-        "The same while there was a commit within the last second. At full speed an export takes a "
-        "core and the disk, and producers wait longer for both. 0: no other bound than the above.",
+        "Bytes a second that all exports read together while there was a commit within the last "
+        "second. At full speed an export takes a core and the disk, and producers wait longer for "
+        "both. 0: no bound but export.bytes.per.second.",
         minimum=0,
     )
     threads: int = setting(

@@ -38,7 +38,7 @@ class Pace:
 
     def __init__(self, config: ExportConfig) -> None:
         self._rate = config.bytes_per_second or math.inf
-        beside_commits = config.bytes_per_second_beside_commits or math.inf
+        beside_commits = config.beside_commits_bytes_per_second or math.inf
         self._rate_beside_commits = min(self._rate, beside_commits)
         self._paid_until = 0.0  # of time.monotonic()
 

@@ -113,7 +113,8 @@ function App() {
     scrollTo(0, 0);
   }, [place]);
   const me = { read_only: session.data?.is_read_only || session.data?.role === "viewer", ...session.data };
-  const again = () => { setOut(false); session.reload(); };
+  // Who it is now comes first: what the last one saw is not shown to the next.
+  const again = async () => { await session.reload(); setOut(false); };
   if (route.parts[0] === "setup") return html`<${Setup} secret=${route.parts[1] ?? ""} onIn=${() => { go([]); again(); }} />`;
   if (out || (session.data && !session.data.role)) return html`<${Login} onIn=${again} />`;
   if (!session.data && !session.error) return null;

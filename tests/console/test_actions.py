@@ -207,6 +207,9 @@ def test_a_group_is_deleted_after_its_name_was_typed(
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Consumers")
     expect(page.get_by_role("link", name="to-delete")).to_have_count(0)
+    # its page asks now and then, and may have asked just when the group was gone
+    late = f"404: {console.base}/api/v1/groups/to-delete"
+    console.wrong[:] = [each for each in console.wrong if each != late]
 
 
 # The broker

@@ -1,5 +1,5 @@
 // A range of messages: as a file, or written once more into another topic. What it holds is shown first.
-import { html, useEffect, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { api } from "../api.js";
 import { Dialog } from "../parts/dialog.js";
 import { bytes, count, some, time } from "../format.js";
@@ -21,16 +21,26 @@ function End({ label, whole, chosen, choose }) {
 function useRange(topic, partition) {
   const [from, setFrom] = useState(first), [until, setUntil] = useState(first), [only, setOnly] = useState(partition ?? "");
   const [found, setFound] = useState(null), [error, setError] = useState(null);
+  const asking = useRef();
   const isWhole = [from, until].every((each) => each.kind === "all" || each.value !== "");
   const asked = new URLSearchParams(Object.entries({ from: place(from), until: place(until), partition: only }).filter(([, value]) => value !== undefined && value !== "")).toString();
   useEffect(() => {
     const abort = new AbortController();
     setFound(null);
     setError(null);
-    if (isWhole) api(`${pathOf(topic)}/range?${asked}`, { signal: abort.signal }).then(setFound, (refused) => refused.name === "AbortError" || setError(refused.message));
+    if (isWhole) {
+      asking.current = api(`${pathOf(topic)}/range?${asked}`, { signal: abort.signal });
+      asking.current.then(setFound, (refused) => refused.name === "AbortError" || setError(refused.message));
+    }
     return () => abort.abort();
   }, [topic, asked, isWhole]);
-  return { from, setFrom, until, setUntil, only, setOnly, found, error };
+  /** Whoever is quick waits until it is known. */
+  const cursor = async () => {
+    const { cursor } = await asking.current;
+    if (!cursor) throw new Error("There is no record in this range.");
+    return cursor;
+  };
+  return { from, setFrom, until, setUntil, only, setOnly, found, error, cursor };
 }
 
 function Range({ range, partitions, where }) {
@@ -46,8 +56,7 @@ export function Export({ topic, partitions, partition, where, onClose }) {
   const range = useRange(topic, partition);
   const [format, setFormat] = useState("jsonl");
   const send = async () => {
-    if (!range.found?.cursor) throw new Error("There is no record in this range.");
-    const asked = new URLSearchParams({ format, cursor: range.found.cursor, ...(where && { filter: where }) });
+    const asked = new URLSearchParams({ format, cursor: await range.cursor(), ...(where && { filter: where }) });
     // what is wrong with the filter is told here, and not in a file
     await api(`${pathOf(topic)}/messages?${new URLSearchParams({ from: "newest", limit: 1, ...(where && { filter: where }) })}`);
     Object.assign(document.createElement("a"), { href: `/api/v1${pathOf(topic)}/export?${asked}`, download: `${topic}.${format}` }).click();
@@ -68,10 +77,9 @@ function Preview({ found }) {
 export function Replay({ topic, partitions, partition, where, onClose }) {
   const range = useRange(topic, partition);
   const [to, setTo] = useState(""), [preview, setPreview] = useState(null), [done, setDone] = useState(null);
-  const cursor = range.found?.cursor ?? "";
-  useEffect(() => setPreview(null), [cursor, to]);
+  useEffect(() => setPreview(null), [range.found?.cursor, to]);
   const send = async () => {
-    if (!cursor) throw new Error("There is no record in this range.");
+    const cursor = await range.cursor();
     const body = { to_topic: to, cursor, filter: where };
     if (preview === null) { setPreview(await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, dry_run: true } })); return false; }
     for (let next = cursor, total = 0; next;) {

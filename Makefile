@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 # Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts.
-JOBS ?= $(shell expr 2 \* $$(nproc) + 1)
+JOBS ?= $(shell expr $$(nproc) + 1)
 # Those that have such tests; to collect all others takes as long as these run
 ALONE = $(shell grep -l 'mark\.alone' tests/test_*.py tests/*/test_*.py)
 BIN := .venv/bin

@@ -70,9 +70,19 @@ extensions = [
     for source in sources
 ]
 
+# What every module would otherwise have a copy of: half of all there is to compile.
+shared = Extension(
+    "appliance._cython",
+    ["appliance/_cython.c"],
+    define_macros=macros,
+    extra_compile_args=[each for each in compile_args if not each.startswith("-std=")],
+    extra_link_args=link_args,
+)
+
 setup(
     ext_modules=cythonize(
-        extensions,
+        [*extensions, shared],
+        shared_utility_qualified_name=shared.name,
         build_dir=f"build/cython-{TAG}",
         compiler_directives=directives,
         nthreads=os.cpu_count(),

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 WITHOUT, WITH = "# ---- without the GIL ----", "# ---- with the GIL ----"
 
 # As setup.py builds it: with bounds checks every index would earn a hint of its own.
+SHARED = ["--shared", "appliance._cython"]
 RELEASE = ["-X", "boundscheck=False,wraparound=False,initializedcheck=False,cdivision=True"]
 
 DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")
@@ -60,7 +61,7 @@ def cython_says(sources: list[Path], folder: Path) -> str:
     for source in sources:
         shutil.copy(source, folder)
     names = [source.name for source in sources if source.suffix == ".pyx"]
-    command = [sys.executable, "-m", "cython", "-3", "--cplus", *RELEASE, *names]
+    command = [sys.executable, "-m", "cython", "-3", "--cplus", *SHARED, *RELEASE, *names]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

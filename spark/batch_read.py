@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from appliance_spark.bounds import EARLIEST, ending, starting
-from appliance_spark.columns import names_of
+from appliance_spark.columns import columns_of
 from appliance_spark.fetching import Fetching, Source
 from appliance_spark.options import Given
 from appliance_spark.planning import Found, Planner, Settings, Split, settings_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def source_of(settings: Settings, schema: StructType) -> Source:
     return Source(
-        settings.endpoint, settings.isolation, settings.fail_on_data_loss, names_of(schema)
+        settings.endpoint, settings.isolation, settings.fail_on_data_loss, columns_of(schema)
     )
 
 

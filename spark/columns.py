@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance import arrow
 from appliance._columns import Aborted, Columns, columns
@@ -31,14 +31,22 @@ TYPES = {
     "headers": "array<struct<key:string,value:binary>>",
 }
 HEADERS = "headers"
+MAY_BE_NULL = ("key", "value", HEADERS)  # Spark looks at each row of these for it
 
 
 def record_schema(include_headers: bool) -> str:
     names = [name for name in TYPES if include_headers or name != HEADERS]
-    return ", ".join(f"{name} {TYPES[name]}" for name in names)
+    return ", ".join(
+        f"{name} {TYPES[name]}{'' if name in MAY_BE_NULL else ' not null'}" for name in names
+    )
 
 
-def names_of(schema: StructType) -> tuple[str, ...]:
+class Column(NamedTuple):
+    name: str
+    nullable: bool
+
+
+def columns_of(schema: StructType) -> tuple[Column, ...]:
     """Those that are wanted; anything but columns of a record is refused."""
     for field in schema.fields:
         wanted = TYPES.get(field.name, "no such column")
@@ -47,18 +55,19 @@ def names_of(schema: StructType) -> tuple[str, ...]:
                 f"schema: got {field.name} {field.dataType.simpleString()}, wanted {wanted}; "
                 f"the columns are {record_schema(True)}"
             )
-    return tuple(schema.fieldNames())
+    return tuple(Column(field.name, field.nullable) for field in schema.fields)
 
 
 class Decoder:
     """Raw batches of one partition to Arrow's batches."""
 
-    def __init__(self, topic: str, partition: int, names: tuple[str, ...]) -> None:
+    def __init__(self, topic: str, partition: int, wanted: tuple[Column, ...]) -> None:
         import pyarrow as pa
 
-        self.topic, self.partition, self.names = topic, partition, names
+        self.topic, self.partition = topic, partition
+        self.names = [name for name, _ in wanted]
         self.kinds = kinds()
-        self.schema = pa.schema([pa.field(name, self.kinds[name]) for name in names])
+        self.schema = pa.schema([pa.field(name, self.kinds[name], null) for name, null in wanted])
         self._constants: dict[str, Any] = {}
 
     def columns(
@@ -122,7 +131,7 @@ class Decoder:
 
 
 def kinds() -> dict[str, Any]:
-    """Arrow's types, exactly as Spark makes them of the schema: everything may be null."""
+    """Arrow's types, exactly as Spark makes them of the schema."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from appliance._batch import headers
 from appliance._columns import Aborted, columns, is_transactional
 from appliance_spark import export_hash, export_json, export_write
-from appliance_spark.columns import TYPES
+from appliance_spark.columns import TYPES, Column
 from appliance_spark.endpoint import PASSING, Endpoint, pause
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.fetching import Fetching, Source, read_frame
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Task = dict[str, Any]
+ALL = tuple(Column(name, True) for name in TYPES)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Reading:
     @property
     def source(self) -> Source:
         endpoint = Endpoint(self.url, self.token or "", self.retries)
-        return Source(endpoint, self.isolation, True, tuple(TYPES))
+        return Source(endpoint, self.isolation, True, ALL)
 
     def batches(self, task: Task) -> Iterator[pa.RecordBatch]:
         split = Split(task["topic"], task["partition"], task["from"], task["to"])

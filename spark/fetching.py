@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from appliance._columns import Aborted, Columns, is_transactional
 from appliance._crc import crc32c
-from appliance_spark.columns import Decoder
+from appliance_spark.columns import Column, Decoder
 from appliance_spark.endpoint import GONE, PASSING, Endpoint, Refused, pause
 from appliance_spark.options import READ_COMMITTED
 from appliance_spark.planning import DataLost, Split
@@ -50,13 +50,13 @@ class Source:
     endpoint: Endpoint
     isolation: str
     fail_on_data_loss: bool
-    names: tuple[str, ...]
+    columns: tuple[Column, ...]
 
 
 class Fetching:
     def __init__(self, source: Source, split: Split) -> None:
         self.source, self.split = source, split
-        self.decoder = Decoder(split.topic, split.partition, source.names)
+        self.decoder = Decoder(split.topic, split.partition, source.columns)
         self.next_offset = split.start
         self.ratio = float(RATIO_AT_FIRST)
 

@@ -17,7 +17,7 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 # Of one task: large enough that what Spark does for a task is little, small enough that a task may
 # keep the bytes of its split, which it does where transactions are in it.
-SPLIT_BYTES = 64 << 20
+SPLIT_BYTES = 128 << 20
 
 
 class OptionInvalid(ValueError):

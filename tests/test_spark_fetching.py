@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance.errors import ApplianceError
 from appliance_spark import fetching
+from appliance_spark.columns import Column
 from appliance_spark.endpoint import Endpoint
 from appliance_spark.fetching import Fetching, Source, StreamDamaged
 from appliance_spark.planning import DataLost, Split
@@ -21,6 +22,7 @@ from tests.test_server import Broker
 RECORDS = 5000
 DEADLINE_S = 30.0
 NAMES = ("offset", "value", "topic", "partition", "timestamp", "timestampType", "key")
+WANTED = tuple(Column(name, True) for name in NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ class BadLine:
 
 
 def reading(url: str, topic: str, end: int, retries: int = 4) -> Fetching:
-    source = Source(Endpoint(url, "", retries), "read_committed", True, NAMES)
+    source = Source(Endpoint(url, "", retries), "read_committed", True, WANTED)
     return Fetching(source, Split(topic, 0, 0, end))
 
 

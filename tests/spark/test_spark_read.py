@@ -161,6 +161,12 @@ def test_no_task_reads_more_records_than_it_may(topics: Topics) -> None:
     assert offsets(frame) == {0: list(range(1000))}
 
 
+def test_only_what_a_record_may_lack_is_nullable(topics: Topics, clicks: str) -> None:
+    """Of any other column Spark would look at every row for a null."""
+    fields = topics.read(clicks, includeHeaders=True).schema
+    assert [field.name for field in fields if field.nullable] == ["key", "value", "headers"]
+
+
 def test_fewer_columns_are_read_when_the_schema_names_them(topics: Topics, clicks: str) -> None:
     reader = topics.spark.read.format("appliance").options(**topics.options, subscribe=clicks)
     frame = reader.schema("offset bigint, value binary").load()

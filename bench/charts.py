@@ -53,8 +53,8 @@ def draw(rows: list[Comparison], file: Path) -> None:
 
 
 def can_be_drawn(each: Comparison) -> bool:
-    """Nothing beside something has no place on such a scale."""
-    return 0 < each.ratio < float("inf")
+    """Nothing beside something has no place on such a scale, not even in one round."""
+    return 0 < each.ratio < float("inf") and each.spread[0] != 0
 
 
 def times_better(each: Comparison) -> tuple[float, float, float]:

@@ -76,6 +76,12 @@ def test_a_turn_that_was_not_measured_is_left_out_of_both() -> None:
     assert turns.told({"appliance": [1, None], "kafka": [None]}) == "appliance 1 (1-1), kafka -"
 
 
+def test_a_round_of_nothing_is_not_drawn(tmp_path: Path) -> None:
+    row = replace(FAST, figure="written bytes/byte", ours=[0, 4, 4], theirs=[8, 8, 8], goal=None)
+    page, *charts = report.written(run(row), tmp_path / "page.md", tmp_path / "images")
+    assert ("| one record | written bytes/byte |" in page.read_text(), charts) == (True, [])
+
+
 def test_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
     row = replace(FAST, figure="syncs/GB", theirs=[], goal=None)
     page, *charts = report.written(run(row), tmp_path / "page.md", tmp_path / "images")

@@ -13,8 +13,9 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "appliance"
 WITHOUT, WITH = "# ---- without the GIL ----", "# ---- with the GIL ----"
 
-# As setup.py builds it: with bounds checks every index would earn a hint of its own.
 SHARED = ["--shared", "appliance._cython"]
+
+# As setup.py builds it: with bounds checks every index would earn a hint of its own.
 RELEASE = ["-X", "boundscheck=False,wraparound=False,initializedcheck=False,cdivision=True"]
 
 DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")

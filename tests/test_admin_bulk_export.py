@@ -16,8 +16,9 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -28,7 +29,7 @@ from confluent_kafka import Producer
 from pyarrow import parquet
 
 from appliance.testing import RunningBroker, running_broker
-from tests.support.export_stream import Stream, batches
+from tests.support.export_stream import Stream, batches, read_stream
 from tests.support.rest import Answer, Rest
 
 DEADLINE_S = 20.0
@@ -152,29 +153,80 @@ def test_a_stream_goes_on_where_one_was_cut(appliance_broker: RunningBroker) -> 
 def test_who_leaves_in_the_middle_is_counted_and_no_error(
     appliance_broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rest = Rest(appliance_broker.admin)
-    rest.post("/topics", {"name": "t", "configs": {"segment.bytes": "6000000"}})
-    made = producer(appliance_broker)
-    for _ in range(300):  # more than the sockets between them hold
-        made.produce("t", os.urandom(60_000), partition=0)
-    assert made.flush(DEADLINE_S) == 0
+    produce_large(appliance_broker)
     for read_first in (0, 1, 100_000, 1_000_000):
         leave(appliance_broker.admin, read_first)
     until(lambda: 'export_streams_total{ended="cut"} 4.0' in metrics(appliance_broker.admin))
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
+def produce_large(broker: RunningBroker) -> None:
+    """More than the sockets between them hold."""
+    Rest(broker.admin).post("/topics", {"name": "t", "configs": {"segment.bytes": "6000000"}})
+    made = producer(broker)
+    for _ in range(300):
+        made.produce("t", os.urandom(60_000), partition=0)
+    assert made.flush(DEADLINE_S) == 0
+
+
 def leave(admin: str, read_first: int) -> None:
     """With a reset, as a process that is killed."""
-    host, _, port = admin.partition(":")
-    with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
-        connection.sendall(b"GET /export/v1/topics/t/partitions/0/batches HTTP/1.1\r\n"
-                           b"Host: %s\r\n\r\n" % admin.encode())
+    with asked(admin) as connection:
         while read_first > 0:
             data = connection.recv(read_first)
             assert data, f"the answer ended {read_first} bytes early"
             read_first -= len(data)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def asked(admin: str) -> socket.socket:
+    """Who asked for all of the topic, and has not read anything."""
+    host, _, port = admin.partition(":")
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+    made.settimeout(DEADLINE_S)
+    made.connect((host, int(port)))
+    made.sendall(b"GET /export/v1/topics/t/partitions/0/batches HTTP/1.1\r\n"
+                 b"Host: %s\r\n\r\n" % admin.encode())
+    return made
+
+
+def test_who_does_not_read_holds_no_thread(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"export.threads": "1"}) as broker:
+        produce_large(broker)
+        idle = [asked(broker.admin) for _ in range(3)]
+        wanted = batches(broker.admin, "t")
+        slow = HTTPResponse(idle[0])
+        slow.begin()
+        found = bytearray()
+        while data := slow.read(50_000):
+            found += data
+            time.sleep(0.0005)
+        assert read_stream(bytes(found)) == wanted
+        for each in idle:
+            each.close()
+
+
+def test_one_connection_has_one_after_the_other(appliance_broker: RunningBroker) -> None:
+    produce_large(appliance_broker)
+    path = "/export/v1/topics/t/partitions/0/batches"
+    with closing(HTTPConnection(appliance_broker.admin, timeout=DEADLINE_S)) as connection:
+        found = []
+        for _ in range(3):
+            connection.request("GET", path)
+            found.append(read_stream(connection.getresponse().read()))
+    assert found == [batches(appliance_broker.admin, "t")] * 3
+
+
+def test_http_1_0_knows_no_chunks(appliance_broker: RunningBroker) -> None:
+    produce_large(appliance_broker)
+    host, _, port = appliance_broker.admin.partition(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
+        connection.sendall(b"GET /export/v1/topics/t/partitions/0/batches HTTP/1.0\r\n"
+                           b"Host: %s\r\n\r\n" % appliance_broker.admin.encode())
+        head, _, body = b"".join(iter(lambda: connection.recv(1 << 20), b"")).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert read_stream(body) == batches(appliance_broker.admin, "t")
 
 
 def metrics(admin: str) -> str:

@@ -8,10 +8,9 @@ go on behind the last whole batch.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypedDict, TypeVar
@@ -28,6 +27,7 @@ from appliance.admin.topics import log_of, topic_of
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
 from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
+from appliance.export.sending import Sending
 
 log = event_log.named("admin")
 
@@ -36,8 +36,7 @@ Result = TypeVar("Result")
 PREFIX = "/export/v1"
 MEDIA = "application/vnd.appliance.record-batches"
 
-# Of one read: so large that the event loop has little to do with a gigabyte, and a step of its own
-# (which copies a frame into a socket) stays below a millisecond.
+# Of one read: a quarter of it costs half as much again.
 FRAME_BYTES = 1 << 20
 SPLITS_MAX = 100_000  # of one plan: each is a line of its answer
 LENGTH_SIZE = 4
@@ -148,16 +147,24 @@ async def send_frames(
     response: web.StreamResponse,
     trailer: Callable[[RangeReader], bytes],
 ) -> None:
-    """The next one is read while one is on its way."""
-    frame = await next_piece(call, reader, partial(reader.read, FRAME_BYTES))
-    while len(frame):
-        ahead = asyncio.ensure_future(next_piece(call, reader, partial(reader.read, FRAME_BYTES)))
+    transport, writer = call.request.transport, call.request.writer
+    if transport is None:
+        raise ConnectionResetError
+    transport.set_write_buffer_limits(0)  # so that drained means: all of it is out
+    writer.send_headers()
+    await writer.drain()
+    fd = transport.get_extra_info("socket").fileno()
+    is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
+    with closing(Sending(reader, fd, FRAME_BYTES, is_chunked)) as sending:
         try:
-            await response.write(frame.whole)
-        except BaseException:
-            ahead.cancel()
+            while not sending.has_ended:
+                await next_piece(call, reader, sending.step)
+                if sending.is_blocked:
+                    await sending.room()
+        except OSError:
+            transport.abort()  # half a frame may be out
             raise
-        frame = await ahead
+    transport.set_write_buffer_limits()
     await response.write(trailer(reader))
 
 

@@ -1,7 +1,7 @@
 """Reading for exports: on threads of its own that come last at the disk, at one pace for all.
 
 The pace is a debt: what was read must be paid for in time before the next read. A stream that is
-not taken away reads nothing, holds one frame and one more read ahead, and no thread.
+not taken away reads nothing, holds one frame, and no thread.
 """
 
 from __future__ import annotations

@@ -38,10 +38,11 @@ from appliance._quota cimport (
     quotas_set,
 )
 from appliance._socket cimport (
-    AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN,
-    INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_NODELAY, accept4,
-    epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd, eventfd_write, inet_ntop,
-    setsockopt, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+    AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLLIN, EPOLL_CLOEXEC, EPOLL_CTL_ADD,
+    INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_CONGESTION, TCP_NODELAY,
+    accept4, epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd, eventfd_write,
+    getsockname, inet_ntop, setsockopt, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
+    socklen_t,
 )
 from appliance._topics cimport (
     TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
@@ -118,7 +119,7 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
         if errno == EMFILE or errno == ENFILE:
             usleep(ACCEPT_PAUSE_US)
         return
-    _name_peer(&address, &peer)
+    _name(&address, &peer)
     mute_until_ns = _pace(acceptor.plane, peer)
     if mute_until_ns < 0 or not _admit(acceptor, peer):
         acceptor.plane.counters.refused.fetch_add(1)
@@ -126,12 +127,25 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
         return
     # Answers are whole when they are sent; what must wait for more says so with MSG_MORE.
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(int))
+    _choose_congestion(fd, peer)
     acceptor.plane.counters.accepted.fetch_add(1)
     acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
     processor_give(acceptor.processors.at(acceptor.turn), fd, peer, mute_until_ns)
 
 
-cdef void _name_peer(const sockaddr_storage* address, string* peer) noexcept nogil:
+cdef void _choose_congestion(int fd, const string& peer) noexcept nogil:
+    """Within the machine nothing is lost and nothing is worth pacing, and where Linux is set to BBR
+    its pacing is half of what sending costs (wake-ups.md). Reno is in every kernel, and allowed."""
+    cdef sockaddr_storage address
+    cdef socklen_t size = sizeof(sockaddr_storage)
+    cdef string own
+    if getsockname(fd, <sockaddr*>&address, &size) == 0:
+        _name(&address, &own)
+        if own == peer:
+            setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, b"reno", 4)
+
+
+cdef void _name(const sockaddr_storage* address, string* peer) noexcept nogil:
     cdef char[INET6_ADDRSTRLEN] text
     cdef const char* got = NULL
     if address.ss_family == AF_INET:

@@ -350,16 +350,18 @@ cdef class Engine:
         if code != OK:
             raise from_code(code, f"{self.path}: the directory cannot be synced")
 
-    def forget_name(self, str name not None):
-        """Takes a log that is closed, or never was open, out of the journal, durably."""
-        cdef string c_name = name.encode()
+    def forget_names(self, names):
+        """Takes logs that are closed, or never were open, out of the journal, durably."""
+        cdef vector[string] gone = [name.encode() for name in names]
         cdef int code = OK
+        cdef size_t i
         with nogil:
-            journal_remove(&self.storage.get().journal, c_name)
+            for i in range(gone.size()):
+                journal_remove(&self.storage.get().journal, gone[i])
             if self.is_started:
                 code = journal_commit(&self.storage.get().journal)
         if code != OK:
-            raise from_code(code, f"{name}: its deletion cannot be written to the journal")
+            raise from_code(code, f"{names}: their deletion cannot be written to the journal")
 
     def commit_journal(self):
         """Makes what was put into the journal durable: after a log was created."""

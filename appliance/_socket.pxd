@@ -24,6 +24,7 @@ cdef extern from "sys/socket.h" nogil:
     struct sockaddr_storage:
         unsigned short ss_family
     int accept4(int fd, sockaddr* address, socklen_t* size, int flags)
+    int getsockname(int fd, sockaddr* address, socklen_t* size)
     int setsockopt(int fd, int level, int name, const void* value, socklen_t size)
     ssize_t sendmsg(int fd, const msghdr* message, int flags)
     int shutdown(int fd, int how)
@@ -47,7 +48,7 @@ cdef extern from "arpa/inet.h" nogil:
 
 cdef extern from "netinet/tcp.h" nogil:
     enum:
-        TCP_NODELAY
+        TCP_NODELAY, TCP_CONGESTION
 
 cdef extern from "sys/sendfile.h" nogil:
     ssize_t sendfile(int out_fd, int in_fd, off_t* position, size_t size)

@@ -41,6 +41,9 @@ _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,4})")
 _DELETED = "deleted"  # made at the start: on a full disk there is no block for a new directory
 _ORPHANS = "orphans"
 
+# Each waits for the disk, not for a core: what they sync at once is one write of the file system's.
+CREATION_THREADS = 16
+
 
 class TopicNameInvalid(ApplianceError):
     kafka_code = 17
@@ -236,14 +239,14 @@ class LogDir:
             return []
         for each in dead:
             if not (self.path / each.name).exists():
-                self.engine.forget_name(each.name)
+                self.engine.forget_names([each.name])
         return dead
 
     def _forget_missing(self, found: set[str]) -> None:
         for name in self.engine.known():
             match = _DIRECTORY.fullmatch(name)
             if name not in found and match:
-                self.engine.forget_name(name)
+                self.engine.forget_names([name])
                 self.report.losses.append(
                     Loss(match[1], int(match[2]), 0, None, "the directory is gone")
                 )
@@ -261,8 +264,32 @@ class LogDir:
 
     def create(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
         """A new, empty log whose name is on disk when this returns."""
-        name = directory_name(topic, partition)
-        if (topic, partition) in self._logs:
+        return self.create_all(topic, [partition], config)[0]
+
+    def create_all(
+        self, topic: str, partitions: Iterable[int], config: LogConfig | None = None
+    ) -> list[Log]:
+        """All of them, or none. However many they are, the disk is waited for a few times only:
+        what threads sync at once the file system writes together."""
+        keys = [(topic, number) for number in partitions]
+        made: list[str] = []
+        try:
+            for key in keys:
+                made.append(self._make_directory(key))
+            self.engine.sync_directory()
+            logs = self._open_new(made, config or LogConfig())
+            # Known from its first record on: recovery holds unknown directories for foreign ones,
+            # where damage in the middle is a hole, not the end of what was promised.
+            self.engine.commit_journal()
+        except ApplianceError:
+            self._take_back(made)
+            raise
+        self._logs.update(zip(keys, logs, strict=True))
+        return logs
+
+    def _make_directory(self, key: Key) -> str:
+        name = directory_name(*key)
+        if key in self._logs:
             raise LogExists(f"{name} exists already")
         try:
             (self.path / name).mkdir(exist_ok=True)
@@ -272,26 +299,35 @@ class LogDir:
                                 "report")
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be created") from error
-        try:
-            log = self._open_new(name, config or LogConfig())
-        except ApplianceError:
-            _remove(self.path / name)
-            raise
-        self._logs[topic, partition] = log
-        return log
+        return name
 
-    def _open_new(self, name: str, config: LogConfig) -> Log:
-        self.engine.sync_directory()
+    def _open_new(self, names: list[str], config: LogConfig) -> list[Log]:
+        logs: list[Log] = []
+        if len(names) == 1:
+            return [self._open_fresh(names[0], config, logs)]
+        with ThreadPoolExecutor(CREATION_THREADS, "creation") as pool:
+            return list(pool.map(lambda name: self._open_fresh(name, config, logs), names))
+
+    def _open_fresh(self, name: str, config: LogConfig, beside: list[Log]) -> Log:
         try:
             log, _ = self.engine.open_log(name, config)
         except FilesExhausted:
             # Idle files are closed by a timer; when descriptors run out it is done at once.
             self.rest(0)
+            for each in tuple(beside):
+                each.rest(0)
             log, _ = self.engine.open_log(name, config)
-        # Known from its first record on: recovery holds unknown directories for foreign ones, where
-        # damage in the middle is a hole, not the end of what was promised.
-        self.engine.commit_journal()
+        beside.append(log)
         return log
+
+    def _take_back(self, names: list[str]) -> None:
+        for name in names:
+            _remove(self.path / name)
+        try:
+            self.engine.forget_names(names)
+        except ApplianceError as error:
+            events.error("a creation that failed is in the journal; the next start forgets it",
+                         error=error)  # fmt: skip
 
     def holds(self, topic: str, partition: int) -> bool:
         """Whether there is a directory of this name, open or not."""
@@ -302,9 +338,14 @@ class LogDir:
 
     def delete(self, topic: str, partition: int) -> None:
         """Removes a log. Slices that readers hold stay readable until they let go."""
-        grave = self.path / _DELETED / directory_name(topic, partition)
-        self._move(topic, partition, grave)
-        _remove(grave)
+        self.delete_all(topic, [partition])
+
+    def delete_all(self, topic: str, partitions: Iterable[int]) -> None:
+        names = {(topic, number): directory_name(topic, number) for number in partitions}
+        graves = {key: self.path / _DELETED / name for key, name in names.items()}
+        self._move(graves)
+        for grave in graves.values():
+            _remove(grave)
 
     def set_aside(self, topic: str, partition: int) -> Path:
         """Takes a log out of service and keeps its files; where they are now."""
@@ -312,10 +353,32 @@ class LogDir:
         taken = {each.name for each in (self.path / _ORPHANS).glob(f"{name}*")}
         names = (f"{name}.{i}" if i else name for i in itertools.count())
         place = self.path / _ORPHANS / next(each for each in names if each not in taken)
-        self._move(topic, partition, place)
+        self._move({(topic, partition): place})
         return place
 
-    def _move(self, topic: str, partition: int, target: Path) -> None:
+    def _move(self, targets: Mapping[Key, Path]) -> None:
+        """Out of service and into one other directory, and durably so when this returns. Where one
+        cannot be moved, those before it are: their names may be used again, so nothing of the
+        journal's may be left for them."""
+        moved: dict[str, Path] = {}
+        try:
+            for (topic, partition), target in targets.items():
+                self._move_one(topic, partition, target)
+                moved[directory_name(topic, partition)] = target
+        finally:
+            if moved:
+                self._settle(moved)
+
+    def _settle(self, moved: Mapping[str, Path]) -> None:
+        for parent in {target.parent for target in moved.values()}:
+            try:
+                _sync_name(parent)
+            except OSError as error:
+                raise _storage_error(error, f"{parent} cannot be synced") from error
+        self.engine.sync_directory()
+        self.engine.forget_names(list(moved))
+
+    def _move_one(self, topic: str, partition: int, target: Path) -> None:
         if not self.holds(topic, partition):
             raise LogUnknown(f"there is no log {topic}-{partition} in {self.path}")
         name = directory_name(topic, partition)
@@ -328,11 +391,8 @@ class LogDir:
             (self.path / name).rename(target)
             self._logs.pop((topic, partition), None)
             self.unopened.pop((topic, partition), None)
-            _sync_name(target.parent)
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be moved to {target.parent}") from error
-        self.engine.sync_directory()
-        self.engine.forget_name(name)
 
     # Upkeep: each is called by a timer of the server's, or by hand
 

@@ -18,7 +18,7 @@ from appliance._engine import Log
 from appliance.catalog import Catalog, TopicRow
 from appliance.config import LogConfig
 from appliance.errors import ApplianceError
-from appliance.log_dir import LogDir, directory_name
+from appliance.log_dir import LogDir
 
 events = event_log.named("topics")
 
@@ -59,17 +59,14 @@ def finish_deletion(catalog: Catalog, log_dir: LogDir, name: str) -> None:
 def _make(
     log_dir: LogDir, name: str, topic_id: uuid.UUID, partitions: Iterable[int], config: LogConfig
 ) -> list[Log]:
-    logs = []
-    for number in partitions:
-        logs.append(log_dir.create(name, number, config))
-        partition_metadata.write(log_dir.path / directory_name(name, number), topic_id)
+    logs = log_dir.create_all(name, partitions, config)
+    for log in logs:
+        partition_metadata.write(log_dir.path / log.name, topic_id)
     return logs
 
 
 def _remove(log_dir: LogDir, name: str, partitions: Iterable[int]) -> None:
-    for number in partitions:
-        if log_dir.holds(name, number):
-            log_dir.delete(name, number)
+    log_dir.delete_all(name, [number for number in partitions if log_dir.holds(name, number)])
 
 
 def _undo(step: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ from appliance.catalog import NAME, PRODUCER_IDS, Catalog
 from appliance.config import LogConfig
 from appliance.config_key import ConfigChange, ConfigInvalid, ConfigOperation
 from appliance.errors import ApplianceError, StorageFull
-from appliance.log_dir import LogDir, TopicNameInvalid
+from appliance.log_dir import LogDir, Loss, TopicNameInvalid
 from appliance.reconciliation import PRODUCER_IDS_MARGIN, DirectoryUnexpected
 from appliance.topics import (
     LimitExceeded,
@@ -226,7 +226,7 @@ def test_a_change_goes_on_when_who_asked_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_begun, may_go_on = threading.Event(), threading.Event()
-    create = LogDir.create
+    create = LogDir.create_all
 
     def slow(*given: Any) -> Any:
         has_begun.set()
@@ -243,7 +243,7 @@ def test_a_change_goes_on_when_who_asked_is_gone(
         await broker.create_topic("u")
         assert await look(broker) == {"t": 2, "u": 1}
 
-    monkeypatch.setattr(LogDir, "create", slow)
+    monkeypatch.setattr(LogDir, "create_all", slow)
     with_broker(tmp_path, use)
 
 
@@ -266,32 +266,46 @@ class Broken:
         return call
 
 
+def broken_at(patch: pytest.MonkeyPatch, step: str, works: int) -> None:
+    patch.setattr(LogDir, step, Broken(getattr(LogDir, step), works, StorageFull("no room")))
+
+
+def losses(broker: Broker) -> list[Loss]:
+    return broker.log_dir.report.losses
+
+
+@pytest.mark.parametrize("step", ["_make_directory", "_open_fresh"])
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_creation_that_fails_is_undone(
-    works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(LogDir, "create", Broken(LogDir.create, works, StorageFull("no room")))
+            broken_at(patch, step, works)
             with pytest.raises(StorageFull):
                 await broker.create_topic("t", 3)
         assert (broker.topics, recorder(broker).told) == ({}, [])
         assert (broker.catalog.topics(), broker.catalog.deletions()) == ([], [])
         assert directories(tmp_path) == []
+
+    async def again(broker: Broker) -> None:
+        assert losses(broker) == []
         await broker.create_topic("t", 3)
 
     with_broker(tmp_path, use)
+    with_broker(tmp_path, again)
     assert with_broker(tmp_path, look) == {"t": 3}
 
 
+@pytest.mark.parametrize("step", ["_make_directory", "_open_fresh"])
 @pytest.mark.parametrize("works", [0, 1])
 def test_adding_partitions_that_fails_is_undone(
-    works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
         await broker.create_topic("t", 2)
         with monkeypatch.context() as patch:
-            patch.setattr(LogDir, "create", Broken(LogDir.create, works, StorageFull("no room")))
+            broken_at(patch, step, works)
             with pytest.raises(StorageFull):
                 await broker.create_partitions("t", 4)
         assert await look(broker) == {"t": 2}
@@ -308,7 +322,7 @@ def test_a_deletion_that_fails_midway_is_one_and_the_next_start_ends_it(
     async def use(broker: Broker) -> None:
         await broker.create_topic("t", 3)
         with monkeypatch.context() as patch:
-            patch.setattr(LogDir, "delete", Broken(LogDir.delete, 1, StorageFull("no room")))
+            broken_at(patch, "_move_one", 1)
             await broker.delete_topic("t")
         assert recorder(broker).told == ["put t 3", "remove t"]
         assert directories(tmp_path) == ["t-1", "t-2"]
@@ -326,7 +340,7 @@ def test_a_deletion_that_failed_can_be_asked_for_again(
     async def use(broker: Broker) -> None:
         await broker.create_topic("t", 3)
         with monkeypatch.context() as patch:
-            patch.setattr(LogDir, "delete", Broken(LogDir.delete, 1, StorageFull("no room")))
+            broken_at(patch, "_move_one", 1)
             await broker.delete_topic("t")
         await broker.delete_topic("t")
         assert (directories(tmp_path), broker.catalog.deletions()) == ([], [])

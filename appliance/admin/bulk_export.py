@@ -28,6 +28,7 @@ from appliance.errors import ApplianceError, RequestInvalid
 from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
 from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
 from appliance.export.sending import Sending
+from appliance.same_machine import choose_congestion
 
 log = event_log.named("admin")
 
@@ -153,17 +154,20 @@ async def send_frames(
     transport.set_write_buffer_limits(0)  # so that drained means: all of it is out
     writer.send_headers()
     await writer.drain()
-    fd = transport.get_extra_info("socket").fileno()
+    if transport.is_closing():
+        raise ConnectionResetError
+    connection = transport.get_extra_info("socket")
+    choose_congestion(connection)
     is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
-    with closing(Sending(reader, fd, FRAME_BYTES, is_chunked)) as sending:
+    with closing(Sending(reader, connection.fileno(), FRAME_BYTES, is_chunked)) as sending:
         try:
             while not sending.has_ended:
                 await next_piece(call, reader, sending.step)
                 if sending.is_blocked:
                     await sending.room()
-        except OSError:
+        except OSError as error:  # of the socket: who wanted it is gone, or does not answer
             transport.abort()  # half a frame may be out
-            raise
+            raise ConnectionResetError from error
     transport.set_write_buffer_limits()
     await response.write(trailer(reader))
 

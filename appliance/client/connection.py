@@ -28,6 +28,7 @@ from appliance.client.errors import (
     ConnectionLost,
     RequestTimedOut,
 )
+from appliance.same_machine import choose_congestion
 from appliance.wire import Api, ErrorCode, MalformedMessage, VersionUnsupported, codec, headers
 from appliance.wire.api_versions import API as API_VERSIONS
 from appliance.wire.api_versions import ApiVersionsRequest
@@ -89,6 +90,7 @@ class Connection:
             why = f"no connection within {timeout_ms} ms: {error}"
             raise BrokerUnavailable(f"broker {self.address}: {why}") from error
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        choose_congestion(made)
         if self.config.socket_buffer_size:
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                 made.setsockopt(socket.SOL_SOCKET, option, self.config.socket_buffer_size)

@@ -15,8 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 
 # From the ground up. A module may import (or cimport) what stands on a line above its own.
 LAYERS = [
-    ("__init__", "errors", "event_log", "wall_clock", "_native", "_socket", "_wake_soon", "_codes",
-     "_bytes"),
+    ("__init__", "errors", "event_log", "wall_clock", "same_machine", "_native", "_socket",
+     "_wake_soon", "_codes", "_bytes"),
     ("closures", "request_queue", "_traffic", "_codec"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
@@ -64,8 +64,8 @@ LAYERS = [
 ONLY = {
     "wire": {"errors", "_codec"},  # no I/O, no clock, no state: clients use it too
     # not the broker whose client it is: it must run where there is none
-    "client": {"__version__", "errors", "event_log", "wire", "compression", "_crc", "_records",
-               "_batch", "_record_builder", "_record_reader", "_columns", "arrow"},
+    "client": {"__version__", "errors", "same_machine", "event_log", "wire", "compression", "_crc",
+               "_records", "_batch", "_record_builder", "_record_reader", "_columns", "arrow"},
     # its parts ask, never a log
     "admin_http": {"admin", "config", "errors", "event_log", "export"},
     # a client of two clusters, neither of which need be on this machine

@@ -16,6 +16,7 @@ from appliance import __version__
 from bench.peers.turns import Case, Results, known
 from tests.interop import kafka_jars
 
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")  # BBR paces, also within a machine
 MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s", "MB/s", "GB/s")
 
 
@@ -112,6 +113,7 @@ def machine(directory: Path) -> dict[str, str]:
         "processor": processor(), "cores": str(os.cpu_count()),
         "memory": f"{int(memory.split()[1]) / (1 << 20):.0f} GiB",
         "kernel": platform.release(), "file system": file_system(directory),
+        "congestion control": CONGESTION.read_text().strip(),
         "python": platform.python_version(), "appliance": f"{__version__} {commit()}".strip(),
         "kafka": kafka_jars.version(),
     }

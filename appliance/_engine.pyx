@@ -350,8 +350,10 @@ cdef class Engine:
         if code != OK:
             raise from_code(code, f"{self.path}: the directory cannot be synced")
 
-    def forget_names(self, names):
+    def forget_names(self, list names not None):
         """Takes logs that are closed, or never were open, out of the journal, durably."""
+        if not names:
+            return
         cdef vector[string] gone = [name.encode() for name in names]
         cdef int code = OK
         cdef size_t i
@@ -361,7 +363,8 @@ cdef class Engine:
             if self.is_started:
                 code = journal_commit(&self.storage.get().journal)
         if code != OK:
-            raise from_code(code, f"{names}: their deletion cannot be written to the journal")
+            raise from_code(code, f"{names[0]} and {len(names) - 1} more: their deletion cannot be "
+                                  "written to the journal")
 
     def commit_journal(self):
         """Makes what was put into the journal durable: after a log was created."""

@@ -237,19 +237,17 @@ class LogDir:
             # A full disk must not stop a start. A deletion will try again, and say so.
             events.warning("no place for deleted logs", path=grave, error=error)
             return []
-        for each in dead:
-            if not (self.path / each.name).exists():
-                self.engine.forget_names([each.name])
+        gone = [each.name for each in dead if not (self.path / each.name).exists()]
+        self.engine.forget_names(gone)
         return dead
 
     def _forget_missing(self, found: set[str]) -> None:
-        for name in self.engine.known():
-            match = _DIRECTORY.fullmatch(name)
-            if name not in found and match:
-                self.engine.forget_names([name])
-                self.report.losses.append(
-                    Loss(match[1], int(match[2]), 0, None, "the directory is gone")
-                )
+        missing = [name for name in self.engine.known() if name not in found]
+        gone = [match for match in map(_DIRECTORY.fullmatch, missing) if match]
+        self.engine.forget_names([match[0] for match in gone])
+        self.report.losses += [
+            Loss(match[1], int(match[2]), 0, None, "the directory is gone") for match in gone
+        ]
 
     # Logs
 

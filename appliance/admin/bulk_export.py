@@ -151,13 +151,13 @@ async def send_frames(
     transport, writer = call.request.transport, call.request.writer
     if transport is None:
         raise ConnectionResetError
+    connection = transport.get_extra_info("socket")
+    choose_congestion(connection)
     transport.set_write_buffer_limits(0)  # so that drained means: all of it is out
     writer.send_headers()
     await writer.drain()
     if transport.is_closing():
         raise ConnectionResetError
-    connection = transport.get_extra_info("socket")
-    choose_congestion(connection)
     is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
     with closing(Sending(reader, connection.fileno(), FRAME_BYTES, is_chunked)) as sending:
         try:

@@ -2,6 +2,8 @@
 
 log = event_log.named("server")
 log.info("recovered", partitions=3, ms=41)
+
+A line that repeats is written once a minute, with how often it came: `log_repeats.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Literal, NamedTuple, cast
+
+from appliance.log_repeats import Repeats
 
 RECENT_MAX = 5000  # lines that are kept in memory, for whoever looks at them in a browser
 
@@ -59,8 +63,13 @@ def quote(value: Any) -> str:
     return text if is_plain and text else json.dumps(text)
 
 
+repeats = Repeats()
+
+
 def named(name: str) -> Named:
-    return Named(logging.getLogger(f"appliance.{name}"))
+    logger = logging.getLogger(f"appliance.{name}")
+    logger.addFilter(repeats)  # one that is there already is not added again
+    return Named(logger)
 
 
 def to_stderr() -> None:
@@ -68,6 +77,8 @@ def to_stderr() -> None:
     handler.setFormatter(Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    for other in ("asyncio", "aiohttp.server"):  # without descriptors it repeats itself
+        logging.getLogger(other).addFilter(repeats)
 
 
 class Recent(NamedTuple):

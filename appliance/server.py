@@ -47,6 +47,9 @@ log = event_log.named("server")
 
 LOOPBACK = "127.0.0.1"
 
+# How late lines that came again and again may be told of.
+COUNTED_LINES_MS = 5000
+
 # New objects before the collector looks at them: of some hundred requests under way.
 YOUNG_OBJECTS_MAX = 10_000
 
@@ -133,7 +136,10 @@ class Server:
     async def serve(self, progress: Progress) -> None:
         """From start to stop; `stop` ends it."""
         with event_log.kept():
-            await self._serve(progress)
+            try:
+                await self._serve(progress)
+            finally:
+                event_log.repeats.flush(is_end=True)
 
     async def _serve(self, progress: Progress) -> None:
         runner, self.admin_address = await admin_http.start(self, self._admin_address())
@@ -280,7 +286,13 @@ class Server:
         return [
             self._every("retention", config.retention_check_interval_ms, log_dir.retain),
             self._every("compaction", config.cleaner_backoff_ms, log_dir.compact),
+            self._every_so_often(COUNTED_LINES_MS, event_log.repeats.flush),
         ]
+
+    async def _every_so_often(self, interval_ms: int, job: Callable[[], int]) -> None:
+        """What takes no time and cannot fail."""
+        while not await self._stops_within(interval_ms):
+            job()
 
     async def _every(self, name: str, interval_ms: int, job: Callable[[], int]) -> None:
         """Runs `job` on a thread until the broker stops. A fault shows in health until a run

@@ -250,6 +250,7 @@ def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
     # what it has to tell is told here; below errors it repeats itself, and shows credentials
     logger = logging.getLogger("appliance.zookeeper.kazoo")
     logger.setLevel(logging.ERROR)
+    logger.addFilter(event_log.repeats)
     return KazooClient(
         ",".join(map(str, config.ensemble.servers)),
         timeout=config.session_timeout_ms / 1000,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from appliance import event_log
+
 pytest_plugins = ["appliance.testing"]
 
 
@@ -21,3 +23,9 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of this run: each of its processes has its own below."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(autouse=True)
+def _lines_of_other_tests_do_not_count() -> None:
+    """A line that another test logged is no repetition of this one's."""
+    event_log.repeats.forget()

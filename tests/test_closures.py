@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from appliance import event_log
 from appliance._data_plane import CLOSURE_NAMES
 from appliance.closures import PEERS_MAX, TEXTS, ClosureLog, words_of
 
@@ -55,9 +56,10 @@ def test_a_length_that_is_only_wrong_is_no_protocol(size: int) -> None:
 
 
 def test_an_address_gets_one_line_a_minute_for_each_reason(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
+    monkeypatch.setattr(event_log.repeats, "_clock", clock)
     closures = ClosureLog(clock)
     for _ in range(3):
         closures.note(Closure())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appliance import closures, dispatch
+from appliance import closures, event_log, dispatch
 from appliance.errors import TimedOut
 from appliance.handlers import HANDLERS, SERVED
 from appliance.wire import API, codec, headers
@@ -68,6 +68,7 @@ def test_a_version_outside_the_range_closes_the_connection(
     monkeypatch.setattr(closures, "WINDOW_S", 0.0)  # each is told
     first, last = max(SERVED[key][0], API[key].versions[0]), SERVED[key][1]
     for connection, version in enumerate((first - 1, last + 1, 32767, -1), 1):
+        event_log.repeats.forget()
         frame = header(key, version) + b"\0" * 40
         if key == 18:
             assert control.raw(frame, connection) is not None

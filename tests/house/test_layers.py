@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 
 # From the ground up. A module may import (or cimport) what stands on a line above its own.
 LAYERS = [
+    ("log_repeats",),
     ("__init__", "errors", "event_log", "wall_clock", "same_machine", "_native", "_socket",
      "_wake_soon", "_codes", "_bytes"),
     ("closures", "request_queue", "_traffic", "_codec"),

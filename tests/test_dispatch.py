@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appliance import closures, event_log, dispatch
+from appliance import closures, dispatch, event_log
 from appliance.errors import TimedOut
 from appliance.handlers import HANDLERS, SERVED
 from appliance.wire import API, codec, headers

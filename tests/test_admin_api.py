@@ -238,7 +238,8 @@ def test_a_group_is_told_with_its_members_and_lag(
     commit(reader, "orders", 4)
     (row,) = rest.get("/groups")["groups"]
     assert row == {"group": "readers", "protocol": "classic", "state": "Stable", "members": 1,
-                   "topics": ["orders"], "lag_records": 6, "lag_seconds": row["lag_seconds"]}
+                   "topics": ["orders"], "lag_records": 6, "lag_seconds": row["lag_seconds"],
+                   "no_commit_records": 0, "no_commit_partitions": 0}
     group = rest.get("/groups/readers")
     (member,) = group["member_rows"]
     assert (member["client_id"], member["partitions"]) == ("reader-1", {"orders": [0]})
@@ -248,6 +249,43 @@ def test_a_group_is_told_with_its_members_and_lag(
     assert (offset["member_id"], offset["lost_records"]) == (member["member_id"], 0)
     assert group["unread"] == []
     assert rest.refused("DELETE", "/groups/readers") == (409, "non_empty_group")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_partitions_that_a_member_has_and_never_committed_are_in_the_lag(
+    tmp_path: Path, protocol: str
+) -> None:
+    """A reader that commits one of three partitions is behind in the other two as well."""
+    with running_broker(tmp_path, {"group.lag.interval.seconds": "1"}) as broker:
+        rest = Rest(broker.admin)
+        rest.post("/topics", {"name": "orders", "partitions": 3})
+        for partition in range(3):
+            produce(broker, "orders", [b"x"] * 10, partition=partition)
+        reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers",
+                           "auto.offset.reset": "earliest", "enable.auto.commit": False,
+                           "group.protocol": protocol})  # fmt: skip
+        reader.subscribe(["orders"])
+        until(lambda: reader.poll(0.2) is not None and len(reader.assignment()) == 3)
+        (row,) = rest.get("/groups")["groups"]
+        assert (row["lag_records"], row["no_commit_records"]) == (30, 30)
+        commit(reader, "orders", 4)
+        group = rest.get("/groups/readers")
+        assert (group["lag_records"], group["topics"]) == (26, ["orders"])
+        assert (group["no_commit_partitions"], group["no_commit_records"]) == (2, 20)
+        told = [(each["committed"], each["no_commit_yet"], each["lag_records"], each["end"])
+                for each in group["offsets"]]  # fmt: skip
+        assert told == [(4, False, 6, 10), (None, True, 10, 10), (None, True, 10, 10)]
+        assert {each["member_id"] for each in group["offsets"]} == {
+            each["member_id"] for each in group["member_rows"]
+        }
+        worst = {"group": "readers", "records": 26, "no_commit_records": 20}
+        until(lambda: (rest.get("/health")["most_behind"] or {}).items() >= worst.items())
+        page = rest.raw("GET", "/metrics").body.decode()
+        of = '{group="readers",topic="orders"}'
+        assert f"appliance_group_lag_records{of} 26.0" in page
+        assert f"appliance_group_no_commit_records{of} 20.0" in page
+        reader.close()
+        assert rest.get("/groups/readers")["lag_records"] == 6, "nobody wants the others now"
 
 
 def test_lag_has_a_past(tmp_path: Path) -> None:

@@ -163,8 +163,8 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
     rest.ask("PUT", "/holds/daily", hold, prefix="/export/v1")
     families = [*text_string_to_metric_families(page(appliance_broker))]
     labels: dict[str, set[str]] = {"appliance_zookeeper": {"state"}}  # with a ZooKeeper alone
-    labels |= {f"appliance_group_{name}": {"group", "topic"}
-               for name in ("lag_seconds", "lag_records", "lost_records")}  # once it was measured
+    of_groups = ("lag_seconds", "lag_records", "lost_records", "no_commit_records")
+    labels |= {f"appliance_group_{name}": {"group", "topic"} for name in of_groups}  # once measured
     for family in families:
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)

@@ -33,13 +33,17 @@ class Committed:
     """A source of offsets that a test sets."""
 
     offsets: dict[str, dict[Partition, int]] = field(default_factory=dict)
+    wanted: dict[str, set[Partition]] = field(default_factory=dict)
+    begins_at_end: bool = False
 
-    def groups_with_offsets(self) -> list[str]:
-        return list(self.offsets)
+    def groups_that_read(self) -> list[str]:
+        return [*{**self.offsets, **self.wanted}]
 
     def progress(self, group_id: str) -> Progress | None:
-        found = self.offsets.get(group_id)
-        return None if found is None else Progress("classic", found)
+        if group_id not in self.groups_that_read():
+            return None
+        offsets, wanted = self.offsets.get(group_id, {}), self.wanted.get(group_id, set())
+        return Progress("classic", offsets, wanted, self.begins_at_end)
 
 
 class World:
@@ -64,6 +68,9 @@ class World:
 
     def commit(self, offset: int, topic: str = "t", partition: int = 0, group: str = "g") -> None:
         self.committed.offsets.setdefault(group, {})[Partition(topic, partition)] = offset
+
+    def want(self, topic: str = "t", partition: int = 0, group: str = "g") -> None:
+        self.committed.wanted.setdefault(group, set()).add(Partition(topic, partition))
 
     def of(self, group: str = "g") -> GroupLag:
         return asyncio.run(self.lag.of_group(group))
@@ -193,6 +200,42 @@ def test_partitions_that_are_no_more_are_left_out(world: World) -> None:
     world.commit(0)
     world.commit(0, "deleted")
     assert [each.topic for each in world.of().partitions] == ["t"]
+
+
+def test_what_is_wanted_and_has_no_commit_counts_from_the_first_record(world: World) -> None:
+    for partition in range(3):
+        log = world.log(partition=partition)
+        for index in range(10):
+            append(log, batch("a", timestamp=NOW - 20_000 + index * 1000))
+    world.logs[Partition("t", 1)].delete_before(4)
+    world.commit(8, partition=0)
+    world.want(partition=0)
+    world.want(partition=1)
+    world.want("not made yet")
+    found = world.of()
+    assert found.partitions == (
+        PartitionLag("t", 0, 8, 10, 2, 0, 12.0),
+        PartitionLag("t", 1, None, 10, 6, 0, 16.0),
+    )
+    assert (found.records, found.seconds, found.without_commit) == (8, 16.0, (1, 6))
+    assert world.lag.records_of("g") == (8, (1, 6), {"t", "not made yet"})
+    assert world.lag.records_of("nobody") == (0, (0, 0), frozenset())
+
+
+def test_who_never_committed_is_in_the_snapshot_and_has_a_past(world: World) -> None:
+    append(world.log(), batch("a", "b"))
+    world.want()
+    world.round()
+    (found,) = world.lag.snapshot().groups
+    assert (found.group, found.records) == ("g", 2)
+    assert world.lag.history("g").topics["t"][-1].records == 2
+
+
+def test_whoever_is_known_to_begin_at_the_end_is_not_behind(world: World) -> None:
+    append(world.log(), batch("a", "b"))
+    world.want()
+    world.committed.begins_at_end = True
+    assert world.one() == PartitionLag("t", 0, None, 2, 0, 0, 0.0)
 
 
 def test_a_group_that_nobody_knows_is_refused(world: World) -> None:

@@ -346,6 +346,23 @@ def test_following_prints_what_is_there_and_what_comes(
 
 # Groups
 
+def test_a_group_is_described_with_partitions_that_have_no_commit(
+    shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    shell.out("topic create orders --partitions 2")
+    shell.out("produce orders --partition 1", text="x\n" * 10)
+    settings = {"bootstrap.servers": appliance_broker.bootstrap, "group.id": "readers",
+                "auto.offset.reset": "earliest", "enable.auto.commit": False}  # fmt: skip
+    consumer = Consumer(settings)
+    consumer.subscribe(["orders"])
+    assert consumer.consume(1, 20)
+    said = shell.out("group describe readers")
+    consumer.close()
+    assert re.search(r"orders +1 +- +10 +10", said)
+    assert "Stable, 1 member, 10 records behind\n" in said
+    assert "no commit yet in 2 partitions: their 10 records count" in said
+
+
 def test_a_group_is_reset_after_a_look(shell: Shell, appliance_broker: RunningBroker) -> None:
     shell.out("topic create orders")
     shell.out("produce orders", text="x\n" * 10)

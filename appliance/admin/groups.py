@@ -26,8 +26,10 @@ class GroupRow(TypedDict):
     protocol: str  # classic, consumer, share
     state: str
     members: int
-    topics: list[str]  # with committed offsets
+    topics: list[str]  # with committed offsets, or wanted by members
     lag_records: int
+    no_commit_records: int  # of the lag: where nothing is committed yet, from the log's start
+    no_commit_partitions: int
     lag_seconds: float | None  # age of the oldest record not consumed; None: not known yet
 
 
@@ -49,7 +51,8 @@ class MemberRow(TypedDict):
 class OffsetRow(TypedDict):
     topic: str
     partition: int
-    committed: int
+    committed: int | None  # None: nothing yet
+    no_commit_yet: bool  # the lag is from the log's start: auto.offset.reset is the consumer's own
     metadata: str
     committed_ms: int | None  # None: share groups do not tell
     start: int | None  # None: there is no such partition any more
@@ -115,28 +118,19 @@ async def list_groups(call: Call) -> GroupList:
 
 
 def group_row(broker: Broker, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
-    """Records as they are now, where the group commits offsets; else as they were measured."""
-    offsets = broker.groups.offsets.of_group(group.id)
-    records = sum(
-        lag_of(broker, place, each.value.offset) or 0 for place, each in offsets.items()
-    )
-    topics = {each.topic for each in offsets}
-    if lag is not None:
-        topics |= {each.topic for each in lag.partitions}
+    """Records as they are now, seconds as they were measured."""
+    found = broker.lag.records_of(group.id)
     return {
         "group": group.id,
         "protocol": protocol_of(group),
         "state": group.state.value,
         "members": len([*group.members]),
-        "topics": sorted(topics),
-        "lag_records": records if offsets or lag is None else lag.records,
+        "topics": sorted(found.topics),
+        "lag_records": found.records,
+        "no_commit_records": found.without_commit.records,
+        "no_commit_partitions": found.without_commit.partitions,
         "lag_seconds": None if lag is None else lag.seconds,
     }
-
-
-def lag_of(broker: Broker, place: Partition, committed: int) -> int | None:
-    log = broker.find_log(place.topic, place.partition)
-    return None if log is None else max(0, log.high_watermark - committed)
 
 
 async def get_group(call: Call) -> GroupAnswer:
@@ -205,7 +199,8 @@ def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:
 def offset_rows(
     broker: Broker, group_id: str, lag: GroupLag, owners: dict[Partition, str]
 ) -> list[OffsetRow]:
-    """Also of partitions that are no more, where something is committed for them."""
+    """Also of partitions that are no more, where something is committed for them, and of those
+    that members have or want, where nothing is yet."""
     committed = broker.groups.offsets.of_group(group_id)
     measured = {Partition(each.topic, each.partition): each for each in lag.partitions}
     rows: list[OffsetRow] = []
@@ -216,7 +211,8 @@ def offset_rows(
             {
                 "topic": place.topic,
                 "partition": place.partition,
-                "committed": each.committed if each else own.value.offset if own else 0,
+                "committed": each.committed if each else own.value.offset if own else None,
+                "no_commit_yet": each is not None and each.committed is None,
                 "metadata": own.value.metadata if own else "",
                 "committed_ms": own.value.commit_timestamp if own else None,
                 "start": None if log is None else log.log_start_offset,

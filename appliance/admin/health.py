@@ -44,6 +44,7 @@ class Behind(TypedDict):
 
     group: str
     records: int
+    no_commit_records: int  # of them: in partitions for which it committed nothing yet
     seconds: float | None
 
 
@@ -194,7 +195,12 @@ def most_behind(broker: Broker) -> Behind | None:
     worst = max(groups, key=lambda each: (each.seconds or 0.0, each.records), default=None)
     if worst is None:
         return None
-    return {"group": worst.group, "records": worst.records, "seconds": worst.seconds}
+    return {
+        "group": worst.group,
+        "records": worst.records,
+        "no_commit_records": worst.without_commit.records,
+        "seconds": worst.seconds,
+    }
 
 
 def exports_now(broker: Broker) -> ExportsNow:

@@ -18,6 +18,7 @@ class LagRow(NamedTuple):
     topic: str
     records: int
     lost: int
+    no_commit: int
     seconds: float  # NaN: not known
 
 
@@ -25,7 +26,8 @@ COLUMNS = (
     Column(
         gauge,
         "group_lag_records",
-        "Records that may be read, less those that were committed.",
+        "Records that may be read, less those that were committed; from the log's start where "
+        "members have or want a partition without a commit.",
         lambda row: row.records,
     ),
     Column(
@@ -39,6 +41,12 @@ COLUMNS = (
         "group_lost_records",
         "Of them, records that were deleted before the group read them.",
         lambda row: row.lost,
+    ),
+    Column(
+        gauge,
+        "group_no_commit_records",
+        "Of the lag, records of partitions for which nothing was committed yet.",
+        lambda row: row.no_commit,
     ),
 )
 
@@ -57,11 +65,17 @@ def families(broker: Broker) -> Iterator[Metric | None]:
 def lag_rows(group: GroupLag) -> list[LagRow]:
     found: dict[str, LagRow] = {}
     for each in group.partitions:
-        row = found.get(each.topic) or LagRow(group.group, each.topic, 0, 0, float("nan"))
+        row = found.get(each.topic) or LagRow(group.group, each.topic, 0, 0, 0, float("nan"))
         seconds = row.seconds
         if each.seconds is not None and not seconds >= each.seconds:
             seconds = each.seconds
+        no_commit = each.records if each.committed is None else 0
         found[each.topic] = LagRow(
-            group.group, each.topic, row.records + each.records, row.lost + each.lost, seconds
+            group.group,
+            each.topic,
+            row.records + each.records,
+            row.lost + each.lost,
+            row.no_commit + no_commit,
+            seconds,
         )
     return [*found.values()]

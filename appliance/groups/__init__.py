@@ -8,6 +8,7 @@ modern_group    what that and a share group (`appliance/share`) have in common
 mixed_group     the same while it also has members of the older protocol: it is being upgraded,
                 or on its way back
 offsets         what groups committed, also within transactions that are still open
+lag             how far each is behind; `wanted_places` has what counts without a commit
 coordinator     the owner of all groups: time, disk, and what handlers ask
 
 Below them: `member`, who is in a group; `records`, `consumer_records` and `share_records`, the

@@ -48,6 +48,7 @@ from appliance.groups.records import (
 from appliance.groups.replay import Found, replay
 from appliance.groups.share_records import StoredShareGroup
 from appliance.groups.states import GroupRefused, State
+from appliance.groups.wanted_places import wanted_places
 from appliance.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
 from appliance.wire import ErrorCode
 
@@ -501,8 +502,9 @@ class Coordinator:
 
     # Lag
 
-    def groups_with_offsets(self) -> Collection[str]:
-        return self.offsets.groups()
+    def groups_that_read(self) -> Collection[str]:
+        with_members = {each.id for each in self.groups.values() if each.members}
+        return with_members.union(self.offsets.groups())
 
     def progress(self, group_id: str) -> Progress | None:
         """None: there is no such group of consumers."""
@@ -511,7 +513,8 @@ class Coordinator:
             return None
         own = self.offsets.of_group(group_id)
         protocol = "consumer" if isinstance(group, MixedGroup) else "classic"
-        return Progress(protocol, {place: each.value.offset for place, each in own.items()})
+        offsets = {place: each.value.offset for place, each in own.items()}
+        return Progress(protocol, offsets, wanted_places(group, self._topics))
 
     # Finding groups
 

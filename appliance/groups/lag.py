@@ -6,6 +6,12 @@
 That record is found by its offset through the index, and of its batch the header is read, so the
 cost is that of one small read whatever is stored. It is remembered until the group goes on.
 
+Partitions that members have, or want, count before anything was committed for them: else a reader
+that has just begun, or never commits, looks as if it were up to date. Where a consumer would begin
+is its own setting, `auto.offset.reset`, which no request tells; so it counts as if it began at the
+log's start, the most that can be, and each figure says how much of it is of that kind. Where share
+groups begin the broker knows itself.
+
 All groups are measured every `group.lag.interval.seconds`, some at a time: the event loop compares
 numbers, a thread beside it reads the disk. Readers get the last round, which costs them nothing.
 
@@ -19,7 +25,7 @@ import asyncio
 import os
 import struct
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -56,9 +62,9 @@ NO_TIMESTAMP = -1
 class PartitionLag(NamedTuple):
     topic: str
     partition: int
-    committed: int  # the next offset to read
+    committed: int | None  # the next offset to read; None: nothing was committed yet
     end: int  # the high watermark
-    records: int  # end - committed, never below 0
+    records: int  # end - committed, or from where it would begin; never below 0
     lost: int  # of these, records that were deleted before they were read
     seconds: float | None  # 0: nothing to read; None: not known
 
@@ -68,12 +74,32 @@ class GroupLag(NamedTuple):
     protocol: str  # classic, consumer or share
     records: int  # sum
     seconds: float | None  # largest
-    partitions: tuple[PartitionLag, ...]  # those with a committed offset, in order
+    partitions: tuple[PartitionLag, ...]  # with a commit, or a member that wants them; in order
+
+    @property
+    def without_commit(self) -> WithoutCommit:
+        own = [each for each in self.partitions if each.committed is None]
+        return WithoutCommit(len(own), sum(each.records for each in own))
+
+
+class WithoutCommit(NamedTuple):
+    """What of a lag is of partitions for which nothing was committed yet."""
+
+    partitions: int
+    records: int
+
+
+class RecordsBehind(NamedTuple):
+    """A group's lag without its time."""
+
+    records: int
+    without_commit: WithoutCommit
+    topics: frozenset[str]
 
 
 class LagSnapshot(NamedTuple):
     at_ms: int  # wall clock; 0: nothing was measured yet
-    groups: tuple[GroupLag, ...]  # those with a committed offset, by name
+    groups: tuple[GroupLag, ...]  # those that have or want partitions, by name
     series_left_out: int  # groups and topics without history: `group.lag.series.max`
 
 
@@ -87,12 +113,16 @@ class Progress(NamedTuple):
 
     protocol: str
     offsets: Mapping[Partition, int]
+    wanted: Collection[Partition] = ()  # what members have or want, with a commit or without
+    begins_at_end: bool = False  # where nothing is committed; else at the log's start
 
 
 class Source(Protocol):
     """Whoever keeps offsets of groups."""
 
-    def groups_with_offsets(self) -> Iterable[str]: ...
+    def groups_that_read(self) -> Iterable[str]:
+        """Those with a commit or with members."""
+        ...
 
     def progress(self, group_id: str) -> Progress | None: ...
 
@@ -103,14 +133,25 @@ class Place(NamedTuple):
     group: str
     partition: Partition
     log: Log
-    committed: int
+    committed: int | None
     start: int
     end: int
+    begins_at_end: bool
 
     @property
     def next(self) -> int:
-        """The first offset that can still be read."""
-        return max(self.committed, self.start)
+        """The first offset that can still be read, and is to be."""
+        return max(self.position, self.start)
+
+    @property
+    def position(self) -> int:
+        if self.committed is not None:
+            return self.committed
+        return self.end if self.begins_at_end else self.start
+
+    @property
+    def records(self) -> int:
+        return max(0, self.end - self.position)
 
 
 class Oldest(NamedTuple):
@@ -174,12 +215,27 @@ class Lag:
 
     async def of_group(self, group_id: str) -> GroupLag:
         """As it is now."""
-        for source in self.sources:
-            progress = source.progress(group_id)
-            if progress is not None:
-                oldest: dict[tuple[str, Partition], Oldest] = {}
-                return await self._group(group_id, progress, oldest)
-        raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        progress = self._progress(group_id)
+        if progress is None:
+            raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        oldest: dict[tuple[str, Partition], Oldest] = {}
+        return await self._group(group_id, progress, oldest)
+
+    def records_of(self, group_id: str) -> RecordsBehind:
+        """As they are now; reads no log, and costs what the group has partitions."""
+        progress = self._progress(group_id)
+        rows = [] if progress is None else _rows(progress)
+        places = [each for row in rows for each in self._place(group_id, *row)]
+        own = [each.records for each in places if each.committed is None]
+        return RecordsBehind(
+            sum(each.records for each in places),
+            WithoutCommit(len(own), sum(own)),
+            frozenset(partition.topic for partition, _, _ in rows),
+        )
+
+    def _progress(self, group_id: str) -> Progress | None:
+        found = (source.progress(group_id) for source in self.sources)
+        return next((each for each in found if each is not None), None)
 
     # Measuring
 
@@ -189,7 +245,7 @@ class Lag:
         oldest: dict[tuple[str, Partition], Oldest] = {}
         found: list[GroupLag] = []
         for source in self.sources:
-            for group_id in list(source.groups_with_offsets()):
+            for group_id in list(source.groups_that_read()):
                 progress = source.progress(group_id)
                 if progress is not None:
                     found.append(await self._group(group_id, progress, oldest))
@@ -205,21 +261,23 @@ class Lag:
         oldest: dict[tuple[str, Partition], Oldest],
     ) -> GroupLag:
         lags: list[PartitionLag] = []
-        offsets = sorted(progress.offsets.items())
-        for first in range(0, len(offsets), TURN_PLACES):
-            rows = offsets[first : first + TURN_PLACES]
-            places = [each for row in rows for each in self._place(group_id, *row)]
+        rows = _rows(progress)
+        for first in range(0, len(rows), TURN_PLACES):
+            turn = rows[first : first + TURN_PLACES]
+            places = [each for row in turn for each in self._place(group_id, *row)]
             await self._look_up(places, oldest)
             lags += [self._lag(each, oldest) for each in places]
         records = sum(each.records for each in lags)
         return GroupLag(group_id, progress.protocol, records, _largest(lags), tuple(lags))
 
-    def _place(self, group_id: str, partition: Partition, committed: int) -> Iterator[Place]:
+    def _place(
+        self, group_id: str, partition: Partition, committed: int | None, begins_at_end: bool
+    ) -> Iterator[Place]:
         """None of a partition that is not served, or no more."""
         log = self._find_log(*partition)
         if log is not None:
             start, end = log.log_start_offset, log.high_watermark
-            yield Place(group_id, partition, log, committed, start, end)
+            yield Place(group_id, partition, log, committed, start, end, begins_at_end)
 
     async def _look_up(
         self, places: list[Place], oldest: dict[tuple[str, Partition], Oldest]
@@ -252,11 +310,18 @@ class Lag:
         if found is not None:
             age_ms = max(0, self._now_ms() - found.timestamp)
             seconds = None if found.timestamp == NO_TIMESTAMP else age_ms / 1000
-        records = max(0, place.end - place.committed)
-        lost = min(records, max(0, place.start - place.committed))
+        lost = min(place.records, max(0, place.start - place.position))
         return PartitionLag(
-            *place.partition, place.committed, place.end, records, lost, seconds
+            *place.partition, place.committed, place.end, place.records, lost, seconds
         )
+
+
+def _rows(progress: Progress) -> list[tuple[Partition, int | None, bool]]:
+    """Partitions in order, with what was committed for each."""
+    return [
+        (each, progress.offsets.get(each), progress.begins_at_end)
+        for each in sorted({*progress.offsets, *progress.wanted})
+    ]
 
 
 def _still_holds(known: Oldest, place: Place, now_s: float) -> bool:

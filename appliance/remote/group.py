@@ -57,7 +57,14 @@ def describe_group(api: Api, as_json: bool, name: str) -> None:
             for row in found["offsets"]
         ],
     )  # fmt: skip
-    click.echo(f"{found['state']}, {some(found['members'], 'member')}")
+    behind = f"{some(found['lag_records'], 'record')} behind"
+    click.echo(f"{found['state']}, {some(found['members'], 'member')}, {behind}")
+    if found["no_commit_partitions"]:
+        click.echo(
+            f"no commit yet in {some(found['no_commit_partitions'], 'partition')}: their "
+            f"{some(found['no_commit_records'], 'record')} count from the first one there is, or "
+            "from where a share group is set to begin"
+        )
     for each in found["unread"]:
         click.echo(f"nobody reads {each['topic']}-{each['partition']}")
 

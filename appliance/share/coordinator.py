@@ -28,6 +28,7 @@ from appliance.groups.modern_group import Done, Terms, TopicView
 from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused
+from appliance.groups.wanted_places import wanted_places
 from appliance.internal_topic import Record
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
@@ -113,11 +114,11 @@ class ShareCoordinator:
 
     # Asked for the lag
 
-    def groups_with_offsets(self) -> Collection[str]:
-        return [each.id for each in self._all() if each.shared.initialized]
+    def groups_that_read(self) -> Collection[str]:
+        return [each.id for each in self._all() if each.shared.initialized or each.members]
 
     def progress(self, group_id: str) -> Progress | None:
-        """Where it is in the partitions that it has read. None: there is no such share group."""
+        """Where it is in what it has read, and what it is to read. None: no such share group."""
         group = self._groups.groups.get(group_id)
         if not isinstance(group, ShareGroup) or group.is_dead or not self._states.is_loaded:
             return None
@@ -127,7 +128,9 @@ class ShareCoordinator:
             start_offset = self._states.start_offset(group_id, topic_id, partition)
             if name is not None and start_offset is not None and start_offset != NOT_BEGUN:
                 offsets[Partition(name, partition)] = start_offset
-        return Progress(SHARE, offsets)
+        config = self._topics.share_group_config(group_id)
+        wanted = wanted_places(group, self._topics)
+        return Progress(SHARE, offsets, wanted, config.auto_offset_reset == "latest")
 
     # Members
 

@@ -12,7 +12,7 @@ import { State } from "./groups.js";
 const PARTITIONS = [
   { name: "topic", title: "Topic", cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>` },
   { name: "partition", title: "Partition", number: true },
-  { name: "committed", title: "Committed", number: true, cell: (each) => count(each.committed) },
+  { name: "committed", title: "Committed", number: true, cell: (each) => (each.no_commit_yet ? html`<span class="muted">no commit yet</span>` : count(each.committed)) },
   { name: "end", title: "End", number: true, cell: (each) => count(each.end) },
   { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${each.lost_records > 0 && html` <span class="muted">(${count(each.lost_records)} deleted unread)</span>`}` },
   { name: "lag_seconds", title: "Lag, time", number: true, cell: (each) => duration(each.lag_seconds) },
@@ -83,8 +83,9 @@ export function Group({ route, me }) {
   return html`<${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> /`}>
       <button class="primary" disabled=${me.read_only || !group.data} onClick=${() => setDoing("reset")}>Reset offsets</button><button class="danger" disabled=${me.read_only || !group.data} onClick=${() => setDoing("delete")}>Delete</button><//>
     <${Loaded} from=${group}>${(data) => html`
-      <${Strip} facts=${[["State", html`<${State} state=${data.state} />`], ["Behind", duration(data.lag_seconds)], ["Not read", some(data.lag_records, "record")], ["Members", count(data.members)], ["Protocol", [data.protocol, data.assignor].filter(Boolean).join(", ")], ["Generation", count(data.generation)]]} />
+      <${Strip} facts=${[["State", html`<${State} state=${data.state} />`], ["Behind", duration(data.lag_seconds)], ["Not read", some(data.lag_records, "record")], data.no_commit_partitions > 0 && ["No commit yet", some(data.no_commit_partitions, "partition")], ["Members", count(data.members)], ["Protocol", [data.protocol, data.assignor].filter(Boolean).join(", ")], ["Generation", count(data.generation)]]} />
       ${data.unread.length > 0 && html`<p class="notice warn">Nobody in the group reads ${data.unread.slice(0, 8).map((each) => `${each.topic} ${each.partition}`).join(", ")}${data.unread.length > 8 ? ` and ${count(data.unread.length - 8)} more` : ""}.</p>`}
+      ${data.no_commit_records > 0 && html`<p class="notice warn">Nothing was committed yet for ${some(data.no_commit_partitions, "partition")} that ${data.no_commit_partitions === 1 ? "is" : "are"} assigned or wanted: the ${some(data.no_commit_records, "record")} there count from the first one, as far as is known where the group would begin.</p>`}
       <${History} group=${name} />
       <section class="card"><div class="head"><h2>Partitions</h2></div><${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic" empty="No offset was committed yet." /></section>
       <section class="card"><div class="head"><h2>Members</h2></div><${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS} empty="Nobody reads for this group now." /></section>

@@ -15,7 +15,7 @@ const COLUMNS = [
   { name: "state", title: "State", cell: (group) => html`<${State} state=${group.state} />` },
   { name: "members", title: "Members", number: true },
   { name: "topics", title: "Topics", value: (group) => (group.topics ?? []).join(", "), long: true },
-  { name: "lag_records", title: "Lag, records", number: true, cell: (group) => count(group.lag_records) },
+  { name: "lag_records", title: "Lag, records", number: true, cell: (group) => html`${count(group.lag_records)}${group.no_commit_records > 0 && html` <span class="muted">(${count(group.no_commit_records)} without a commit yet)</span>`}` },
   { name: "lag_seconds", title: "Lag, time", number: true, cell: (group) => duration(group.lag_seconds) },
 ];
 

@@ -61,7 +61,7 @@ function Consumers({ groups, worst }) {
   const isBehind = worst !== null && worst.records > 0;
   const isLate = isBehind && worst.seconds !== null;
   return html`<${Tile} title="Consumers" href="#/groups" value=${isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "none behind"} unit=${isBehind ? (isLate ? "behind" : "records behind") : ""}>
-    <p>${isBehind ? `${worst.group}, ${some(worst.records, "record")}` : "everybody has read what there is"}</p><p>${some(groups, "group")}</p><//>`;
+    <p>${isBehind ? `${worst.group}, ${some(worst.records, "record")}` : "everybody has read what there is"}</p>${isBehind && worst.no_commit_records > 0 && html`<p>${count(worst.no_commit_records)} of them without a commit yet</p>`}<p>${some(groups, "group")}</p><//>`;
 }
 
 function Exports({ of }) {

@@ -38,6 +38,7 @@ cdef cppclass Committer:
     vector[LogRef] wanted          # guard; to be committed now
     multimap[int64_t, LogRef] deadlines          # guard; monotonic ns
     vector[LogRef] changed         # the committer thread's own; committed since their checkpoint
+    bint has_closed                # guard; some of the logs in the lists may be closed
     bint is_stopping               # guard
     bint checkpoint_is_wanted      # guard; by checkpoint(), counted by checkpoints_done
     int64_t checkpoints_begun      # guard
@@ -88,7 +89,10 @@ cdef void committer_write_behind(Committer* committer, const LogRef& log) noexce
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,
                          int64_t deadline_ns) noexcept nogil
 
-# Waiters look again: a log was closed or truncated.
+# A log was closed: those who wait look again, and nothing here keeps it.
+cdef void committer_forget(Committer* committer) noexcept nogil
+
+# Waiters look again: a log was truncated.
 cdef void committer_notify(Committer* committer) noexcept nogil
 
 # Blocks until a checkpoint that began after this call is in the journal.

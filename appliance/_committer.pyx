@@ -95,6 +95,13 @@ cdef void committer_notify(Committer* committer) noexcept nogil:
     committer.guard.unlock()
 
 
+cdef void committer_forget(Committer* committer) noexcept nogil:
+    committer.guard.lock()
+    committer.has_closed = True
+    committer.published.notify_all()
+    committer.guard.unlock()
+
+
 cdef int committer_checkpoint(Committer* committer, bint of_all) noexcept nogil:
     cdef int64_t mine
     committer.guard.lock()
@@ -132,7 +139,9 @@ cdef void* _run(void* argument) noexcept nogil:
         committer.guard.unlock()
         if not batch.empty():
             _commit(committer, &batch, False)
+        batch.clear()
         if now >= poll_ns:
+            _drop_closed(committer)
             storage_poll(committer.storage.get())
             poll_ns = now + committer.poll_interval_ns
         if with_checkpoint:
@@ -156,6 +165,39 @@ cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
         oldest = log.get().oldest_unflushed_ns.load()
         if oldest != 0 and not log.get().commit_is_wanted.exchange(True):
             committer.wanted.push_back(log)
+
+
+cdef void _drop_closed(Committer* committer) noexcept nogil:
+    """A list here may be the last that keeps a closed log, with its descriptor and its memory. Once
+    a turn of the poll: many are closed at once when a topic is deleted."""
+    cdef vector[LogRef] gone  # let go of when the guard is free: a descriptor's end may take long
+    cdef multimap[int64_t, LogRef] deadlines
+    committer.guard.lock()
+    if not committer.has_closed:
+        committer.guard.unlock()
+        return
+    committer.has_closed = False
+    _take_closed(&committer.wanted, &gone)
+    for entry in committer.deadlines:
+        if entry.second.get().is_closed.load():
+            gone.push_back(entry.second)
+        else:
+            deadlines.insert(pair[int64_t, LogRef](entry.first, entry.second))
+    committer.deadlines.swap(deadlines)
+    committer.guard.unlock()
+    deadlines.clear()
+    _take_closed(&committer.changed, &gone)
+
+
+cdef void _take_closed(vector[LogRef]* logs, vector[LogRef]* gone) noexcept nogil:
+    cdef size_t i, kept = 0
+    for i in range(logs.size()):
+        if logs.at(i).get().is_closed.load():
+            gone.push_back(logs.at(i))
+        else:
+            logs[0][kept] = logs.at(i)
+            kept += 1
+    logs.resize(kept)
 
 
 cdef int64_t _next_deadline(Committer* committer, int64_t latest) noexcept nogil:

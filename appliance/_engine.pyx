@@ -21,7 +21,8 @@ from appliance._cleaner cimport compact
 from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
-    committer_checkpoint, committer_notify, committer_start, committer_stop, committer_write_behind,
+    committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
+    committer_write_behind,
 )
 from appliance._files cimport open_file, read_whole, sync_directory
 from appliance._index cimport AbortedTxn
@@ -564,7 +565,7 @@ cdef class Log:
         with nogil:
             log_close(self.log.get())
             log_tell(self.log.get())
-            committer_notify(self.engine.committer.get())
+            committer_forget(self.engine.committer.get())
 
     # Reading
 

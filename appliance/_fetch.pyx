@@ -24,7 +24,7 @@ from appliance._connection cimport (
 )
 from appliance._fetch_session cimport (
     SESSION_FULL, SESSION_INCREMENTAL, SESSION_NONE, Forgotten, session_begin, session_change,
-    session_end, session_use,
+    session_end, session_forget_closed, session_use,
 )
 from appliance._files cimport read_whole
 from appliance._frame cimport (
@@ -323,13 +323,15 @@ cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept
     cdef Fetch* fetch = slot.fetch.get()
     cdef vector[Result] results
     cdef int64_t total = 0
-    cdef bint has_error = False
+    cdef bint has_error = False, is_session = fetch.session_id != 0
     _look(connection.plane, fetch, &results, &total, &has_error)
     if total < fetch.min_bytes and not has_error and not is_late:
         if not connection.plane.is_draining.load():
             return False
     _put_answer(connection, slot, fetch, &results, total)
     fetch_forget(connection, slot)
+    if has_error and is_session:  # one of its fetches waits at a time, and this one did
+        session_forget_closed(connection)
     slot_ready(connection, slot)
     return True
 

@@ -22,4 +22,6 @@ cdef void session_begin(Connection* connection, const vector[FetchTarget]* targe
                         bint is_by_id) noexcept nogil
 cdef void session_change(Connection* connection, const vector[FetchTarget]* targets,
                          const vector[Forgotten]* forgotten, bint is_by_id) noexcept nogil
+# Lets go of partitions that were deleted; no fetch of the session waits. It goes on naming them.
+cdef void session_forget_closed(Connection* connection) noexcept nogil
 cdef void session_end(Connection* connection) noexcept nogil

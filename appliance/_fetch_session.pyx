@@ -6,12 +6,15 @@ clients begin a new one after a disconnect all the same, so nothing is gained by
 A change costs what it names, not what the session holds: a request may name thousands.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._bytes cimport store_i32
 from appliance._connection cimport Connection, FetchSession, FetchTarget
+from appliance._frame cimport Piece
+from appliance._topics cimport Topic, TopicRef, topics_find
 
 cdef enum:
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -121,6 +124,38 @@ cdef void _put(FetchSession* session, const FetchTarget* target, const string& k
     known.leader_epoch = target.leader_epoch
     known.topic = target.topic
     known.log = target.log
+
+
+cdef void session_forget_closed(Connection* connection) noexcept nogil:
+    """A client may keep a session for months, and so would the session keep their descriptors."""
+    cdef vector[FetchTarget]* targets = &connection.session.targets
+    cdef size_t i
+    cdef bint is_met = False
+    for i in range(targets.size()):
+        if targets.at(i).log.get() != NULL and targets.at(i).log.get().is_closed.load():
+            targets.at(i).log.reset()
+            is_met = True
+    if is_met:
+        _renew_topics(connection)
+
+
+cdef void _renew_topics(Connection* connection) noexcept nogil:
+    """A topic as it was knows all logs that it had then."""
+    cdef vector[FetchTarget]* targets = &connection.session.targets
+    cdef TopicRef before, fresh
+    cdef Piece name
+    cdef size_t i
+    for i in range(targets.size()):
+        if targets.at(i).topic.get() != before.get() or before.get() == NULL:
+            before = targets.at(i).topic
+            name.data = <const uint8_t*>before.get().name.data()
+            name.size = before.get().name.size()
+            fresh = topics_find(&connection.plane.topics, name, False)
+            if fresh.get().id != before.get().id:  # gone, or another one by that name
+                fresh = make_shared[Topic]()
+                fresh.get().name = before.get().name
+                fresh.get().id = before.get().id
+        targets.at(i).topic = fresh
 
 
 # ---- with the GIL ----

@@ -47,7 +47,8 @@ from appliance._native cimport (
 )
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, file_own, segment_create, segment_file, segment_load_index,
+    FileRef, Segment, SegmentRef, file_own, segment_close, segment_create, segment_file,
+    segment_load_index,
     segment_new, segment_note, segment_seal_times, segment_unlink,
 )
 from appliance._storage cimport StorageRef, storage_release_reserve
@@ -631,9 +632,18 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
 # Closing
 
 cdef void log_close(PartitionLog* log) noexcept nogil:
+    cdef vector[SegmentRef] segments
+    cdef size_t i
     log.guard.lock()
     log.is_closed.store(True)
     log.guard.unlock()
+    log.list_guard.lock()
+    segments = log.segments
+    log.list_guard.unlock()
+    # Not when the last who knows the log forgets it: that may be a client that is silent for hours,
+    # and a deleted file keeps its descriptor and its blocks until it is closed.
+    for i in range(segments.size()):
+        segment_close(segments[i].get())
 
 
 # ---- with the GIL ----

@@ -23,9 +23,10 @@ cdef FileRef file_own(int fd) noexcept nogil
 cdef cppclass Segment:
     int64_t base_offset            # constant
     FileRef directory              # constant; of the partition
-    mutex guard                    # over file, index, index_is_loaded
+    mutex guard                    # over file, index, index_is_loaded, is_closed
     FileRef file                   # empty until first used; dropped when idle
     bint is_replaced               # another file took the name: this one must stay open
+    bint is_closed                 # guard; its log was: the file is not opened again
     Index index
     bint index_is_loaded
     atomic_i64 size                # bytes that readers may see
@@ -67,7 +68,7 @@ cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexc
 # it.
 cdef int segment_create(Segment* segment) noexcept nogil
 
-# The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile.
+# The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile; LOG_CLOSED.
 cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
 
 # Opens the file and keeps it so, for its name is about to be given to another.
@@ -81,6 +82,9 @@ cdef bint segment_index_is_stored(Segment* segment) noexcept nogil
 
 # Lets go of the file and the index if nobody read them since `before_ns`.
 cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil
+
+# Lets go of the file and the index for good. Who holds the file goes on with it.
+cdef void segment_close(Segment* segment) noexcept nogil
 
 # 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN,
 # BATCH_MAGIC, STORAGE_IO.

@@ -14,7 +14,7 @@ from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance._codes cimport (
-    BATCH_CORRUPT, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK,
+    BATCH_CORRUPT, LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK,
 )
 from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, write_whole,
@@ -86,6 +86,8 @@ cdef int _open_locked(Segment* segment) noexcept nogil:
     cdef int fd
     if segment.file.get() != NULL:
         return OK
+    if segment.is_closed:
+        return LOG_CLOSED
     file_name(name, segment.base_offset, b".log")
     # Writable although most are only read: a descriptor kept open for the file's active life is
     # what reports a write-back error, whoever caused it.
@@ -132,6 +134,16 @@ cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil:
         segment.file.reset()
         segment.index = empty
         segment.index_is_loaded = False
+    segment.guard.unlock()
+
+
+cdef void segment_close(Segment* segment) noexcept nogil:
+    cdef Index empty
+    segment.guard.lock()
+    segment.is_closed = True
+    segment.file.reset()
+    segment.index = empty
+    segment.index_is_loaded = False
     segment.guard.unlock()
 
 
@@ -284,9 +296,10 @@ cdef int segment_load_index(Segment* segment) noexcept nogil:
     cdef int code = OK
     cdef int64_t known = 0, size
     segment.guard.lock()
-    if segment.index_is_loaded:
+    if segment.index_is_loaded or segment.is_closed:
+        code = OK if segment.index_is_loaded else LOG_CLOSED
         segment.guard.unlock()
-        return OK
+        return code
     size = segment.size.load()
     code = index_load(&segment.index, segment.directory.get().fd, segment.base_offset, size)
     segment.index_is_loaded = code == OK

@@ -26,6 +26,7 @@ from appliance.config import LogConfig, NetworkConfig
 from appliance.log_dir import LogDir
 from appliance.wire.fetch import FetchRequest, FetchResponse
 from appliance.wire.produce import ProduceResponse
+from tests.support.logs import until
 from tests.support.wire_client import TOPIC_ID, WireClient, fetch_frame, frame_of, produce_frame
 
 PARTITIONS = 3
@@ -317,6 +318,29 @@ def test_a_session_waits_for_news(client: WireClient, plane: Plane) -> None:
     with plane.client() as writer:
         writer.produce(batch(b"news"), acks=1, partition=1)
     assert b"news" in client.receive()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["silent", "waiting"])
+def test_a_session_keeps_no_deleted_partition(make: Any, waits: bool) -> None:
+    plane = make()
+    log_dir = plane.log_dir
+    with plane.client() as client:
+        session = client.fetch(0, partitions=(0, 1), session=(0, 0)).session_id
+        client.send_fetch(partitions=(), session=(session, 1), wait_ms=15_000 if waits else 0)
+        if not waits:
+            client.receive()
+        directory = str(log_dir.path / "deleted" / "t-1")
+        plane.data_plane.put_topic("t", TOPIC_ID.bytes, [plane.logs[0], None, plane.logs[2]])
+        del plane.logs[1]
+        log_dir.delete("t", 1)
+        if not waits:
+            client.send_fetch(partitions=(), session=(session, 2))
+        client.receive()
+        until(lambda: not any(each.startswith(directory) for each in open_files()))
+
+
+def open_files() -> list[str]:
+    return [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if os.path.lexists(each)]
 
 
 def test_wrong_sessions_are_refused(client: WireClient) -> None:

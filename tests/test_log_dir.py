@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from appliance._engine import Log
+from appliance.config import StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, LogClosed, LogFailed
 from appliance.log_dir import (
     LogDir,
@@ -29,6 +30,7 @@ from tests.support.logs import (
     opened,
     produced,
     reopened,
+    until,
     values,
 )
 
@@ -402,6 +404,55 @@ def test_a_new_directory_takes_no_descriptors_with_it(tmp_path: Path) -> None:
     for _ in range(5):
         live_once()
     assert count() == before
+
+
+# What a deleted log may keep
+
+QUIET = StorageConfig(checkpoint_interval_ms=3_600_000, reserve_bytes=0, low_water_bytes=0)
+
+
+def test_logs_that_are_made_written_and_deleted_leave_no_descriptor(tmp_path: Path) -> None:
+    """Their few acknowledged bytes are worth no checkpoint, so none comes by to let go of them."""
+    with contextlib.closing(LogDir.open(tmp_path, QUIET)) as log_dir:
+        before = open_files()
+        for turn in range(5):
+            # `flush.ms` of an hour: also who waits for the clock of it is forgotten.
+            for log in log_dir.create_all(f"t{turn}", range(8), log_config(flush_ms=3_600_000)):
+                log.append_durable(batch("acknowledged"))
+                log.roll()
+                log.append(batch("written"))
+            del log
+            log_dir.delete_all(f"t{turn}", range(8))
+        assert deleted_files(tmp_path) == []
+        until(lambda: open_files() == before)
+
+
+def test_whoever_still_knows_a_deleted_log_keeps_none_of_its_files(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        for text in "abc":
+            log.append_durable(batch(text))
+            log.roll()
+        slice_ = log.slice(0)
+        log_dir.delete("t", 0)
+        # A reader goes on with the file that it holds, and with no other.
+        assert len(deleted_files(tmp_path)) == 1
+        assert os.pread(slice_.fd, slice_.size, slice_.position)
+        del slice_
+        assert deleted_files(tmp_path) == []
+        with pytest.raises(LogClosed):
+            log.read(0)
+
+
+def open_files() -> list[str]:
+    gc.collect()
+    return sorted(os.readlink(each) for each in Path("/proc/self/fd").iterdir()
+                  if os.path.lexists(each))
+
+
+def deleted_files(below: Path) -> list[str]:
+    return [each for each in open_files()
+            if each.startswith(str(below)) and each.endswith(".log (deleted)")]
 
 
 # The report's words

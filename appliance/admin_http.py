@@ -41,7 +41,7 @@ async def get_livez(_: web.Request) -> web.Response:
 async def get_healthz(request: web.Request) -> web.Response:
     health = request.app[PROCESS].health()
     body = {"status": health.status, "reasons": health.reasons, **health.facts}
-    return web.json_response(body, status=200 if health.status == "ok" else 503)
+    return web.json_response(body, status=200 if health.is_serving else 503)
 
 
 METRICS_ROUTE = get("/metrics", lambda _: None, None, "Metrics for Prometheus.", prefix="")

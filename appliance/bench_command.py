@@ -13,7 +13,8 @@ from appliance import disk_bench
 from appliance.command import Command
 from appliance.disk_bench import BULK_PARTITIONS, IN_MEMORY, NO_FLUSH_US, Found, Times
 from appliance.progress import Progress
-from appliance.remote.output import put_json, put_table, size
+from appliance.remote.output import put_json, put_table
+from appliance.spoken import size
 
 
 @click.group()

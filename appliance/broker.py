@@ -50,6 +50,7 @@ from appliance.export.holds import Holds
 from appliance.groups import coordinator as groups
 from appliance.groups.lag import Lag, Source
 from appliance.groups.modern_group import TopicFacts
+from appliance.ledger import Ledger
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
@@ -143,6 +144,7 @@ class Broker:
         self.quotas = ClientQuotas(catalog, self._change)
         self.client_metrics = ClientMetrics(catalog, self._change)
         self.exports = Book(catalog, config.export.runs_max)
+        self.ledger = log_dir.ledger = Ledger(catalog)
         self.holds = log_dir.keeper = Holds(catalog, lambda: log_dir.is_full)
 
     @classmethod

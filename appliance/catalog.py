@@ -25,6 +25,7 @@ the control thread reads once at the start, and sends changes to a thread beside
     export_holds    what retention keeps for an export (`export/holds.py`)
     exports         definitions of exports (`export/book.py`), as JSON
     export_runs     what became of them, as JSON; the oldest rows of each go
+    ledger          what was lost or damaged, and who has seen it (`ledger.py`)
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,21 @@ SCHEMA = [
         PRIMARY KEY (topic, part)
     )
     """,
+    """
+    CREATE TABLE ledger (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_ms INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        partition INTEGER NOT NULL,
+        first_offset INTEGER NOT NULL,
+        last_offset INTEGER,
+        kind TEXT NOT NULL CHECK (kind IN ('lost', 'damaged', 'skipped')),
+        cause TEXT NOT NULL,
+        aside TEXT NOT NULL,
+        acknowledged_ms INTEGER,
+        acknowledged_by TEXT NOT NULL
+    )
+    """,
 ]
 
 
@@ -275,6 +291,21 @@ class TopicSchema:
     text: str
     message: str  # of Protobuf: its name, or "" where there is one only
     updated_ms: int
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    id: int  # 0: a new one
+    at_ms: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int | None
+    kind: str
+    cause: str
+    aside: str
+    acknowledged_ms: int | None
+    acknowledged_by: str
 
 
 def has_admin_users(path: Path) -> bool:
@@ -485,6 +516,28 @@ class Catalog:
             "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?", (most, limit)
         )
         return [AuditRow(*each) for each in rows]
+
+    # The ledger
+
+    def ledger(self) -> list[LedgerRow]:
+        return [LedgerRow(*row) for row in self._rows("SELECT * FROM ledger ORDER BY id")]
+
+    def add_to_ledger(self, rows: Iterable[LedgerRow]) -> list[LedgerRow]:
+        """The same with their ids."""
+        added = []
+        with self._change() as run:
+            for each in rows:
+                found = run(f"INSERT INTO ledger VALUES ({', '.join('?' * 11)})",
+                            (None, *astuple(each)[1:]))  # fmt: skip
+                added.append(replace(each, id=found.lastrowid or 0))
+        return added
+
+    def acknowledge(self, entries: Iterable[tuple[int, int, str]]) -> None:
+        """Each with when, and by whom."""
+        with self._change() as run:
+            for number, at_ms, who in entries:
+                run("UPDATE ledger SET acknowledged_ms = ?, acknowledged_by = ? WHERE id = ?",
+                    (at_ms, who, number))  # fmt: skip
 
     # Exports
 

@@ -19,7 +19,7 @@ from appliance import event_log
 from appliance.command import Command
 from appliance.log_command import log
 from appliance.progress import Progress
-from appliance.remote import acl, broker, group, messages, topic, user
+from appliance.remote import acl, broker, group, ledger, messages, topic, user
 from appliance.zookeeper_server import ZooKeeperServer
 
 
@@ -82,6 +82,7 @@ for each in (
     acl.acl,
     user.user,
     broker.bundle,
+    ledger.ledger,
     log,
 ):
     main.add_command(each)

@@ -15,7 +15,7 @@ import click
 from appliance import _batch, event_log, log_files
 from appliance.command import NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
 from appliance.progress import Progress
-from appliance.remote.output import size
+from appliance.spoken import size
 
 DIRECTORY = click.argument(
     "data_dir", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)

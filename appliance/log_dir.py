@@ -28,6 +28,7 @@ from appliance import event_log
 from appliance._engine import Engine, Log, Recovered
 from appliance.config import LONG_MAX, LogConfig, StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
+from appliance.ledger import Damage
 from appliance.wall_clock import WallClock
 
 events = event_log.named("log_dir")
@@ -57,17 +58,6 @@ class LogUnknown(ApplianceError):
     kafka_code = 3
 
 
-@dataclass(frozen=True)
-class Loss:
-    """Something that was there before and is not served now. `last_offset` None: not known."""
-
-    topic: str
-    partition: int
-    first_offset: int
-    last_offset: int | None
-    what: str
-
-
 @dataclass
 class RecoveryReport:
     was_clean: bool
@@ -77,7 +67,7 @@ class RecoveryReport:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     aside_bytes: int = 0
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[Damage] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # logs that could not be opened, and why
     notes: list[str] = field(default_factory=list)  # where directories and catalog did not agree
 
@@ -87,10 +77,10 @@ class RecoveryReport:
         self.cut_bytes += found.cut_bytes
         self.aside_bytes += found.aside_bytes
         if found.lost_first_offset >= 0:
-            what = "durable records are gone or damaged; what is left of them is set aside"
+            cause = "durable records are gone or damaged; what is left of them is set aside"
             self.losses.append(
-                Loss(log.topic, log.partition, found.lost_first_offset,
-                     found.lost_end_offset - 1, what)
+                Damage(log.topic, log.partition, found.lost_first_offset,
+                       found.lost_end_offset - 1, cause)
             )
 
     def text(self) -> str:
@@ -106,15 +96,25 @@ class RecoveryReport:
                          "as durable.")
         if self.aside_bytes:
             lines.append(f"Set {self.aside_bytes:,} bytes aside in files named *.corrupt-*.")
-        for loss in self.losses:
-            last = "?" if loss.last_offset is None else loss.last_offset
-            lines.append(f"LOST {loss.topic}-{loss.partition}: offsets {loss.first_offset} to "
-                         f"{last}: {loss.what}.")
+        lines += [f"{each.kind.upper()} {each}." for each in self.losses]
         lines += [f"NOT OPENED {failure}" for failure in self.failures]
         lines += self.notes
         if not self.losses and not self.failures:
             lines.append("No acknowledged record was lost.")
         return "\n".join(lines)
+
+
+class Losses(Protocol):
+    """Who remembers what is lost or damaged (`ledger.py`)."""
+
+    def note(self, damages: Iterable[Damage]) -> None:
+        """Before the journal forgets that it was there."""
+        ...
+
+
+class NoLedger:
+    def note(self, damages: Iterable[Damage]) -> None:
+        return
 
 
 class Keeper(Protocol):
@@ -142,6 +142,7 @@ class LogDir:
         self.report = RecoveryReport(engine.was_clean, engine.is_new)
         self.engine = engine
         self.keeper: Keeper = NoKeeper()
+        self.ledger: Losses = NoLedger()
         self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
         self._logs: dict[Key, Log] = {}
         self._clock = WallClock()
@@ -212,6 +213,7 @@ class LogDir:
                     self.report.note(*result)
                 done += 1
                 progress(done, len(found))
+        self.ledger.note(self.report.losses)
         self.engine.start()
         for each in dead:
             _remove(each)
@@ -244,10 +246,11 @@ class LogDir:
     def _forget_missing(self, found: set[str]) -> None:
         missing = [name for name in self.engine.known() if name not in found]
         gone = [match for match in map(_DIRECTORY.fullmatch, missing) if match]
-        self.engine.forget_names([match[0] for match in gone])
         self.report.losses += [
-            Loss(match[1], int(match[2]), 0, None, "the directory is gone") for match in gone
+            Damage(match[1], int(match[2]), 0, None, "the directory is gone") for match in gone
         ]
+        self.ledger.note(self.report.losses)
+        self.engine.forget_names([match[0] for match in gone])
 
     # Logs
 

@@ -31,13 +31,13 @@ from aiohttp import web
 
 from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
-from appliance.admin.process import Health
 from appliance.broker import Broker
 from appliance.catalog import NAME as CATALOG
 from appliance.catalog import has_admin_users
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
+from appliance.health import Health, Watch, decide, sentence
 from appliance.log_dir import LogDir, Progress
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Server:
         self.is_embedded = is_embedded
         self.status = "recovering"
         self.recovered = (0, 0)
+        self.watch = Watch()
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
         self.broker: Broker | None = None
         self.data_plane: DataPlane | None = None
@@ -92,38 +93,7 @@ class Server:
     # what the admin pages ask
 
     def health(self) -> Health:
-        facts: dict[str, Any] = {
-            "data_dir": str(self.config.data_dir),
-            "uptime_s": round(time.monotonic() - self.started, 1),
-        }
-        if self.broker is None or self.status != "ok":
-            done, found = self.recovered
-            facts |= {"partitions_recovered": done, "partitions": found}
-            return Health(self.status, [f"the broker is {self.status}"], facts)
-        log_dir = self.broker.log_dir
-        logs, report = log_dir.logs(), log_dir.report
-        reasons = [f"{each}: {text}" for each, text in sorted(self.faults.items())]
-        reasons += [f"not opened: {failure}" for failure in report.failures]
-        for (topic, partition), each in logs.items():
-            if each.failed:
-                reasons.append(f"{topic}-{partition}: {each.failed}")
-        reasons += [f"topic {name}: {why}" for name, why in self.broker.unavailable.items()]
-        owners = (self.broker.groups, self.broker.transactions, self.broker.share_partitions)
-        reasons += filter(None, (each.fault for each in owners))
-        if log_dir.journal_failed:
-            reasons.append("recovery points cannot be saved: a start after a crash would take long")
-        free, low_water = log_dir.free_bytes, self.config.storage.low_water_bytes
-        if log_dir.is_full:
-            reasons.append(f"writes are refused: {free} bytes free, low water is {low_water}")
-        facts |= {"partitions": len(logs), "free_bytes": free, "losses": len(report.losses)}
-        facts["topics"] = len(self.broker.topics)
-        if self.registration:
-            # being away is a fact and no reason: one lost ZooKeeper must not take all brokers out
-            # of a load balancer, as they serve on
-            facts["zookeeper"] = self.registration.status
-            if self.registration.refusal:
-                reasons.append(f"not registered: {self.registration.refusal}")
-        return Health("failing" if reasons else "ok", reasons, facts)
+        return decide(self, self.watch)
 
     # life
 
@@ -144,16 +114,19 @@ class Server:
     async def _serve(self, progress: Progress) -> None:
         runner, self.admin_address = await admin_http.start(self, self._admin_address())
         self._admin_runner = runner
+        watching = asyncio.create_task(self.watch.run(self))
         try:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
                 if not self.stopping.is_set():
                     async with self._clients(broker), self._registered(broker):
+                        await self.watch.has_looked.wait()
                         self._announce()
                         await asyncio.gather(*self._timers(broker.log_dir))
             finally:
                 await broker.close()
         finally:
+            watching.cancel()
             await runner.cleanup()
         log.info("stopped")
 
@@ -220,6 +193,8 @@ class Server:
             _tune_the_collector()
             print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
                   f"data={self.config.data_dir}", flush=True)
+            if (health := self.health()).findings:
+                print(sentence(health), file=sys.stderr, flush=True)
         self._offer_setup()
         self._notify("READY=1\nSTATUS=serving")
         self.ready.set()

@@ -393,7 +393,7 @@ def test_health_is_one_sentence(rest: Rest, appliance_broker: RunningBroker) -> 
     time.sleep(1.1)
     health = rest.get("/health")
     assert health["sentence"].startswith("Healthy: accepting writes, everything is on disk, last ")
-    assert (health["status"], health["level"], health["topics"]) == ("ok", "ok", 1)
+    assert (health["status"], health["findings"], health["topics"]) == ("ok", [], 1)
     assert health["listeners"]["kafka"] == appliance_broker.bootstrap
     assert health["storage"]["total_bytes"] > health["storage"]["free_bytes"] > 0
     assert health["unflushed"]["records"] == 0

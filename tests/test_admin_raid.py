@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from appliance.admin import raid
+from appliance.machine import raid
 
 
 def array(block: Path, **files: str) -> Path:

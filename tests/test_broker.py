@@ -18,7 +18,8 @@ from appliance.catalog import NAME, PRODUCER_IDS, Catalog
 from appliance.config import LogConfig
 from appliance.config_key import ConfigChange, ConfigInvalid, ConfigOperation
 from appliance.errors import ApplianceError, StorageFull
-from appliance.log_dir import LogDir, Loss, TopicNameInvalid
+from appliance.ledger import Damage
+from appliance.log_dir import LogDir, TopicNameInvalid
 from appliance.reconciliation import PRODUCER_IDS_MARGIN, DirectoryUnexpected
 from appliance.topics import (
     LimitExceeded,
@@ -270,7 +271,7 @@ def broken_at(patch: pytest.MonkeyPatch, step: str, works: int) -> None:
     patch.setattr(LogDir, step, Broken(getattr(LogDir, step), works, StorageFull("no room")))
 
 
-def losses(broker: Broker) -> list[Loss]:
+def losses(broker: Broker) -> list[Damage]:
     return broker.log_dir.report.losses
 
 

@@ -13,11 +13,11 @@ import pytest
 from appliance._engine import Log
 from appliance.config import StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, LogClosed, LogFailed
+from appliance.ledger import Damage
 from appliance.log_dir import (
     LogDir,
     LogExists,
     LogUnknown,
-    Loss,
     RecoveryReport,
     TopicNameInvalid,
     directory_name,
@@ -461,7 +461,8 @@ def deleted_files(below: Path) -> list[str]:
 def test_the_report_in_plain_words() -> None:
     report = RecoveryReport(was_clean=False, partitions=3, seconds=1.234)
     report.scanned_bytes, report.cut_bytes, report.aside_bytes = 1_234_567, 89, 1000
-    report.losses += [Loss("a", 1, 5, 9, "gone"), Loss("b", 0, 0, None, "the directory is gone")]
+    gone = Damage("b", 0, 0, None, "the directory is gone")
+    report.losses += [Damage("a", 1, 5, 9, "gone"), gone]
     report.failures.append("c-2: cannot be opened")
     assert report.text().splitlines() == [
         "Opened 3 partitions in 1.23 s after an unclean end (crash, kill or power cut).",
@@ -469,6 +470,6 @@ def test_the_report_in_plain_words() -> None:
         "Cut 89 bytes of unfinished writes, none acknowledged as durable.",
         "Set 1,000 bytes aside in files named *.corrupt-*.",
         "LOST a-1: offsets 5 to 9: gone.",
-        "LOST b-0: offsets 0 to ?: the directory is gone.",
+        "LOST b-0: offsets from 0 on: the directory is gone.",
         "NOT OPENED c-2: cannot be opened",
     ]

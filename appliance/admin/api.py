@@ -24,6 +24,7 @@ from appliance.admin import (
     exports,
     groups,
     health,
+    ledger,
     live,
     log_lines,
     login,
@@ -65,6 +66,7 @@ STATUS = {
 ROUTES: list[Route] = [
     *login.ROUTES,
     *health.ROUTES,
+    *ledger.ROUTES,
     *live.ROUTES,
     *topics.ROUTES,
     *messages.ROUTES,

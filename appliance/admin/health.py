@@ -1,31 +1,28 @@
-"""Health as one sentence with its cause, and what the first page shows beside it."""
+"""Health in the words of `appliance/health.py`, and what the first page shows beside it."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from appliance import __version__
 from appliance._engine import LogFacts
-from appliance.admin import raid
-from appliance.admin.clock import ClockNow
 from appliance.admin.export_progress import progress_of
 from appliance.admin.process import Process
-from appliance.admin.raid import Array
 from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
 from appliance.admin.survey import Survey, Taken
 from appliance.broker import Broker
+from appliance.health import Level, sentence
+from appliance.machine.clock import ClockNow
+from appliance.machine.raid import Array
+from appliance.spoken import duration
 
-FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
 
-Level = Literal["ok", "warning", "critical"]
-
-
-class Warned(TypedDict):
+class Found(TypedDict):
     level: Level
+    area: str
     text: str
 
 
@@ -76,10 +73,8 @@ class TrafficNow(TypedDict):
 
 class HealthAnswer(TypedDict):
     status: str
-    level: Level
     sentence: str
-    reasons: list[str]
-    warnings: list[Warned]
+    findings: list[Found]  # the worst first
     version: str
     node_id: int
     cluster_id: str | None
@@ -111,19 +106,12 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
     taken = await survey.take() if broker else None
     totals = survey.derived(taken, "totals", totals_of) if taken else NO_TOTALS
     unflushed = totals.unflushed
-    storage = await storage_of(broker, process, survey) if broker else None
-    arrays = await asyncio.to_thread(raid.snapshot)
-    warned = warnings(process, storage, arrays)
-    warned += [{"level": "warning", "text": text} for text in survey.clock.warnings()]
-    if broker is not None and taken is not None:
-        warned += from_the_future(broker, taken, time.time() * 1000)
-    level: Level = "critical" if health.status != "ok" else "warning" if warned else "ok"
+    when_well = f"accepting writes, {last_flush(unflushed)}" if unflushed else ""
+    plane, machine = process.data_plane, process.watch.machine
     return {
         "status": health.status,
-        "level": level,
-        "sentence": sentence(health.status, health.reasons, health.facts, unflushed),
-        "reasons": health.reasons,
-        "warnings": warned,
+        "sentence": sentence(health, when_well),
+        "findings": [each._asdict() for each in health.findings],  # type: ignore[misc]
         "version": __version__,
         "node_id": process.config.node_id,
         "cluster_id": broker.cluster_id if broker else None,
@@ -135,16 +123,14 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "partitions": totals.partitions,
         "size_bytes": totals.size,
         "groups": len(broker.groups.groups) if broker else 0,
-        "connections": process.data_plane.counters()["connections_open"]
-        if process.data_plane
-        else 0,
-        "storage": storage,
-        "raid": arrays,
+        "connections": plane.counters()["connections_open"] if plane else 0,
+        "storage": await storage_of(broker, process, survey) if broker else None,
+        "raid": machine.arrays,
         "unflushed": unflushed,
         "most_behind": most_behind(broker) if broker else None,
         "exports": exports_now(broker) if broker else None,
         "traffic": traffic_of(taken) if taken else None,
-        "clock": survey.clock.now(),
+        "clock": machine.clock.now(),
     }
 
 
@@ -230,93 +216,14 @@ def exports_now(broker: Broker) -> ExportsNow:
     return {"exports": len(rows), "failed": failed, "worst": worst}
 
 
-def sentence(
-    status: str, reasons: list[str], facts: dict[str, Any], unflushed: Unflushed | None
-) -> str:
-    if status == "recovering":
-        done, found = facts["partitions_recovered"], facts["partitions"]
-        return f"Starting: {done} of {found} partitions are recovered."
-    if status == "stopping":
-        return "Stopping: logs are being closed."
-    if reasons:
-        more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
-        return f"Failing: {reasons[0]}.{more}"
-    assert unflushed is not None
-    return f"Healthy: accepting writes, {last_flush(unflushed)}."
-
-
 def last_flush(unflushed: Unflushed) -> str:
     ago_ms = unflushed["last_flush_ago_ms"]
     if unflushed["records"]:
-        oldest = spoken(unflushed["oldest_ms"])
+        oldest = duration(unflushed["oldest_ms"] / 1000)
         return f"{unflushed['records']} records not on disk yet, the oldest {oldest} old"
     if ago_ms is None:
         return "nothing was written since the start"
-    return f"everything is on disk, last flush {spoken(ago_ms)} ago"
-
-
-def spoken(ms: int) -> str:
-    if ms < 1000:
-        return f"{ms} ms"
-    seconds = ms / 1000
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s"
-
-
-def warnings(process: Process, storage: Storage | None, arrays: list[Array]) -> list[Warned]:
-    """What is no failure, and yet wants somebody's attention."""
-    found: list[Warned] = [
-        {"level": "critical", "text": text} for each in arrays if (text := raid.reason(each))
-    ]
-    if storage and storage["free_bytes"] < 2 * storage["low_water_bytes"]:
-        free, low = storage["free_bytes"], storage["low_water_bytes"]
-        text = f"{free} bytes free; below {low} writes are refused"
-        found.append({"level": "warning", "text": text})
-    registration = process.registration
-    if registration is not None and registration.status.startswith("away"):
-        found.append({"level": "warning", "text": f"ZooKeeper is {registration.status}"})
-    broker = process.broker
-    if broker is not None and process.status == "ok":
-        found += [
-            {"level": "warning", "text": each.warning}
-            for each in broker.holds.all()
-            if each.warning
-        ]
-        found += [
-            {
-                "level": "critical",
-                "text": f"lost at this start: {each.topic}-{each.partition}, "
-                f"offsets from {each.first_offset}: {each.what}",
-            }
-            for each in broker.log_dir.report.losses
-        ]
-    return found
-
-
-def from_the_future(broker: Broker, taken: Taken, now_ms: float) -> list[Warned]:
-    """Of the topics that delete by time, the one whose records are farthest ahead."""
-    found: list[tuple[int, str]] = []
-    for name, facts in taken.facts.items():
-        last = max((each.largest_timestamp for each in facts), default=-1)
-        if last > now_ms + FUTURE_MS and name in broker.topics and expires(broker, name):
-            found.append((last, name))
-    if not found:
-        return []
-    last, name = max(found)
-    written = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(last / 1000))
-    more = f", and of {len(found) - 1} other topics" if len(found) > 1 else ""
-    text = (
-        f"{name} has a record of {written}, {spoken(round(last - now_ms))} ahead of the "
-        f"clock{more}: retention by time keeps its segment until then"
-    )
-    return [{"level": "warning", "text": text}]
-
-
-def expires(broker: Broker, name: str) -> bool:
-    deletes = "delete" in broker.topic_config(name, "cleanup.policy").split(",")
-    return deletes and int(broker.topic_config(name, "retention.ms")) >= 0
+    return f"everything is on disk, last flush {duration(ago_ms / 1000)} ago"
 
 
 ROUTES = [

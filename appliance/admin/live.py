@@ -85,7 +85,6 @@ class Feed:
     async def run(self) -> None:
         while True:
             sample = self.traffic.take()
-            self._survey.clock.look()
             if self._listeners:
                 try:
                     await self._tell(sample)

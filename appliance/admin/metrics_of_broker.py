@@ -92,7 +92,13 @@ def of_process(process: Process) -> Iterator[Metric]:
     yield one(up, time.monotonic() - process.started)
     health = process.health()
     yield one(gauge("healthy", "1: /healthz says ok."), health.status == "ok")
-    yield one(gauge("health_reasons", "Reasons why it is not ok."), len(health.reasons))
+    yield one(gauge("failing", "1: something is not served or not taken."),
+              health.status == "failing")  # fmt: skip
+    family = gauge("health_findings", "Why it is not ok.", ["level", "area"])
+    counts = Counter((each.level, each.area) for each in health.findings)
+    for labels, count in sorted(counts.items()):
+        family.add_metric(labels, count)
+    yield family
 
 
 def of_zookeeper(status: str) -> Metric:
@@ -115,6 +121,10 @@ def of_storage(broker: Broker) -> Iterator[Metric]:
     yield one(full, log_dir.is_full)
     journal = gauge("checkpoints_failing", "1: recovery points cannot be saved.")
     yield one(journal, log_dir.journal_failed)
+    yield one(gauge("logs_not_opened", "Partitions that could not be opened."),
+              len(log_dir.unopened))  # fmt: skip
+    open_entries = gauge("ledger_open_entries", "Losses and damages that nobody acknowledged.")
+    yield one(open_entries, len(broker.ledger.open()))
     yield from of_commits(broker)
 
 

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from appliance._data_plane import DataPlane
 from appliance.broker import Broker
 from appliance.config import Address, BrokerConfig
-
-
-@dataclass(frozen=True)
-class Health:
-    status: str  # "ok", or in one word what is wrong: "recovering", "failing", "stopping"
-    reasons: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-class Registered(Protocol):
-    """The registration in a ZooKeeper."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def refusal(self) -> Exception | None: ...
+from appliance.health import Health, Registered, Watch
 
 
 class Process(Protocol):
@@ -36,6 +20,8 @@ class Process(Protocol):
     def status(self) -> str: ...
     @property
     def started(self) -> float: ...  # of time.monotonic()
+    @property
+    def recovered(self) -> tuple[int, int]: ...  # partitions, and how many there are
     @property
     def broker(self) -> Broker | None: ...  # None until the logs are recovered
     @property
@@ -50,6 +36,7 @@ class Process(Protocol):
     def admin_address(self) -> Address | None: ...
     @property
     def has_users(self) -> bool: ...  # as far as is known before the catalog is open
+    watch: Watch
     setup_secret: str  # of the link for the first user; "": there is none
     async def has_first_user(self) -> None: ...  # the pages may be where they were meant to be
     def health(self) -> Health: ...

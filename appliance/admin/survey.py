@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 from appliance._data_plane import DataPlane
 from appliance._engine import LogFacts, log_facts
 from appliance._traffic import TIME_BOUNDS_NS
-from appliance.admin.clock import Clock
 from appliance.admin.process import Process
 from appliance.topics import Topic
 
@@ -73,7 +72,6 @@ class Survey:
         self._taking: asyncio.Task[Taken] | None = None
         self._taking_version: Hashable = None
         self._changes = 0
-        self.clock = Clock()
 
     @property
     def version(self) -> Hashable:

@@ -9,8 +9,9 @@ import click
 
 from appliance.command import NOT_FOUND, Command, Failed
 from appliance.remote.api import Api, asks_a_broker, sure
-from appliance.remote.output import put_json, put_table, some
+from appliance.remote.output import put_json, put_table
 from appliance.remote.topic import YES
+from appliance.spoken import some
 
 HEADS = ("principal", "may", "operation", "resource", "name", "pattern", "host")
 RESOURCES = {

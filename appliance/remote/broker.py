@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from appliance.command import FAILED, UNHEALTHY, Command, Failed
 from appliance.remote.api import PREFIX, Api, asks_a_broker
-from appliance.remote.output import duration, put_json, put_table, size, some
+from appliance.remote.output import put_json, put_table
 from appliance.remote.topic import split
+from appliance.spoken import duration, size, some
 
 
 @click.command(cls=Command)
 @asks_a_broker
 def health(api: Api, as_json: bool) -> None:
-    """How the broker is, in one sentence. Exit code 0: well, 10: not, 5: not reached."""
+    """How the broker is, in one sentence and what it found. Exit code 0: healthy, 10: degraded or
+    failing, 5: not reached."""
     found = api.get("/health")
     if as_json:
         put_json(found)
     else:
-        click.echo(found["sentence"])
-        for each in found["warnings"]:
-            click.echo(f"{each['level']}: {each['text']}")
+        put_findings(found)
     if found["status"] != "ok":
         click.get_current_context().exit(UNHEALTHY)
 
@@ -34,7 +35,7 @@ def status(api: Api, as_json: bool) -> None:
     found = api.get("/health")
     if as_json:
         return put_json(found)
-    click.echo(found["sentence"])
+    put_findings(found)
     storage, behind = found["storage"], found["most_behind"]
     connected = some(found["connections"], "connection")
     rows = [
@@ -64,8 +65,13 @@ def status(api: Api, as_json: bool) -> None:
         rows.append(("zookeeper", found["zookeeper"]))
     for name, text in rows:
         click.echo(f"{name:<12}{text}")
-    for each in found["warnings"]:
-        click.echo(f"{each['level']}: {each['text']}")
+
+
+def put_findings(found: dict[str, Any]) -> None:
+    click.echo(found["sentence"])
+    if len(found["findings"]) > 1:  # of one the sentence has told
+        for each in found["findings"]:
+            click.echo(f"{each['level']}: {each['text']}")
 
 
 @click.group()

@@ -8,9 +8,10 @@ import click
 
 from appliance.command import NOT_FOUND, Command, Failed
 from appliance.remote.api import Api, asks_a_broker, part, sure
-from appliance.remote.output import duration, put_json, put_table, some
+from appliance.remote.output import put_json, put_table
 from appliance.remote.topic import YES
 from appliance.remote.where import time_ms
+from appliance.spoken import duration, some
 
 NAME = click.argument("name", metavar="GROUP")
 

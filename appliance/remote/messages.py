@@ -17,8 +17,9 @@ from appliance.progress import Progress
 from appliance.remote import where
 from appliance.remote.api import PREFIX, Api, asks_a_broker, part
 from appliance.remote.message_lines import message_of, text_of, to_object
-from appliance.remote.output import cell, some
-from appliance.remote.output import size as in_bytes
+from appliance.remote.output import cell
+from appliance.spoken import size as in_bytes
+from appliance.spoken import some
 
 BATCH = 500  # messages in one request
 BATCH_BYTES = 2 << 20  # of them as JSON: the broker takes a body of 4 MiB

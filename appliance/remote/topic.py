@@ -9,7 +9,8 @@ import click
 
 from appliance.command import Command
 from appliance.remote.api import Api, asks_a_broker, part, sure
-from appliance.remote.output import kept, moment, put_json, put_table, size, some
+from appliance.remote.output import put_json, put_table
+from appliance.spoken import kept, moment, size, some
 
 YES = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 NAME = click.argument("name", metavar="TOPIC")

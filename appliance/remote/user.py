@@ -11,8 +11,9 @@ import click
 from appliance import catalog, config, log_files
 from appliance.command import NOT_FOUND, REFUSED, Command, Failed
 from appliance.remote.api import Api, asks_a_broker, part, sure
-from appliance.remote.output import duration, moment, put_json, put_table
+from appliance.remote.output import put_json, put_table
 from appliance.remote.topic import YES
+from appliance.spoken import duration, moment
 
 ROLES = click.Choice(["viewer", "operator", "admin"])
 ROLE = click.option("--role", type=ROLES, default="viewer", show_default=True)

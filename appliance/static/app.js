@@ -85,7 +85,7 @@ function Side({ route, me, onLogout }) {
     <nav aria-label="Pages">${PAGES.map((page) => html`
       ${page.head && html`<h3>${page.head}</h3>`}
       <a href=${href([page.path].filter(Boolean))} aria-current=${(route.parts[0] ?? "") === page.path ? "page" : undefined}>${page.title}
-        ${page.path === "" && health && health.level !== "ok" && html`<${Mark} level=${LEVELS[health.level]} />`}</a>`)}</nav>
+        ${page.path === "" && health && health.status !== "ok" && html`<${Mark} level=${LEVELS[health.status]} />`}</a>`)}</nav>
     <div class="foot"><${Theme} />
       ${me.name && html`<p class="muted">${me.name} <span class="badge">${me.role}</span> <button type="button" class="plain" onClick=${onLogout}>log out</button></p>`}
     </div>

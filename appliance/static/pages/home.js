@@ -6,11 +6,10 @@ import { Chart } from "../parts/chart.js";
 import { bytes, count, duration, percent, rate, short, some } from "../format.js";
 
 function Sentence({ facts }) {
-  const level = LEVELS[facts.level];
+  const level = LEVELS[facts.status];
   return html`<section class=${`card sentence ${level}`} aria-live="polite"><div class="mark" style="font-size:1.3rem"><${Mark} level=${level} /></div>
     <div><p>${facts.sentence}</p>
-      ${facts.reasons.length > 1 && html`<ul>${facts.reasons.map((each) => html`<li>${each}</li>`)}</ul>`}
-      ${facts.warnings.length > 0 && html`<ul>${facts.warnings.map((each) => html`<li class=${LEVELS[each.level]}><${Mark} level=${LEVELS[each.level]} />${each.text}</li>`)}</ul>`}
+      ${facts.findings.length > 1 && html`<ul>${facts.findings.map((each) => html`<li class=${LEVELS[each.level]}><${Mark} level=${LEVELS[each.level]} />${each.text}</li>`)}</ul>`}
     </div></section>`;
 }
 

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 
 const MARKS = { good: "✓", warn: "▲", bad: "✕" };
-export const LEVELS = { ok: "good", warning: "warn", critical: "bad" };
+export const LEVELS = { ok: "good", degraded: "warn", failing: "bad", recovering: "warn", stopping: "warn" };
 const WORDS = { good: "all right", warn: "warning", bad: "failing" };
 
 /** Never by colour alone: a shape, and a word for who hears the page. */

@@ -1,0 +1,297 @@
+"""What is true of the appliance: the one place that decides. `/healthz`, Home, `/metrics`,
+`appliance health`, `status`, alerts and the start's sentence say what is decided here, in the same
+words.
+
+    ok           everything acknowledged is here, readable, and on disks that are well
+    degraded     it serves, and somebody should look: less safety than usual, or a loss of which
+                 nobody has said yet that they have seen it
+    failing      something is not served, not taken, or on disks that are broken
+    recovering   the start: logs are being opened
+    stopping     logs are being closed
+
+Each area has a function that answers findings; a new truth about the broker gets one here. All of
+them are quick and on the event loop: what takes time is looked at by `Watch`, and asked for its
+last look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from appliance import event_log
+from appliance._engine import log_facts
+from appliance.broker import Broker
+from appliance.config import BrokerConfig
+from appliance.ledger import Entry
+from appliance.machine import raid
+from appliance.machine.watch import LOOK_S, Machine
+from appliance.spoken import duration, size, some
+
+log = event_log.named("health")
+
+Level = Literal["degraded", "failing"]
+
+FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
+TIMESTAMPS_S = 10.0  # between two looks at every log's largest timestamp
+SLICE_LOGS = 500  # looked at in about a millisecond
+ENTRIES_TOLD = 20  # open entries of the ledger, each a finding; the rest are counted
+
+
+class Finding(NamedTuple):
+    level: Level
+    area: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Health:
+    status: str  # one of the words above
+    findings: list[Finding] = field(default_factory=list)  # the worst first
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [each.text for each in self.findings]
+
+    @property
+    def is_serving(self) -> bool:
+        """What a load balancer asks: less safety than usual is no reason to send clients away."""
+        return self.status in ("ok", "degraded")
+
+
+class Registered(Protocol):
+    """The registration in a ZooKeeper."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def refusal(self) -> Exception | None: ...
+
+
+class Subject(Protocol):
+    """The process of which the truth is told."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def status(self) -> str: ...  # "ok" once it serves
+    @property
+    def started(self) -> float: ...
+    @property
+    def recovered(self) -> tuple[int, int]: ...
+    @property
+    def faults(self) -> Mapping[str, str]: ...
+    @property
+    def broker(self) -> Broker | None: ...
+    @property
+    def registration(self) -> Registered | None: ...
+
+
+class Watch:
+    """What takes time to look at: the machine, and every log's largest timestamp."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.future: list[Finding] = []
+        self.has_looked = asyncio.Event()
+        self._timestamps_at = 0.0
+
+    async def run(self, subject: Subject) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                await self.look(subject)
+            except Exception:
+                log.exception("the machine could not be looked at")
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self, subject: Subject) -> None:
+        try:
+            await asyncio.to_thread(self.machine.look)
+        finally:
+            self.has_looked.set()
+        broker = subject.broker
+        if broker is None or subject.status != "ok":
+            return
+        if broker.ledger.unsaved:
+            await asyncio.to_thread(broker.ledger.save)
+        if time.monotonic() - self._timestamps_at >= TIMESTAMPS_S:
+            self.future = await of_timestamps(broker, time.time() * 1000)
+            self._timestamps_at = time.monotonic()
+
+
+def decide(subject: Subject, watch: Watch) -> Health:
+    broker = subject.broker
+    facts: dict[str, Any] = {
+        "data_dir": str(subject.config.data_dir),
+        "uptime_s": round(time.monotonic() - subject.started, 1),
+    }
+    if broker is None or subject.status != "ok":
+        done, found = subject.recovered
+        facts |= {"partitions_recovered": done, "partitions": found}
+        return Health(subject.status, [], facts)
+    facts |= {
+        "partitions": len(broker.log_dir.logs()),
+        "topics": len(broker.topics),
+        "free_bytes": broker.log_dir.free_bytes,
+        "losses": len(broker.ledger.open()),
+    }
+    if subject.registration:
+        facts["zookeeper"] = subject.registration.status
+    findings = sorted(_all(subject, broker, watch), key=lambda each: each.level != "failing")
+    return Health(findings[0].level if findings else "ok", findings, facts)
+
+
+def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
+    yield from of_logs(broker)
+    yield from of_storage(broker)
+    yield from of_machine(watch.machine)
+    yield from of_ledger(broker)
+    yield from of_owners(broker)
+    for name, text in sorted(subject.faults.items()):
+        yield Finding("failing", "upkeep", f"{name}: {text}")
+    if subject.registration is not None:
+        yield from of_registration(subject.registration)
+    yield from of_exports(broker)
+    yield from watch.future
+
+
+def of_logs(broker: Broker) -> Iterator[Finding]:
+    for failure in broker.log_dir.report.failures:
+        yield Finding("failing", "logs", f"not opened: {failure}")
+    for (topic, partition), each in broker.log_dir.logs().items():
+        if each.failed:
+            yield Finding("failing", "logs", f"{topic}-{partition}: {each.failed}")
+    for name, why in broker.unavailable.items():
+        yield Finding("failing", "logs", f"topic {name}: {why}")
+
+
+def of_storage(broker: Broker) -> Iterator[Finding]:
+    log_dir = broker.log_dir
+    if log_dir.journal_failed:
+        text = "recovery points cannot be saved: a start after a crash would take long"
+        yield Finding("failing", "storage", text)
+    free, low_water = log_dir.free_bytes, log_dir.config.low_water_bytes
+    room = f"{size(free)} free, and below {size(low_water)} writes are refused"
+    if log_dir.is_full:
+        yield Finding(
+            "failing", "storage",
+            f"the disk is full: {room}; make room, or delete or shorten topics",
+        )  # fmt: skip
+    elif free < 2 * low_water:
+        yield Finding("degraded", "storage", f"the disk is nearly full: {room}")
+
+
+def of_machine(machine: Machine) -> Iterator[Finding]:
+    for array in machine.arrays:
+        if text := raid.reason(array):
+            yield Finding("degraded", "raid", text)
+    for text in machine.clock.warnings():
+        yield Finding("degraded", "clock", text)
+
+
+def of_ledger(broker: Broker) -> Iterator[Finding]:
+    found = broker.ledger.open()
+    for each in found[:ENTRIES_TOLD]:
+        yield Finding("degraded", "ledger", told(each))
+    if len(found) > ENTRIES_TOLD:
+        text = f"{some(len(found) - ENTRIES_TOLD, 'more damage')} in the ledger"
+        yield Finding("degraded", "ledger", text)
+    if broker.ledger.unsaved:
+        text = f"{some(broker.ledger.unsaved, 'damage')} cannot be stored in the ledger: a restart"
+        yield Finding("degraded", "ledger", f"{text} would forget it")
+
+
+def told(entry: Entry) -> str:
+    when = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(entry.at_ms / 1000))
+    return f"{entry.damage.kind} {entry.damage} (found {when}, not acknowledged yet)"
+
+
+def of_owners(broker: Broker) -> Iterator[Finding]:
+    for owner in (broker.groups, broker.transactions, broker.share_partitions):
+        if owner.fault:
+            yield Finding("failing", "groups and transactions", owner.fault)
+
+
+def of_registration(registration: Registered) -> Iterator[Finding]:
+    """One lost ZooKeeper must not take all brokers out of a load balancer: they serve on."""
+    if registration.refusal:
+        yield Finding("failing", "zookeeper", f"not registered: {registration.refusal}")
+    elif registration.status.startswith("away"):
+        yield Finding("degraded", "zookeeper", f"ZooKeeper is {registration.status}")
+
+
+def of_exports(broker: Broker) -> Iterator[Finding]:
+    for hold in broker.holds.all():
+        if hold.warning:
+            yield Finding("degraded", "exports", hold.warning)
+    for definition, last in broker.exports.all():
+        if last.run and last.run["state"] == "failed":
+            text = f"the last run of export {definition['name']} failed"
+            yield Finding("degraded", "exports", text)
+
+
+# Timestamps
+
+
+async def of_timestamps(broker: Broker, now_ms: float) -> list[Finding]:
+    """Of the topics that delete by time, the one whose records are farthest ahead."""
+    largest: dict[str, int] = {}
+    logs = [log for topic in list(broker.topics.values()) for log in topic.logs]
+    for begin in range(0, len(logs), SLICE_LOGS):
+        own = logs[begin : begin + SLICE_LOGS]
+        for each, facts in zip(own, log_facts(own), strict=True):
+            last = max(facts.largest_timestamp, largest.get(each.topic, -1))
+            largest[each.topic] = last
+        await asyncio.sleep(0)
+    return from_the_future(largest, lambda name: expires(broker, name), now_ms)
+
+
+def from_the_future(
+    largest: Mapping[str, int], does_expire: Callable[[str], bool], now_ms: float
+) -> list[Finding]:
+    found = [
+        (last, name)
+        for name, last in largest.items()
+        if last > now_ms + FUTURE_MS and does_expire(name)
+    ]
+    if not found:
+        return []
+    last, name = max(found)
+    written = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(last / 1000))
+    more = f", and of {some(len(found) - 1, 'other topic')}" if len(found) > 1 else ""
+    text = (
+        f"{name} has a record of {written}, {duration((last - now_ms) / 1000)} ahead of the "
+        f"clock{more}: retention by time keeps its segment until then"
+    )
+    return [Finding("degraded", "clock", text)]
+
+
+def expires(broker: Broker, name: str) -> bool:
+    if name not in broker.topics:
+        return False
+    deletes = "delete" in broker.topic_config(name, "cleanup.policy").split(",")
+    return deletes and int(broker.topic_config(name, "retention.ms")) >= 0
+
+
+# In one sentence
+
+
+def sentence(health: Health, when_well: str = "everything is served") -> str:
+    if health.status == "recovering":
+        done, found = health.facts["partitions_recovered"], health.facts["partitions"]
+        return f"Starting: {done} of {found} partitions are recovered."
+    if health.status == "stopping":
+        return "Stopping: logs are being closed."
+    if not health.findings:
+        return f"Healthy: {when_well}."
+    return f"{health.status.capitalize()}: {worst(health.findings)}"
+
+
+def worst(findings: Iterable[Finding]) -> str:
+    first, *others = findings
+    return f"{first.text}." + (f" And {len(others)} more." if others else "")

@@ -1,0 +1,150 @@
+"""The ledger: what was lost or damaged, where, and whether a person has seen it.
+
+    note          an entry for each damage that has no open one; on disk when it returns
+    acknowledge   an operator has seen it: it stays in the ledger, and is no finding any more
+
+Entries outlive restarts, in the catalog. Where the catalog takes none, on a full disk for example,
+they are kept in memory and `save` tries again: they count from the first moment, and `unsaved` says
+how many a restart would forget.
+
+Any thread may call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from appliance import event_log
+from appliance.catalog import Catalog, LedgerRow
+from appliance.errors import ApplianceError
+
+log = event_log.named("ledger")
+
+Kind = Literal["lost", "damaged", "skipped"]
+KINDS: tuple[Kind, ...] = ("lost", "damaged", "skipped")
+
+
+class EntryUnknown(ApplianceError):
+    kafka_code = 91
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that was there before and is not served now. `last_offset` None: not known."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int | None
+    cause: str
+    kind: Kind = "lost"  # damaged: there is something left; skipped: readers pass it, by order
+    aside: str = ""  # where what is left of it was put
+
+    @property
+    def offsets(self) -> str:
+        if self.last_offset is None:
+            return f"offsets from {self.first_offset} on"
+        if self.last_offset == self.first_offset:
+            return f"offset {self.first_offset}"
+        return f"offsets {self.first_offset} to {self.last_offset}"
+
+    def __str__(self) -> str:
+        text = f"{self.topic}-{self.partition}: {self.offsets}: {self.cause}"
+        return f"{text}; what is left is in {self.aside}" if self.aside else text
+
+
+@dataclass(frozen=True)
+class Entry:
+    id: int  # 0: not in the catalog yet
+    at_ms: int
+    damage: Damage
+    acknowledged_ms: int | None = None
+    acknowledged_by: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.acknowledged_ms is None
+
+
+class Ledger:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._entries = [_of_row(each) for each in catalog.ledger()]
+        self._unsaved: list[Entry] = []
+
+    def entries(self) -> list[Entry]:
+        """All, the oldest first."""
+        return [*self._entries, *self._unsaved]
+
+    def open(self) -> list[Entry]:
+        """What nobody has acknowledged."""
+        return [each for each in self.entries() if each.is_open]
+
+    @property
+    def unsaved(self) -> int:
+        return len(self._unsaved)
+
+    def note(self, damages: Iterable[Damage]) -> None:
+        with self._lock:
+            known = {each.damage for each in self.open()}
+            now_ms = time.time_ns() // 1_000_000
+            for each in dict.fromkeys(damages):
+                if each not in known:
+                    self._unsaved.append(Entry(0, now_ms, each))
+                    log.error("damage", **vars(each))
+            self._save()
+
+    def save(self) -> None:
+        """What could not be stored before."""
+        with self._lock:
+            self._save()
+
+    def _save(self) -> None:
+        if not self._unsaved:
+            return
+        try:
+            rows = self._catalog.add_to_ledger([_row_of(each) for each in self._unsaved])
+        except ApplianceError as error:
+            log.error("the ledger cannot be stored", entries=len(self._unsaved), error=error)
+            return
+        self._entries = [*self._entries, *map(_of_row, rows)]
+        self._unsaved = []
+
+    def acknowledge(self, ids: Iterable[int], who: str) -> list[Entry]:
+        """All of them or none; what was acknowledged before stays as it was."""
+        wanted = set(ids)
+        with self._lock:
+            found = {each.id: each for each in self._entries}
+            if strange := sorted(wanted - found.keys()):
+                raise EntryUnknown(f"the ledger has no entry {strange[0]}")
+            now_ms = time.time_ns() // 1_000_000
+            changed = [
+                replace(found[each], acknowledged_ms=now_ms, acknowledged_by=who)
+                for each in sorted(wanted)
+                if found[each].is_open
+            ]
+            self._catalog.acknowledge([(each.id, now_ms, who) for each in changed])
+            found |= {each.id: each for each in changed}
+            self._entries = list(found.values())
+            return changed
+
+
+def _of_row(row: LedgerRow) -> Entry:
+    (kind,) = (each for each in KINDS if each == row.kind)
+    damage = Damage(
+        row.topic, row.partition, row.first_offset, row.last_offset, row.cause, kind, row.aside
+    )
+    return Entry(row.id, row.at_ms, damage, row.acknowledged_ms, row.acknowledged_by)
+
+
+def _row_of(entry: Entry) -> LedgerRow:
+    one = entry.damage
+    return LedgerRow(
+        entry.id, entry.at_ms, one.topic, one.partition, one.first_offset, one.last_offset,
+        one.kind, one.cause, one.aside, None, "",
+    )  # fmt: skip

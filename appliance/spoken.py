@@ -1,0 +1,41 @@
+"""Numbers as a person says them: 1.9 GiB, 3 groups, 2.0 min. Programs get the numbers."""
+
+from __future__ import annotations
+
+import time
+
+SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+TIMES = (("d", 86_400), ("h", 3600), ("min", 60))
+
+
+def some(count: int, one: str) -> str:
+    """1 group, 3 groups."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def size(count: float | None) -> str:
+    if count is None:
+        return "-"
+    for unit, one in SIZES:
+        if count >= one:
+            return f"{count / one:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    for unit, one in TIMES:
+        if seconds >= 2 * one:
+            return f"{seconds / one:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def moment(ms: int | None) -> str:
+    if ms is None:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ms / 1000)) + "Z"
+
+
+def kept(ms: int) -> str:
+    return "for ever" if ms < 0 else duration(ms / 1000)

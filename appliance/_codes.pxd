@@ -18,7 +18,6 @@ cdef enum Code:
 
     # idempotent and transactional producers
     SEQUENCE_OUT_OF_ORDER = -20
-    SEQUENCE_DUPLICATE_UNKNOWN = -21   # older than the five remembered: offset not known
     PRODUCER_EPOCH_OLD = -22
     PRODUCER_UNKNOWN = -23
     TXN_STATE_INVALID = -24            # plain batch inside an open transaction, or the reverse

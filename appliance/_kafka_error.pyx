@@ -6,7 +6,7 @@ from appliance._codes cimport (
     BATCH_CODEC, BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_MAGIC,
     BATCH_TIMESTAMP, BATCH_TOO_LARGE, BATCH_TORN, FILES_EXHAUSTED, LEADER_EPOCH_OLD,
     LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, PRODUCER_EPOCH_OLD,
-    PRODUCER_UNKNOWN, SEQUENCE_DUPLICATE_UNKNOWN, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL,
+    PRODUCER_UNKNOWN, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL,
     STORAGE_IO, TIMED_OUT, TXN_COORDINATOR_FENCED, TXN_STATE_INVALID, OK,
 )
 
@@ -31,8 +31,6 @@ cdef int16_t kafka_error(int code) noexcept nogil:
         return 18
     if code == SEQUENCE_OUT_OF_ORDER:
         return 45
-    if code == SEQUENCE_DUPLICATE_UNKNOWN:
-        return 46
     if code == PRODUCER_EPOCH_OLD:
         return 47
     if code == PRODUCER_UNKNOWN:
@@ -75,8 +73,6 @@ cdef const char* kafka_message(int code) noexcept nogil:
         return b"the record batch is larger than segment.bytes"
     if code == SEQUENCE_OUT_OF_ORDER:
         return b"the sequence number does not follow the last one"
-    if code == SEQUENCE_DUPLICATE_UNKNOWN:
-        return b"the sequence number is older than those remembered"
     if code == PRODUCER_EPOCH_OLD:
         return b"a newer producer has taken over this producer id"
     if code == PRODUCER_UNKNOWN:

@@ -28,6 +28,7 @@ cdef struct Producer:
     int64_t last_timestamp         # of its last batch or marker
     int64_t seen_ms                # wall clock of the append: what expiry counts from
     int32_t count                  # of batches
+    int32_t ended                  # of these, from the oldest on: a marker stands behind them
     int32_t coordinator_epoch      # of the last marker; -1: none
     int16_t epoch
 

@@ -1,6 +1,16 @@
 """Producer state: duplicates answered with their first offset, gaps refused, transactions tracked.
 
 Sequences count records and wrap from 2^31 - 1 to 0, so all arithmetic on them is modulo 2^31.
+
+A client takes the answer to a duplicate as proof that its records are here. So only that is one of
+which the log knows just this: the same first and last sequence, among the last batches, and no end
+marker behind it. All else that does not follow the last batch is refused, be it newer or older:
+    part of a batch, or more than it       its other records may be new
+    older than those remembered            nobody knows what was written under those numbers
+    a batch whose transaction has ended    a client that aborted counts on from its last answer, so
+                                           new records of its next transaction come under the
+                                           numbers of a batch whose answer was lost; what was
+                                           written then is aborted, or was answered as committed
 """
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -15,8 +25,7 @@ from appliance._bytes cimport (
     load_i16, load_i32, load_i64, load_u32, store_i16, store_i32, store_i64, store_u32,
 )
 from appliance._codes cimport (
-    OK, PRODUCER_EPOCH_OLD, SEQUENCE_DUPLICATE_UNKNOWN, SEQUENCE_OUT_OF_ORDER,
-    TXN_COORDINATOR_FENCED, TXN_STATE_INVALID,
+    OK, PRODUCER_EPOCH_OLD, SEQUENCE_OUT_OF_ORDER, TXN_COORDINATOR_FENCED, TXN_STATE_INVALID,
 )
 from appliance._crc cimport crc32c
 from appliance._files cimport NAME_SIZE, file_name, load_file, open_file, write_whole
@@ -70,14 +79,14 @@ cdef int producers_check(ProducerTable* table, const BatchHeader* header,
     if producer.count == 0:
         # Only a marker of this epoch was seen: the epoch's first batch is still to come.
         return OK if header.base_sequence == 0 else SEQUENCE_OUT_OF_ORDER
-    return _check_sequence(producer, header)
+    return OK if header.base_sequence == _next_sequence(producer) else SEQUENCE_OUT_OF_ORDER
 
 
 cdef bint _find_duplicate(const Producer* producer, const BatchHeader* header,
                           BatchSeen* seen) noexcept nogil:
     cdef int32_t last = _after(header.base_sequence, header.last_offset_delta)
     cdef int i
-    for i in range(producer.count):
+    for i in range(producer.ended, producer.count):
         if (producer.batches[i].last_sequence == last
                 and producer.batches[i].offset_delta == header.last_offset_delta):
             seen[0] = producer.batches[i]
@@ -85,16 +94,8 @@ cdef bint _find_duplicate(const Producer* producer, const BatchHeader* header,
     return False
 
 
-cdef int _check_sequence(const Producer* producer, const BatchHeader* header) noexcept nogil:
-    cdef int32_t expected = _after(producer.batches[producer.count - 1].last_sequence, 1)
-    cdef uint32_t behind
-    if header.base_sequence == expected:
-        return OK
-    behind = (<uint32_t>expected - <uint32_t>header.base_sequence) & <uint32_t>SEQUENCE_MASK
-    # Behind by less than half the circle: an old batch sent again, not a gap.
-    if behind < 1 << 30:
-        return SEQUENCE_DUPLICATE_UNKNOWN
-    return SEQUENCE_OUT_OF_ORDER
+cdef int32_t _next_sequence(const Producer* producer) noexcept nogil:
+    return _after(producer.batches[producer.count - 1].last_sequence, 1)
 
 
 cdef int producers_check_marker(ProducerTable* table, const BatchHeader* header,
@@ -115,12 +116,12 @@ cdef Producer* _producer_of(ProducerTable* table, const BatchHeader* header,
     cdef Producer* producer = _find(table, header.producer_id)
     if producer == NULL:
         producer = &table.producers[header.producer_id]
-        producer.count = 0
+        producer.count = producer.ended = 0
         producer.txn_first_offset = -1
         producer.coordinator_epoch = -1
         producer.epoch = header.producer_epoch
     elif header.producer_epoch > producer.epoch:
-        producer.count = 0
+        producer.count = producer.ended = 0
         producer.epoch = header.producer_epoch
     producer.last_timestamp = header.max_timestamp
     producer.seen_ms = now_ms
@@ -133,6 +134,7 @@ cdef void _remember(Producer* producer, const BatchHeader* header) noexcept nogi
         memmove(&producer.batches[0], &producer.batches[1],
                 (BATCHES_REMEMBERED - 1) * sizeof(BatchSeen))
         producer.count -= 1
+        producer.ended = max(producer.ended - 1, 0)
     batch = &producer.batches[producer.count]
     batch.last_offset = header.base_offset + header.last_offset_delta
     batch.timestamp = header.max_timestamp
@@ -164,6 +166,7 @@ cdef bint producers_note_marker(ProducerTable* table, const BatchHeader* header,
         return False
     producer = _producer_of(table, header, now_ms)
     producer.coordinator_epoch = coordinator_epoch
+    producer.ended = producer.count
     was_open = producer.txn_first_offset >= 0
     aborted.producer_id = header.producer_id
     aborted.first_offset = producer.txn_first_offset
@@ -213,7 +216,9 @@ cdef void producers_store(ProducerTable* table, vector[uint8_t]* into) noexcept 
         store_i64(data + 16, entry.second.last_timestamp)
         store_i64(data + 24, entry.second.seen_ms)
         store_i32(data + 32, entry.second.coordinator_epoch)
-        store_i32(data + 36, entry.second.epoch)
+        # One more, so that 0 says: written by a version that did not tell.
+        store_i16(data + 36, <int16_t>(entry.second.ended + 1))
+        store_i16(data + 38, entry.second.epoch)
         store_i32(data + 40, entry.second.count)
         data += ENTRY_FIXED
         for i in range(entry.second.count):
@@ -230,7 +235,7 @@ cdef bint producers_load(ProducerTable* table, const uint8_t* data, int64_t size
     cdef Producer producer
     cdef int64_t producer_id
     cdef int32_t left
-    cdef int i
+    cdef int i, ended
     table.producers.clear()
     table.open_txns.clear()
     if size < 4:
@@ -245,7 +250,8 @@ cdef bint producers_load(ProducerTable* table, const uint8_t* data, int64_t size
         producer.last_timestamp = load_i64(data + 16)
         producer.seen_ms = load_i64(data + 24)
         producer.coordinator_epoch = load_i32(data + 32)
-        producer.epoch = <int16_t>load_i32(data + 36)
+        ended = load_i16(data + 36) - 1
+        producer.epoch = load_i16(data + 38)
         producer.count = load_i32(data + 40)
         data += ENTRY_FIXED
         if not 0 <= producer.count <= BATCHES_REMEMBERED:
@@ -258,9 +264,26 @@ cdef bint producers_load(ProducerTable* table, const uint8_t* data, int64_t size
             producer.batches[i].offset_delta = load_i32(data + 16)
             producer.batches[i].last_sequence = load_i32(data + 20)
             data += ENTRY_BATCH
+        producer.ended = ended if ended >= 0 else _ended_at_least(&producer)
+        if producer.ended > producer.count:
+            return False
         _insert(table, producer_id, &producer)
         left -= 1
     return True
+
+
+cdef int32_t _ended_at_least(const Producer* producer) noexcept nogil:
+    """Where only the state is known, not what was between the batches: a producer that ever had a
+    marker writes in transactions, so whatever the open one does not hold has ended."""
+    cdef int32_t ended = 0
+    if producer.coordinator_epoch < 0:
+        return 0
+    if producer.txn_first_offset < 0:
+        return producer.count
+    while (ended < producer.count
+           and producer.batches[ended].last_offset < producer.txn_first_offset):
+        ended += 1
+    return ended
 
 
 cdef void _insert(ProducerTable* table, int64_t producer_id,
@@ -345,6 +368,7 @@ cdef void _load_snapshot_entry(ProducerTable* table, const uint8_t* data,
     producer.coordinator_epoch = load_i32(data + 34)
     producer.txn_first_offset = load_i64(data + 38)
     producer.count = 1 if producer.batches[0].last_offset >= 0 else 0
+    producer.ended = _ended_at_least(&producer)
     _insert(table, load_i64(data), &producer)
 
 

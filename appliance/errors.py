@@ -49,10 +49,6 @@ class SequenceOutOfOrder(ApplianceError):
     kafka_code = 45
 
 
-class SequenceDuplicate(ApplianceError):
-    kafka_code = 46
-
-
 class ProducerEpochOld(ApplianceError):
     kafka_code = 47
 
@@ -131,7 +127,6 @@ _BY_CODE: dict[int, type[ApplianceError]] = {
     -7: BatchTimestampInvalid,
     -8: BatchLargerThanSegment,
     -20: SequenceOutOfOrder,
-    -21: SequenceDuplicate,
     -22: ProducerEpochOld,
     -23: ProducerUnknown,
     -24: TransactionStateInvalid,

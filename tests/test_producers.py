@@ -15,7 +15,6 @@ from appliance.errors import (
     ApplianceError,
     BatchInvalid,
     ProducerEpochOld,
-    SequenceDuplicate,
     SequenceOutOfOrder,
     TransactionCoordinatorFenced,
     TransactionStateInvalid,
@@ -77,22 +76,44 @@ def test_the_five_last_batches_are_answered_with_their_first_offset(log: Log) ->
         assert again == first[i]._replace(duplicate=True), i
     assert log.log_end_offset == 22
     log.append(produced(21, 3))
-    refused(log, produced(6, 3), SequenceDuplicate)
+    refused(log, produced(6, 3), SequenceOutOfOrder)
 
 
-def test_an_older_duplicate_is_told_from_a_gap(log: Log) -> None:
+def test_what_is_older_than_the_batches_remembered_is_refused_as_a_gap_is(log: Log) -> None:
+    """A client takes the answer to a duplicate as success, and here nobody knows what was there."""
     for i in range(8):
         log.append(produced(i))
-    refused(log, produced(0), SequenceDuplicate)
-    refused(log, produced(2), SequenceDuplicate)
-    refused(log, produced(9), SequenceOutOfOrder)
-    refused(log, produced(1 << 30), SequenceOutOfOrder)
+    for sequence in (0, 2, 9, 1 << 30, (1 << 30) + 8, LAST):
+        refused(log, produced(sequence), SequenceOutOfOrder)
 
 
-def test_a_duplicate_has_the_same_records_not_only_the_same_start(log: Log) -> None:
+@pytest.mark.parametrize(("first", "count"), [(1, 3), (2, 2), (1, 1), (0, 1), (0, 2), (0, 4)])
+@HOW
+def test_a_duplicate_is_the_same_batch_from_its_first_record_to_its_last(
+    cleanly: bool, first: int, count: int, log_dir: LogDir
+) -> None:
+    log = log_dir.log("t", 0)
+    log.append_durable(produced(0, 3))
+    refused(log, produced(first, count), SequenceOutOfOrder)
+    again = reopened(log_dir, cleanly)
+    refused(again.log("t", 0), produced(first, count), SequenceOutOfOrder)
+    again.close()
+
+
+def test_an_exact_resend_is_a_duplicate_only_among_the_last_five_batches(log: Log) -> None:
     log.append(produced(0, 3))
-    refused(log, produced(0, 2), SequenceDuplicate)
-    refused(log, produced(0, 4), SequenceDuplicate)
+    for i in range(4):
+        log.append(produced(3 + i))
+    assert log.append(produced(0, 3)) == (0, 2, -1, True)
+    log.append(produced(7))
+    refused(log, produced(0, 3), SequenceOutOfOrder)
+
+
+def test_what_wraps_is_no_duplicate_of_what_only_ends_as_it_does(log: Log) -> None:
+    log.append(produced(LAST, 3))
+    for first, count in ((LAST, 2), (0, 2), (1, 1), (LAST - 1, 4)):
+        refused(log, produced(first, count), SequenceOutOfOrder)
+    assert log.append(produced(LAST, 3)) == (0, 2, -1, True)
 
 
 def test_a_gap_is_refused_and_the_missing_batch_is_then_taken(log: Log) -> None:
@@ -176,7 +197,7 @@ def test_the_largest_epoch_is_taken(log: Log) -> None:
 def remembers_all_five(log: Log) -> None:
     for i in range(1, 6):
         assert log.append(produced(2 * i, 2)) == (2 * i, 2 * i + 1, -1, True)
-    refused(log, produced(0, 2), SequenceDuplicate)
+    refused(log, produced(0, 2), SequenceOutOfOrder)
     refused(log, produced(13), SequenceOutOfOrder)
     assert log.append(produced(12)).base_offset == 12
 
@@ -204,7 +225,7 @@ def test_an_unverified_batch_goes_on_with_a_transaction_and_begins_none(log: Log
     refused(log, produced(0, epoch=1, txn=True), TransactionStateInvalid, "unverified")
     end_txn(log, "commit")
     refused(log, produced(2, txn=True), TransactionStateInvalid, "unverified")
-    assert log.append(produced(1, txn=True), origin="unverified").duplicate
+    refused(log, produced(1, txn=True), SequenceOutOfOrder, "unverified")
     log.append(produced(2), origin="unverified")
     assert producer(log).txn_first_offset == -1
 

@@ -351,9 +351,9 @@ class Sender:
 
     def _take(self, track: Track, batch: Batch, row: Answer) -> None:
         code = row.error_code
-        if code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        if not code:
             track.is_retrying, track.error = False, None
-            self._end(batch, None, -1 if code else row.base_offset)
+            self._end(batch, None, row.base_offset)
             return
         said = f" ({row.error_message})" if row.error_message else ""
         refusal = BrokerRefused(code, f"{track.topic} partition {track.partition}{said}")

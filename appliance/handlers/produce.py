@@ -14,6 +14,11 @@ producer that was fenced is INVALID_PRODUCER_EPOCH.
 acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
 answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
 
+An idempotent producer's batch that was sent again is answered with the offset that it has, if it is
+one of that producer's last five in the partition, the same from its first sequence to its last, and
+no end marker stands behind it. Whatever else does not follow the last batch, newer or older, is
+OUT_OF_ORDER_SEQUENCE_NUMBER, never DUPLICATE_SEQUENCE_NUMBER, which clients count as delivered.
+
 Internal topics are the broker's to write: INVALID_TOPIC_EXCEPTION.
 
 A topic with the config `mirror.source` is written by a mirror alone, which repeats that config in a

@@ -14,7 +14,6 @@ from appliance import _batch
 from appliance.errors import (
     ApplianceError,
     ProducerEpochOld,
-    SequenceDuplicate,
     SequenceOutOfOrder,
     TransactionCoordinatorFenced,
     TransactionStateInvalid,
@@ -32,6 +31,7 @@ class ModelProducer:
     coordinator_epoch: int = -1
     txn_first: int = -1
     batches: list[tuple[int, int, int]] = field(default_factory=list)  # last sequence, first, last
+    marker: int = -1  # the offset of its last end marker
 
 
 @dataclass
@@ -150,16 +150,15 @@ class ModelLog:
             return SequenceOutOfOrder if head.base_sequence else None
         last = (head.base_sequence + head.last_offset_delta) % SEQUENCES
         for sequence, first, end in known.batches:
-            if (sequence, end - first) == (last, head.last_offset_delta):
+            is_same = (sequence, end - first) == (last, head.last_offset_delta)
+            if is_same and first > known.marker:
                 return first, end
         if known.txn_first >= 0 and not head.attributes & TRANSACTIONAL:
             return TransactionStateInvalid
         if not known.batches:
             return SequenceOutOfOrder if head.base_sequence else None
-        ahead = (head.base_sequence - known.batches[-1][0] - 1) % SEQUENCES
-        if ahead == 0:
-            return None
-        return SequenceDuplicate if ahead > SEQUENCES // 2 else SequenceOutOfOrder
+        expected = (known.batches[-1][0] + 1) % SEQUENCES
+        return None if head.base_sequence == expected else SequenceOutOfOrder
 
     def _refuse_marker(self, head: ModelBatch, data: bytes) -> type[ApplianceError] | None:
         known = self.producers.get(head.producer_id)
@@ -193,7 +192,7 @@ class ModelLog:
         kind, known.coordinator_epoch = _batch.control(data) or ("commit", -1)
         if known.txn_first >= 0 and kind == "abort":
             self.aborted.append((head.producer_id, known.txn_first, head.base_offset))
-        known.txn_first = -1
+        known.txn_first, known.marker = -1, head.base_offset
 
     # Segments
 

@@ -1,0 +1,138 @@
+"""An answer to Produce is lost on its way, and librdkafka goes on as it does.
+
+It counts on from the last answer that it got. Aborts its application while the batch waits to be
+sent again, the next transaction uses the batch's numbers for other records, in the same epoch:
+answered as a resend, these would be acknowledged and committed, and in no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.test_transactions import DEADLINE_S, values
+from tests.support.frame_relay import FrameRelay
+from tests.support.logs import until
+from tests.support.serving import Serving
+
+PRODUCE = b"\0\0"
+TOPIC = "t"
+
+
+class Line:
+    """The way to a broker, on which the answer to the next Produce can be lost."""
+
+    def __init__(self) -> None:
+        self._is_armed = self.is_lost = False
+        self.relay = FrameRelay(loses=self._loses)
+        self.address = f"127.0.0.1:{self.relay.port}"
+
+    def lose_the_next(self) -> None:
+        self._is_armed, self.is_lost = True, False
+
+    def _loses(self, request: bytes, answer: bytes) -> bool:
+        if not self._is_armed or request[:2] != PRODUCE:
+            return False
+        self._is_armed, self.is_lost = False, True
+        return True
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    made = Line()
+    broker = Serving(tmp_path, **{"advertised.address": made.address})
+    made.relay.broker = broker.kafka
+    with made.relay:
+        admin = AdminClient({"bootstrap.servers": made.address})
+        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(DEADLINE_S)
+        yield made
+    broker.stop()
+
+
+class Told:
+    """What the application hears of its records."""
+
+    def __init__(self, line: Line, **given: object) -> None:
+        self.acknowledged: list[str] = []
+        self.refused: list[str] = []
+        self.line = line
+        self.producer = ck.Producer(
+            {
+                "bootstrap.servers": line.address,
+                "linger.ms": 100,  # one call of `send`, one batch
+                "log_level": 0,
+                **given,
+            }
+        )
+
+    def send(self, *values: str) -> None:
+        for each in values:
+            self.producer.produce(TOPIC, each.encode(), partition=0, on_delivery=self._hear)
+
+    def _hear(self, error: ck.KafkaError | None, message: ck.Message) -> None:
+        (self.refused if error else self.acknowledged).append(message.value().decode())
+
+    def lose_the_answer_to(self, *values: str) -> None:
+        self.line.lose_the_next()
+        self.send(*values)
+        until(self._is_lost, DEADLINE_S)
+
+    def _is_lost(self) -> bool:
+        self.producer.poll(0.01)
+        return self.line.is_lost
+
+
+def transactional(line: Line, **given: object) -> Told:
+    told = Told(line, **{"transactional.id": "x", **given})
+    told.producer.init_transactions(DEADLINE_S)
+    return told
+
+
+@pytest.mark.parametrize("count", [3, 2, 1, 6], ids=["as many", "fewer", "one", "more"])
+def test_numbers_used_again_after_an_abort_are_not_acknowledged(count: int, line: Line) -> None:
+    # Time for the abort: without a connection the batch stays in the queue, from which it is taken.
+    told = transactional(line, **{"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 2000})
+    told.producer.begin_transaction()
+    told.lose_the_answer_to("a0", "a1", "a2")
+    told.producer.abort_transaction(DEADLINE_S)
+    assert (told.acknowledged, told.refused) == ([], ["a0", "a1", "a2"])
+    told.producer.begin_transaction()
+    wanted = [f"b{i}" for i in range(count)]
+    told.send(*wanted)
+    with pytest.raises(ck.KafkaException) as failed:
+        told.producer.commit_transaction(DEADLINE_S)
+    assert failed.value.args[0].code() == ck.KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert told.acknowledged == []
+    again = transactional(line)
+    again.producer.begin_transaction()
+    again.send(*wanted)
+    again.producer.commit_transaction(DEADLINE_S)
+    assert again.acknowledged == wanted
+    assert values(line.address, TOPIC) == wanted
+
+
+def test_a_resend_within_its_transaction_is_acknowledged_and_there_once(line: Line) -> None:
+    told = transactional(line, **{"reconnect.backoff.ms": 50})
+    for i in range(3):
+        told.producer.begin_transaction()
+        told.send(f"a{i}")
+        assert told.producer.flush(DEADLINE_S) == 0
+        told.lose_the_answer_to(f"b{i}", f"c{i}")
+        told.producer.commit_transaction(DEADLINE_S)
+    wanted = [f"{name}{i}" for i in range(3) for name in "abc"]
+    assert (told.acknowledged, told.refused) == (wanted, [])
+    assert values(line.address, TOPIC) == wanted
+
+
+def test_a_resend_without_transactions_is_acknowledged_and_there_once(line: Line) -> None:
+    told = Told(line, **{"enable.idempotence": True, "reconnect.backoff.ms": 50})
+    for i in range(3):
+        told.lose_the_answer_to(f"a{i}", f"b{i}")
+        assert told.producer.flush(DEADLINE_S) == 0
+    wanted = [f"{name}{i}" for i in range(3) for name in "ab"]
+    assert (told.acknowledged, told.refused) == (wanted, [])
+    assert values(line.address, TOPIC) == wanted

@@ -1,7 +1,9 @@
 // The console knows nothing that the REST API does not say; everything goes through here.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
+import { useLive } from "./live.js";
 
 const BASE = "/api/v1";
+const AGAIN_MS = 2000;
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -33,20 +35,23 @@ export async function api(path, { method = "GET", body, signal } = {}) {
   throw new ApiError(answer.status, code, message);
 }
 
-/** What `path` says, again every `every` seconds while the page is looked at. Null path: nothing is asked. */
+/** What `path` says, again every `every` seconds while the page is looked at, and when the broker is there again. Null
+    path: nothing is asked. `at`: when it said so; with an error or without an answer since, `data` is what was true then. */
 export function useApi(path, every = 0) {
-  const [state, setState] = useState({ data: undefined, error: null, path });
-  const current = useRef();
+  const [state, setState] = useState({ data: undefined, error: null, path, at: 0 });
+  const isCut = useLive((now) => now.isCut);
+  const current = useRef(), wasCut = useRef(isCut);
   const reload = useCallback(async () => {
     if (path === null) return;
     current.current?.abort();
     const abort = (current.current = new AbortController());
     try {
       const data = await api(path, { signal: abort.signal });
-      setState({ data, error: null, path });
+      setState({ data, error: null, path, at: Date.now() });
     } catch (error) {
-      // what was known before stays in sight, beside the error
-      if (error.name !== "AbortError") setState((old) => ({ data: old.path === path ? old.data : undefined, error, path }));
+      // what was known before stays in sight, beside the error, and is marked as old; what is gone is not
+      const isGone = error.status === 404;
+      if (error.name !== "AbortError") setState((old) => ({ ...old, data: old.path === path && !isGone ? old.data : undefined, error, path }));
     }
   }, [path]);
   useEffect(() => {
@@ -54,19 +59,35 @@ export function useApi(path, every = 0) {
     const timer = every && setInterval(() => { if (!document.hidden) reload(); }, every * 1000);
     return () => { clearInterval(timer); current.current?.abort(); };
   }, [reload, every]);
+  useEffect(() => {
+    if (wasCut.current && !isCut) reload();
+    wasCut.current = isCut;
+  }, [isCut, reload]);
   // an answer to another path is not an answer
-  return { data: state.path === path ? state.data : undefined, error: state.path === path ? state.error : null, reload };
+  return { data: state.path === path ? state.data : undefined, error: state.path === path ? state.error : null, at: state.at, isCut, reload };
 }
 
-/** Server-sent events as long as the caller is on the page. The browser connects again by itself. `named`: what takes
-    events of other names than "message". */
+/** Server-sent events as long as the caller is on the page. `named`: what takes events of other names than "message".
+    Answers whether they come, and how often they did not: what happened then nobody told. */
 export function useEvents(path, onEvent, named = {}) {
   const latest = useRef();
   latest.current = { onEvent, named };
+  const [state, setState] = useState({ isCut: false, gaps: 0 });
   useEffect(() => {
-    const source = new EventSource(BASE + path);
-    source.onmessage = (event) => latest.current.onEvent(JSON.parse(event.data));
-    for (const name of Object.keys(named)) source.addEventListener(name, (event) => latest.current.named[name](JSON.parse(event.data)));
-    return () => source.close();
+    let source, again;
+    const open = () => {
+      source = new EventSource(BASE + path);
+      source.onmessage = (event) => latest.current.onEvent(JSON.parse(event.data));
+      for (const name of Object.keys(named)) source.addEventListener(name, (event) => latest.current.named[name](JSON.parse(event.data)));
+      source.onopen = () => setState((old) => (old.isCut ? { ...old, isCut: false } : old));
+      source.onerror = () => {
+        setState((old) => (old.isCut ? old : { isCut: true, gaps: old.gaps + 1 }));
+        // the browser goes on trying unless it was answered; then it is for us to ask again
+        if (source.readyState === EventSource.CLOSED) again = setTimeout(open, AGAIN_MS);
+      };
+    };
+    open();
+    return () => { clearTimeout(again); source.close(); };
   }, [path]);
+  return state;
 }

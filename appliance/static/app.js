@@ -4,7 +4,8 @@ import { api, useApi, whenLoggedOut } from "./api.js";
 import { useLive, useStream } from "./live.js";
 import { go, href, useRoute } from "./router.js";
 import { Dialog } from "./parts/dialog.js";
-import { LEVELS, Mark } from "./parts/bits.js";
+import { LEVELS, MARKS as SIGNS, Mark } from "./parts/bits.js";
+import { clock } from "./format.js";
 import { Home } from "./pages/home.js";
 import { Topics } from "./pages/topics.js";
 import { Topic } from "./pages/topic.js";
@@ -77,7 +78,7 @@ function move(step) {
 function Side({ route, me, onLogout }) {
   useStream();
   const [open, setOpen] = useState(false);
-  const health = useLive((state) => state.health);
+  const health = useLive((state) => state.health), isCut = useLive((state) => state.isCut);
   useEffect(() => setOpen(false), [route]);
   return html`<div class="side" data-open=${open || undefined}>
     <a class="brand" href="#/"><img src=${new URL("icon.svg", import.meta.url).pathname} alt="" />appliance</a>
@@ -85,17 +86,25 @@ function Side({ route, me, onLogout }) {
     <nav aria-label="Pages">${PAGES.map((page) => html`
       ${page.head && html`<h3>${page.head}</h3>`}
       <a href=${href([page.path].filter(Boolean))} aria-current=${(route.parts[0] ?? "") === page.path ? "page" : undefined}>${page.title}
-        ${page.path === "" && health && health.status !== "ok" && html`<${Mark} level=${LEVELS[health.status]} />`}</a>`)}</nav>
+        ${page.path === "" && isCut && html`<${Mark} level="unknown" />`}${page.path === "" && health && health.status !== "ok" && html`<${Mark} level=${LEVELS[health.status]} />`}</a>`)}</nav>
     <div class="foot"><${Theme} />
       ${me.name && html`<p class="muted">${me.name} <span class="badge">${me.role}</span> <button type="button" class="plain" onClick=${onLogout}>log out</button></p>`}
     </div>
   </div>`;
 }
 
+/** In the tab's title too: how the broker is, and nothing of it while nobody is told. */
+function useTitle(parts) {
+  const mark = useLive(({ isCut, health }) => (isCut ? SIGNS.unknown : health && health.status !== "ok" ? SIGNS[LEVELS[health.status]] : ""));
+  const title = [mark, parts.filter(Boolean).join(" · ")].filter(Boolean).join(" ");
+  useEffect(() => { document.title = title; }, [title]);
+}
+
 /** What concerns every page stands above it. */
 function Warnings({ me }) {
   const isCut = useLive((state) => state.isCut);
-  return html`${isCut && html`<p class="notice bad" role="alert"><${Mark} level="bad" /> The broker does not answer. It may be restarting; this page tries again.</p>`}
+  const since = useLive((state) => state.since);
+  return html`${isCut && html`<p class="notice bad" role="alert"><${Mark} level="bad" /> The broker does not answer since ${clock(since)}. It may be restarting; this page tries again.</p>`}
     ${me.warning && html`<p class="notice bad"><${Mark} level="bad" /> ${me.warning}</p>`}`;
 }
 
@@ -108,10 +117,8 @@ function App() {
   useEffect(() => whenLoggedOut(() => setOut(true)), []);
   const place = route.parts.slice(0, 2).join("/");
   const page = PAGES.find((each) => each.path === (route.parts[0] ?? ""));
-  useEffect(() => {
-    document.title = [route.parts[1], page?.title, "appliance"].filter(Boolean).join(" · ");
-    scrollTo(0, 0);
-  }, [place]);
+  useTitle([route.parts[1], page?.title, "appliance"]);
+  useEffect(() => scrollTo(0, 0), [place]);
   const me = { read_only: session.data?.is_read_only || session.data?.role === "viewer", ...session.data };
   // Who it is now comes first: what the last one saw is not shown to the next.
   const again = async () => { await session.reload(); setOut(false); };

@@ -46,12 +46,16 @@ export function duration(seconds) {
 
 const pad = (value, size = 2) => String(value).padStart(size, "0");
 
+export function clock(ms) {
+  const t = new Date(Number(ms));
+  return `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
+}
+
 export function time(ms, withMs = false) {
   if (missing(ms) || ms < 0) return dash;
   const t = new Date(Number(ms));
   const day = `${t.getFullYear()}-${pad(t.getMonth() + 1)}-${pad(t.getDate())}`;
-  const clock = `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
-  return `${day} ${clock}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
+  return `${day} ${clock(ms)}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
 }
 
 /** From one to the other; the day is said once. */

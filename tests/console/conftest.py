@@ -18,6 +18,7 @@ from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
 WAIT_S = 30
+expect.set_options(timeout=WAIT_S * 1000)
 # Without these a browser looks for updates and syncs, and a machine without a network refuses it.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",

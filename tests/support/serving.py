@@ -18,13 +18,18 @@ class Serving:
     """A broker on free ports, up to its ready line. What it says stands in `log`."""
 
     def __init__(
-        self, folder: Path, port: int = 0, descriptors: int | None = None, **settings: object
+        self,
+        folder: Path,
+        port: int = 0,
+        descriptors: int | None = None,
+        admin_port: int = 0,
+        **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "log"
         command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
         command += [sys.executable, "-m", "appliance", "serve", "--data-dir", str(folder / "data")]
-        command += ["--admin", "127.0.0.1:0", "--listen", f"127.0.0.1:{port}"]
+        command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", f"127.0.0.1:{port}"]
         for name, value in {**SMALL, **settings}.items():
             command += ["--set", f"{name}={value}"]
         with self._log.open("a") as log:

@@ -3,7 +3,7 @@ import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
 import { Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
-import { bytes, count, duration, percent, rate, short, some } from "../format.js";
+import { bytes, clock, count, duration, percent, rate, short, some } from "../format.js";
 
 function Sentence({ facts }) {
   const level = LEVELS[facts.status];
@@ -13,9 +13,9 @@ function Sentence({ facts }) {
     </div></section>`;
 }
 
-function Traffic({ samples, skipped }) {
+function Traffic({ samples, skipped, until }) {
   const data = useMemo(() => [samples.map((each) => each.at_ms / 1000), samples.map((each) => each.in_bytes_per_s), samples.map((each) => each.out_bytes_per_s)], [samples]);
-  return html`<section class="card wide"><div class="head"><h2>Traffic</h2><span class="muted">the last ten minutes${skipped > 0 && `; ${count(skipped)} events came too fast for this page and were skipped`}</span></div>
+  return html`<section class="card wide"><div class="head"><h2>Traffic</h2><span class="muted">${until ? `ten minutes up to ${clock(until)}` : "the last ten minutes"}${skipped > 0 && `; ${count(skipped)} events came too fast for this page and were skipped`}</span></div>
     <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate} /></section>`;
 }
 
@@ -71,11 +71,19 @@ function Exports({ of }) {
     <p>${worst ? `${worst.name}, ${count(worst.behind_records)} records` : ""}</p><p>${count(of.exports)} defined</p><//>`;
 }
 
+/** The state of a broker that does not answer. What it said before is of another time, and not shown as if it were not. */
+function NotKnown({ since, samples }) {
+  return html`<section class="card sentence unknown" aria-live="polite"><div class="mark" style="font-size:1.3rem"><${Mark} level="unknown" /></div>
+      <div><p>Not known: the broker does not answer since ${clock(since)}.</p><p class="muted">What it said of itself before is not shown: it may not be so any more.</p></div></section>
+    ${samples.length > 1 && html`<div class="tiles"><${Traffic} samples=${samples} skipped=${0} until=${since} /></div>`}`;
+}
+
 export function Home() {
-  const facts = useLive((state) => state.health);
+  const facts = useLive((state) => state.health), isCut = useLive((state) => state.isCut), since = useLive((state) => state.since);
   const samples = useLive((state) => state.samples);
   const skipped = useLive((state) => state.skipped);
   const now = samples.at(-1);
+  if (isCut) return html`<${Head} title="Home" /><${NotKnown} since=${since} samples=${samples} />`;
   if (!facts) return html`<${Head} title="Home" /><p class="muted" aria-busy="true">…</p>`;
   return html`<${Head} title="Home" />
     <${Sentence} facts=${facts} />

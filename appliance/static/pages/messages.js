@@ -1,15 +1,15 @@
 // A topic's messages: searched look by look, so that one sees how far it is and can stop, or followed as they come.
-import { html, useEffect, useRef, useState } from "../html.js";
-import { api, useApi, useEvents } from "../api.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { api, useApi } from "../api.js";
 import { setQuery } from "../router.js";
 import { Facts, Mark } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { SchemaDialog, ShownAs, asWords, useSchemas } from "../parts/schemas.js";
 import { bytes, count, percent, some, time } from "../format.js";
+import { Following, KEPT } from "./following.js";
 import { Export, Replay } from "./message_range.js";
 
 const LIMITS = [50, 100, 500, 1000];
-const KEPT = 1000; // of those that are followed; older ones leave the page
 
 const pathOf = (topic) => `/topics/${encodeURIComponent(topic)}`;
 const place = (each) => `${each.partition}-${each.offset}`;
@@ -72,12 +72,9 @@ function Status({ search }) {
   return html`<p class="muted" role="status">${text}${problems ? ` ${problems} batches cannot be read.` : ""}</p>`;
 }
 
-function Following({ topic, query, onRows }) {
+function livePath(topic, query) {
   const filter = conditions(query);
-  const path = `${pathOf(topic)}/messages/live?${new URLSearchParams([...(filter ? [["filter", filter]] : []), ...asWords(query)])}`;
-  const [skipped, setSkipped] = useState(0);
-  useEvents(path, (row) => onRows(row), { skipped: (told) => setSkipped((old) => old + told.offsets) });
-  return html`<p class="muted" role="status">following what is written${skipped ? `; ${count(skipped)} came too fast to be shown` : ""}</p>`;
+  return `${pathOf(topic)}/messages/live?${new URLSearchParams([...(filter ? [["filter", filter]] : []), ...asWords(query)])}`;
 }
 
 function pretty(data) {
@@ -94,6 +91,13 @@ function pretty(data) {
 
 const Short = ({ data }) => (data === null ? html`<i class="muted">null</i>` : html`${data.problem && html`<span title=${data.problem}><${Mark} level="warn" /></span> `}<span class="mono">${data.text.slice(0, 200)}</span>`);
 const size = (each) => (each.key?.size ?? 0) + (each.value?.size ?? 0);
+
+/** A row is drawn once: the message in it does not change. */
+function Row({ of: each, onOpen }) {
+  return useMemo(() => html`<tr data-row>
+    <td class="num" data-label="Partition">${each.partition}</td><td class="num" data-label="Offset"><button type="button" class="plain" onClick=${() => onOpen(each)}>${count(each.offset)}</button></td><td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
+    <td class="long" data-label="Key"><${Short} data=${each.key} /></td><td class="long fill" data-label="Value"><${Short} data=${each.value} /></td><td class="num" data-label="Headers">${each.headers.length || ""}</td><td class="num" data-label="Size">${bytes(size(each))}</td></tr>`, [each]);
+}
 
 function Whole({ topic, row, query, onClose }) {
   const as = asWords(query).map(([name, word]) => `&${name}=${word}`).join("");
@@ -149,11 +153,9 @@ export function Messages({ topic, partitions, query, me }) {
       <button type="button" disabled=${me.read_only} onClick=${() => ask("schemas")}>Schemas</button>
       <button type="button" onClick=${() => ask("export")}>Export</button>
       <button type="button" disabled=${me.read_only} onClick=${() => ask("replay")}>Replay</button><button type="button" disabled=${me.read_only} onClick=${() => ask("write")}>Write one</button></div></form>
-    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} topic=${topic} query=${query} onRows=${(row) => setLive((old) => [row, ...(old ?? [])].slice(0, KEPT))} />`}
+    ${live === null ? html`<${Status} search=${search} />` : html`<${Following} path=${livePath(topic, query)} onRows=${(news) => setLive((old) => [...news, ...(old ?? [])].slice(0, KEPT))} />`}
     ${rows.length > 0 && html`<div class="scroll"><table class="cards messages" id="messages"><thead><tr><th scope="col" class="num">Partition</th><th scope="col" class="num">Offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th><th scope="col" class="num">Headers</th><th scope="col" class="num">Size</th></tr></thead>
-      <tbody>${rows.map((each) => html`<tr key=${place(each)} data-row>
-        <td class="num" data-label="Partition">${each.partition}</td><td class="num" data-label="Offset"><button type="button" class="plain" onClick=${() => open(each)}>${count(each.offset)}</button></td><td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
-        <td class="long" data-label="Key"><${Short} data=${each.key} /></td><td class="long fill" data-label="Value"><${Short} data=${each.value} /></td><td class="num" data-label="Headers">${each.headers.length || ""}</td><td class="num" data-label="Size">${bytes(size(each))}</td></tr>`)}</tbody></table></div>`}
+      <tbody>${rows.map((each) => html`<${Row} key=${place(each)} of=${each} onOpen=${open} />`)}</tbody></table></div>`}
     ${opened && html`<${Whole} topic=${topic} query=${query} row=${opened} onClose=${() => open(null)} />`}
     ${asking === "write" && html`<${Write} topic=${topic} partitions=${partitions} onClose=${close} />`}
     ${asking === "replay" && html`<${Replay} topic=${topic} partitions=${partitions} partition=${query.partition} where=${conditions(query)} onClose=${() => ask(null)} />`}

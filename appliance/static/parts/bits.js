@@ -1,9 +1,10 @@
 // Small things that every page has.
 import { html } from "../html.js";
+import { clock } from "../format.js";
 
-const MARKS = { good: "✓", warn: "▲", bad: "✕" };
+export const MARKS = { good: "✓", warn: "▲", bad: "✕", unknown: "?" };
 export const LEVELS = { ok: "good", degraded: "warn", failing: "bad", recovering: "warn", stopping: "warn" };
-const WORDS = { good: "all right", warn: "warning", bad: "failing" };
+const WORDS = { good: "all right", warn: "warning", bad: "failing", unknown: "not known" };
 
 /** Never by colour alone: a shape, and a word for who hears the page. */
 export const Mark = ({ level }) => html`<span class=${`mark ${level}`} aria-hidden="true">${MARKS[level]}</span><span class="hidden-text">${WORDS[level]}: </span>`;
@@ -18,12 +19,14 @@ export function Head({ title, crumbs, children, level }) {
   return html`<div class="head"><div>${crumbs && html`<p class="crumbs">${crumbs}</p>`}<h1 tabindex="-1">${level && html`<${Mark} level=${level} /> `}${title}</h1></div><div class="actions">${children}</div></div>`;
 }
 
-/** A page's data, or why there is none yet. */
+/** A page's data, or why there is none yet. What is not of now says of when it is, and loses its colours. */
 export function Loaded({ from, children }) {
-  const { data, error } = from;
+  const { data, error, at, isCut } = from;
+  const isOld = isCut || error;
   const told = error && html`<p class="notice bad" role="alert">${error.message}</p>`;
   if (data === undefined) return told || html`<p class="muted" aria-busy="true">…</p>`;
-  return html`${told}${children(data)}`;
+  const old = html`<p class="notice warn"><${Mark} level="unknown" /> As it was at ${clock(at)}. How it is now is not known.</p>`;
+  return html`<div class=${isOld ? "loaded old" : "loaded"}>${!isCut && told}${isOld && old}<div class="loaded">${children(data)}</div></div>`;
 }
 
 export function Bar({ share, level = "good" }) {

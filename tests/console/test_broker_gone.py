@@ -1,0 +1,130 @@
+"""A broker that dies, or stands still, while pages are open: what they knew is not shown as if it
+were so still, and when it is there again they say what is."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.conftest import WAIT_S, Console, define_export, fill
+from tests.console.test_pages import SERIOUS
+from tests.support.rest import Rest
+from tests.support.serving import Serving
+
+# What each shows while there is a broker, and is not to be taken for the present afterwards.
+PLACES = {
+    "topics": "orders",
+    "topics/orders": "Durable",
+    "topics/orders?tab=segments": "being written",
+    "groups": "billing",
+    "groups/billing": "Committed",
+    "exports": "daily",
+    "exports/daily": "backfill",
+    "mirrors": "Mirrors",
+    "clients": "Clients",
+    "settings": "listen.address",
+}
+UNKNOWN = re.compile(r"^\? ")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with something to show."""
+    found = tmp_path_factory.mktemp("gone")
+    serving = Serving(found, **{"num.partitions": 2})
+    host, port = serving.kafka
+    fill(f"{host}:{port}")
+    define_export(Rest(serving.admin))
+    assert serving.stop() == 0
+    return found
+
+
+@pytest.fixture
+def serving(folder: Path) -> Iterator[Serving]:
+    made = Serving(folder)
+    yield made
+    made.process.send_signal(signal.SIGCONT)
+    made.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def pages(browser: Browser, serving: Serving) -> Iterator[Any]:
+    """Opens a page, each in a browser of its own."""
+    with ExitStack() as all_of_them:
+
+        def opened(place: str = "") -> Page:
+            context = browser.new_context(viewport={"width": 1320, "height": 900})
+            context.set_default_timeout(WAIT_S * 1000)
+            all_of_them.callback(context.close)
+            return Console(context.new_page(), f"http://{serving.admin}").open(place)
+
+        yield opened
+
+
+def test_home_knows_nothing_of_a_broker_that_was_killed(
+    pages: Any, serving: Serving, folder: Path, axe: str
+) -> None:
+    page = pages()
+    expect(page.get_by_text("Healthy")).to_be_visible()
+    expect(page).to_have_title("Home · appliance")
+    tiles = page.locator(".tile")
+    assert tiles.count() > 3
+    serving.stop(signal.SIGKILL)
+    sentence = page.locator(".sentence")
+    expect(sentence).to_contain_text("Not known: the broker does not answer since ")
+    expect(page.get_by_text("Healthy")).to_have_count(0)
+    expect(tiles).to_have_count(0)
+    expect(page).to_have_title("? Home · appliance")
+    expect(page.get_by_role("navigation", name="Pages").get_by_text("not known")).to_have_count(1)
+    page.evaluate(axe)
+    found: Any = page.evaluate("axe.run(document)")
+    assert [each["id"] for each in found["violations"] if each["impact"] in SERIOUS] == []
+    again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))
+    try:
+        expect(page.get_by_text("Healthy")).to_be_visible()
+        expect(page).to_have_title("Home · appliance")
+        expect(page.get_by_role("alert")).to_have_count(0)
+    finally:
+        again.stop(signal.SIGKILL)
+
+
+def test_home_knows_nothing_of_a_broker_that_stands_still(pages: Any, serving: Serving) -> None:
+    """Its connections stand, and nothing comes over them."""
+    page = pages()
+    expect(page.get_by_text("Healthy")).to_be_visible()
+    serving.process.send_signal(signal.SIGSTOP)
+    expect(page.locator(".sentence")).to_contain_text("Not known")
+    expect(page.get_by_text("Healthy")).to_have_count(0)
+    serving.process.send_signal(signal.SIGCONT)
+    expect(page.get_by_text("Healthy")).to_be_visible()
+
+
+def test_no_page_shows_what_was_as_if_it_were_so_still(
+    pages: Any, serving: Serving, folder: Path
+) -> None:
+    opened = {place: pages(place) for place in PLACES}
+    for place, page in opened.items():
+        expect(page.get_by_text(PLACES[place]).first).to_be_visible()
+        expect(page.locator(".old")).to_have_count(0)
+    serving.stop(signal.SIGKILL)
+    for place, page in opened.items():
+        expect(page.get_by_role("alert").first).to_contain_text("The broker does not answer since ")
+        old = page.locator(".old").first
+        expect(old, place).to_contain_text("How it is now is not known.")
+        # everything that was asked for stands in such a place
+        expect(page.locator(".loaded:not(.old):not(.old > .loaded)"), place).to_have_count(0)
+        expect(page, place).to_have_title(UNKNOWN)
+    again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))
+    try:
+        for place, page in opened.items():
+            expect(page.locator(".old"), place).to_have_count(0)
+            expect(page.get_by_text(PLACES[place]).first).to_be_visible()
+    finally:
+        again.stop(signal.SIGKILL)

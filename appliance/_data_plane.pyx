@@ -433,6 +433,13 @@ cdef class DataPlane:
         with nogil:
             quotas_set(&self.plane.quotas, kind, &c_named, others, of_user)
 
+    def limit_connections_per_ip(self, int64_t most):
+        """For connections that come from now on."""
+        with nogil:
+            self.peers.guard.lock()  # the acceptor reads it under this
+            self.plane.limits.connections_per_ip = most
+            self.peers.guard.unlock()
+
     def counters(self):
         """What was counted since the start, by name; `open` is how many connections there are."""
         cdef Plane* plane = self.plane

@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from appliance import (
     broker_configs,
@@ -35,7 +35,7 @@ from appliance.acls import Acls
 from appliance.broker_configs import BrokerConfigs, ConfigEntry
 from appliance.catalog import NAME, Catalog, TopicRow
 from appliance.client_metrics import ClientMetrics
-from appliance.client_quotas import ClientQuotas, RateTable
+from appliance.client_quotas import ClientQuotas
 from appliance.config import (
     Address,
     BrokerConfig,
@@ -56,6 +56,7 @@ from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
 from appliance.share.coordinator import ShareCoordinator
 from appliance.share.partitions import SharePartitions
+from appliance.topic_table import PlaneTable, TopicTable, put
 from appliance.topics import (
     DEFAULT,
     OFFSETS,
@@ -81,32 +82,6 @@ NO_CONFIGS: Mapping[str, str] = {}
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 
 
-class TopicTable(Protocol):
-    """What is told of every topic."""
-
-    def put_topic(
-        self,
-        name: str,
-        topic_id: bytes,
-        logs: list[Log | None],
-        is_internal: bool,
-        mirror_source: str,
-    ) -> None: ...
-
-    def remove_topic(self, name: str) -> None: ...
-
-
-def put(table: TopicTable, topic: Topic) -> None:
-    table.put_topic(
-        topic.name, topic.id.bytes, [*topic.logs], topic.is_internal, topic.mirror_source
-    )
-
-
-class PlaneTable(TopicTable, RateTable, Protocol):
-    """What the data plane is told, so that it answers for a topic by itself and holds clients to
-    their quotas."""
-
-
 class Broker:
     """`open` is the constructor."""
 
@@ -124,6 +99,7 @@ class Broker:
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.tables: list[TopicTable] = []
         self._configs = configs
+        self._when_configured: list[Callable[[BrokerConfigs], None]] = []
         self._names: dict[uuid.UUID, str] = {}
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
@@ -194,9 +170,16 @@ class Broker:
         self._configs = replace(self._configs, config=found)
 
     def connect(self, data_plane: PlaneTable) -> None:
-        """Tells the data plane every topic and quota, and from here on every change."""
+        """Tells the data plane every topic, quota and limit, and from here on every change."""
         self.quotas.connect(data_plane)
         self.tell_topics(data_plane)
+        self.when_configured(lambda configs: data_plane.limit_connections_per_ip(
+            configs.number(broker_configs.CONNECTIONS_PER_IP)))
+
+    def when_configured(self, tell: Callable[[BrokerConfigs], None]) -> None:
+        """Tells how the broker is configured, now and after every change."""
+        self._when_configured.append(tell)
+        tell(self._configs)
 
     def tell_topics(self, table: TopicTable) -> None:
         """Of every topic, and from here on every change."""
@@ -426,6 +409,8 @@ class Broker:
         self._configs = configs
         for topic in self.topics.values():
             self._configure(topic)
+        for tell in self._when_configured:
+            tell(configs)
         events.info("broker configured", configs=kept)
 
     async def set_group_configs(

@@ -2,8 +2,9 @@
 
 A topic's config is, the first that is set: the topic's own, the one set for this broker, the one
 set for all brokers (there is one, so the two differ in name only), the operator's setting, the
-default. What may be set at run time is what gives topics their defaults; everything else is read
-once, at the start, and shown as read-only.
+default. What may be set at run time is what gives topics their defaults, and those settings of ours
+that Kafka too lets clients change while it runs; everything else is read once, at the start, and
+shown as read-only.
 """
 
 from __future__ import annotations
@@ -54,21 +55,30 @@ class ConfigEntry:
 
 
 EXPIRATION = "producer.id.expiration.ms"
+CLEANER_BACKOFF = "log.cleaner.backoff.ms"
+CONNECTIONS_PER_IP = "max.connections.per.ip"
 _SETTINGS = settings()
-_EXPIRATION = _SETTINGS[EXPIRATION]
+
+
+def _key_of(name: str) -> ConfigKey:
+    """Of a setting that is a number: the same limits and the same words."""
+    row = _SETTINGS[name]
+    return ConfigKey(
+        name,
+        ConfigType.LONG,
+        str(row.default),
+        row.reason,
+        minimum=row.minimum,
+        maximum=row.maximum,
+    )
+
 
 # The topic config that each of the broker's is the default of.
 TOPIC_KEYS = {key.synonym: key for key in topic_config.KEYS.values() if key.synonym}
 
 DYNAMIC: dict[str, ConfigKey] = {
     **{name: replace(key, name=name, synonym="") for name, key in TOPIC_KEYS.items()},
-    EXPIRATION: ConfigKey(
-        EXPIRATION,
-        ConfigType.LONG,
-        str(_EXPIRATION.default),
-        _EXPIRATION.reason,
-        minimum=_EXPIRATION.minimum,
-    ),
+    **{name: _key_of(name) for name in (EXPIRATION, CLEANER_BACKOFF, CONNECTIONS_PER_IP)},
     # Test suites of clients set this one to see whether a broker's configs can be changed at all.
     "sasl.kerberos.min.time.before.relogin": ConfigKey(
         "sasl.kerberos.min.time.before.relogin",
@@ -108,7 +118,8 @@ def find(name: str) -> ConfigKey:
     if name in _SETTINGS or name in FACTS:
         raise RequestInvalid(
             f"{name}: is read once, at the start of the broker; what can change while it runs are "
-            "the defaults of topics (log.*, message.max.bytes, ...)"
+            f"the defaults of topics (log.*, message.max.bytes, ...), {EXPIRATION}, "
+            f"{CLEANER_BACKOFF} and {CONNECTIONS_PER_IP}"
         )
     raise ConfigInvalid(f"{name}: there is no such broker config")
 
@@ -153,6 +164,10 @@ class BrokerConfigs:
             made = replace(made, producer_id_expiration_ms=int(texts[EXPIRATION]))
         of_topics = {TOPIC_KEYS[name].name: texts[name] for name in texts if name in TOPIC_KEYS}
         return topic_config.to_log_config(of_topics, made)
+
+    def number(self, name: str) -> int:
+        """The value in force of one that is a number."""
+        return int(self.synonyms(name)[0].value)
 
     # What DescribeConfigs shows
 

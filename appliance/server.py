@@ -32,13 +32,14 @@ from aiohttp import web
 from appliance import admin_http, event_log
 from appliance._data_plane import DataPlane
 from appliance.broker import Broker
+from appliance.broker_configs import CLEANER_BACKOFF
 from appliance.catalog import NAME as CATALOG
 from appliance.catalog import has_admin_users
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.health import Health, Watch, decide, sentence
-from appliance.log_dir import LogDir, Progress
+from appliance.log_dir import Progress
 
 if TYPE_CHECKING:
     from appliance.zookeeper import Registration
@@ -122,7 +123,7 @@ class Server:
                     async with self._clients(broker), self._registered(broker):
                         await self.watch.has_looked.wait()
                         self._announce()
-                        await asyncio.gather(*self._timers(broker.log_dir))
+                        await asyncio.gather(*self._timers(broker))
             finally:
                 await broker.close()
         finally:
@@ -256,23 +257,26 @@ class Server:
         if not self.is_embedded:
             notify(state)
 
-    def _timers(self, log_dir: LogDir) -> list[Coroutine[Any, Any, None]]:
-        config = self.config
+    def _timers(self, broker: Broker) -> list[Coroutine[Any, Any, None]]:
+        log_dir = broker.log_dir
+        retention = Interval(self.config.retention_check_interval_ms)
+        compaction = Interval(self.config.cleaner_backoff_ms)
+        broker.when_configured(lambda configs: compaction.set(configs.number(CLEANER_BACKOFF)))
         return [
-            self._every("retention", config.retention_check_interval_ms, log_dir.retain),
-            self._every("compaction", config.cleaner_backoff_ms, log_dir.compact),
-            self._every_so_often(COUNTED_LINES_MS, event_log.repeats.flush),
+            self._every("retention", retention, log_dir.retain),
+            self._every("compaction", compaction, log_dir.compact),
+            self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
         ]
 
-    async def _every_so_often(self, interval_ms: int, job: Callable[[], int]) -> None:
+    async def _every_so_often(self, interval: Interval, job: Callable[[], int]) -> None:
         """What takes no time and cannot fail."""
-        while not await self._stops_within(interval_ms):
+        while not await self._stops_before(interval):
             job()
 
-    async def _every(self, name: str, interval_ms: int, job: Callable[[], int]) -> None:
+    async def _every(self, name: str, interval: Interval, job: Callable[[], int]) -> None:
         """Runs `job` on a thread until the broker stops. A fault shows in health until a run
         succeeds; it does not end the broker, whose other work may not need what is broken."""
-        while not await self._stops_within(interval_ms):
+        while not await self._stops_before(interval):
             try:
                 count = await asyncio.to_thread(job)
             except ApplianceError as error:
@@ -287,12 +291,32 @@ class Server:
                 if count:
                     log.info(name, count=count)
 
-    async def _stops_within(self, interval_ms: int) -> bool:
-        try:
-            await asyncio.wait_for(self.stopping.wait(), interval_ms / 1000)
-        except asyncio.TimeoutError:
-            return False
-        return True
+    async def _stops_before(self, interval: Interval) -> bool:
+        """Before the next turn, that is. The interval may change while that is waited for."""
+        begin = time.monotonic()
+        while (left_s := begin + interval.ms / 1000 - time.monotonic()) > 0:
+            waits = [asyncio.create_task(each.wait()) for each in (self.stopping, interval.changed)]
+            try:
+                await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()
+            if self.stopping.is_set():
+                return True
+        return self.stopping.is_set()
+
+
+class Interval:
+    """Between two turns of a timer. Who waits for the next turn hears of a change."""
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms
+        self.changed = asyncio.Event()
+
+    def set(self, ms: int) -> None:
+        self.ms = ms
+        told, self.changed = self.changed, asyncio.Event()
+        told.set()
 
 
 def is_loopback(host: str) -> bool:

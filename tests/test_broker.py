@@ -732,11 +732,37 @@ def test_a_default_that_a_topic_cannot_live_with_is_refused(tmp_path: Path) -> N
     with_broker(tmp_path, use)
 
 
+def test_who_asked_hears_of_every_change_of_the_configs(tmp_path: Path) -> None:
+    recorder, backoffs = Recorder(), []
+
+    async def use(broker: Broker) -> None:
+        broker.connect(recorder)
+        broker.when_configured(lambda now: backoffs.append(now.number("log.cleaner.backoff.ms")))
+        assert (recorder.connections_per_ip, backoffs) == (10_000, [15_000])
+        await broker.alter_broker_configs([ConfigChange("max.connections.per.ip", SET, "7")])
+        await broker.alter_broker_configs([ConfigChange("log.cleaner.backoff.ms", SET, "15001")])
+        assert (recorder.connections_per_ip, backoffs) == (7, [15_000, 15_000, 15_001])
+        entries = {each.name: each for each in broker.broker_config_entries()}
+        for name, text in (("max.connections.per.ip", "7"), ("log.cleaner.backoff.ms", "15001")):
+            assert (entries[name].value, entries[name].source) == (text, 2)
+            assert not entries[name].read_only
+
+    async def look_again(broker: Broker) -> None:
+        broker.connect(recorder)
+        assert recorder.connections_per_ip == 7
+
+    with_broker(tmp_path, use)
+    recorder = Recorder()
+    with_broker(tmp_path, look_again)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code", "words"),
     [
         ("data.dir", "/tmp", 42, "data.dir: is read once, at the start of the broker"),
-        ("log.cleaner.backoff.ms", "5", 42, "is read once"),
+        ("num.network.threads", "5", 42, "is read once"),
+        ("log.cleaner.backoff.ms", "9", 40, "log.cleaner.backoff.ms: got '9', wanted a whole"),
+        ("max.connections.per.ip", "0", 40, "max.connections.per.ip: got '0', wanted a whole"),
         ("log.dirs", "/tmp", 42, "is read once"),
         ("none.such", "5", 40, "none.such: there is no such broker config"),
         ("log.roll.ms", "0", 40, "log.roll.ms: got '0', wanted a whole number of 64 bits"),

@@ -548,6 +548,21 @@ def test_connections_have_limits(make: Any) -> None:
         each.socket.close()
 
 
+def test_the_limit_of_an_address_may_change_and_ends_no_connection(make: Any) -> None:
+    plane = make()
+    with plane.client() as first, plane.client() as second:
+        for each in (first, second):
+            each.produce(batch())
+        plane.data_plane.limit_connections_per_ip(2)
+        with plane.client() as refused, pytest.raises((EOFError, ConnectionError)):
+            refused.receive()
+        for each in (first, second):
+            assert each.produce(batch())[0].error_code == 0
+        plane.data_plane.limit_connections_per_ip(3)
+        with plane.client() as welcome:
+            assert welcome.produce(batch())[0].error_code == 0
+
+
 def noise(chance: random.Random, whole: bytes) -> bytes:
     """A request with some bytes changed; in one of ten, none of it is left."""
     if chance.random() < 0.1:

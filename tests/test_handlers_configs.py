@@ -278,6 +278,19 @@ def test_the_broker_is_changed(control: Control) -> None:
     assert value(control, TOPIC, "t", "retention.ms") == ("88", 3)
 
 
+@pytest.mark.parametrize(
+    "name", ["log.cleaner.backoff.ms", "max.connections.per.ip", "producer.id.expiration.ms"]
+)
+def test_a_setting_that_kafka_lets_clients_change_is_changed(control: Control, name: str) -> None:
+    before, source = value(control, BROKER, "1", name)
+    assert source > 3
+    more = str(int(before) + 1)
+    assert change(control, (name, SET, more), kind=BROKER, name="1") == 0
+    assert value(control, BROKER, "1", name) == (more, 2)
+    assert change(control, (name, DELETE, None), kind=BROKER, name="1") == 0
+    assert value(control, BROKER, "1", name) == (before, source)
+
+
 def test_a_change_of_a_topic_reaches_its_log(control: Control) -> None:
     (log,) = control.broker.topics["t"].logs
     assert change(control, ("max.message.bytes", SET, "100")) == 0

@@ -22,7 +22,9 @@ from appliance import _batch, config
 from appliance.broker import Broker as Control
 from appliance.errors import ApplianceError, StorageFull
 from appliance.log_dir import LogDir
-from appliance.server import Server
+from appliance.server import Interval, Server
+from appliance.wire.create_topics import CreateTopicsRequest
+from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from appliance.wire.metadata import MetadataRequest
 from tests.support.broker import with_broker
 from tests.support.wire_client import WireClient, frame_of
@@ -205,7 +207,7 @@ def test_a_failing_timer_shows_until_it_succeeds(error: Exception, tmp_path: Pat
         return 1
 
     async def main() -> None:
-        await server._every("retention", 1, job)
+        await server._every("retention", Interval(1), job)
 
     server = Server(config.BrokerConfig(data_dir=tmp_path))
     asyncio.run(main())
@@ -226,6 +228,36 @@ def test_retention_runs_by_itself(tmp_path: Path) -> None:
             (part,) = client.produce(batch(3), topic="orders", acks=-1)
         assert part.error_code == 0
         until(lambda: broker.get("/api/v1/logs")[1]["logs"][0]["log_start_offset"] == 3)
+
+
+def test_an_interval_that_is_changed_counts_for_the_turn_that_is_waited_for(tmp_path: Path) -> None:
+    """Compaction would look once an hour; a client sets the moment when there is work for it."""
+    an_hour = "log.cleaner.backoff.ms=3600000"
+    due = {"cleanup.policy": "compact", "segment.bytes": "500", "min.cleanable.dirty.ratio": "0"}
+    topic = CreateTopicsRequest.CreatableTopic("t", 1, 1, configs=[
+        CreateTopicsRequest.CreatableTopicConfig(*each) for each in due.items()])
+    sooner = IncrementalAlterConfigsRequest.AlterableConfig("log.cleaner.backoff.ms", 0, "10")
+    change = IncrementalAlterConfigsRequest([
+        IncrementalAlterConfigsRequest.AlterConfigsResource(4, "1", [sooner])])
+
+    def size() -> int:
+        try:
+            return sum(each.stat().st_size for each in tmp_path.glob("t-0/*.log"))
+        except FileNotFoundError:  # compaction is putting another in its place
+            return sys.maxsize
+
+    with Broker(tmp_path, "--set", an_hour) as broker:
+        host, port = broker.kafka.split(":")
+        with WireClient((host, int(port))) as client:
+            client.send(frame_of(CreateTopicsRequest([topic]), 19, 7))
+            client.receive()
+            for _ in range(3):
+                (part,) = client.produce(batch(3), topic="t", acks=-1)
+                assert part.error_code == 0
+            was = size()
+            client.send(frame_of(change, 44, 1))
+            client.receive()
+        until(lambda: size() < was)
 
 
 def test_what_the_start_found_shows_in_health(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class Recorder:
     topics: dict[str, tuple[bytes, list[Log | None]]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     rates: dict[int, tuple[dict[str, int], int, int]] = field(default_factory=dict)
+    connections_per_ip: int = 0
 
     def put_topic(
         self,
@@ -49,6 +50,9 @@ class Recorder:
 
     def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None:
         self.rates[kind] = (named, others, of_user)
+
+    def limit_connections_per_ip(self, most: int) -> None:
+        self.connections_per_ip = most
 
 
 def broker_config(data: Path, log: LogConfig | None = None, **topics: Any) -> BrokerConfig:

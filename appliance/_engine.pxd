@@ -25,5 +25,5 @@ cdef class Log:
     cdef readonly int partition
     cdef _raise(self, int code, str doing)
     cdef _check_keys(self, const unsigned char[::1] batch, int origin)
-    cdef str _refused(self, const unsigned char[::1] batch)
+    cdef str _refused(self, int code, const unsigned char[::1] batch)
     cdef str _not_durable(self, int64_t offset, double timeout_s)

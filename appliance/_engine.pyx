@@ -18,7 +18,7 @@ from appliance._batch cimport (
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
-from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK
+from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
     committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
@@ -57,6 +57,7 @@ from appliance._traffic cimport TIME_BUCKETS
 from appliance import compression
 from appliance._batch import check, headers, records
 from appliance.errors import from_code
+from appliance.spoken import disk_full
 
 cdef extern from "sys/file.h" nogil:
     int flock(int fd, int operation)
@@ -285,6 +286,10 @@ cdef class Engine:
         return self.storage.get().free_bytes.load()
 
     @property
+    def full_in_words(self):
+        return disk_full(self.free_bytes, self.storage.get().low_water_bytes)
+
+    @property
     def journal_failed(self):
         return self.committer.get().journal_failed.load()
 
@@ -463,7 +468,7 @@ cdef class Log:
             code = engine_append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
                                  &options, &appended)
         if code != OK:
-            raise from_code(code, self._refused(batch))
+            raise from_code(code, self._refused(code, batch))
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -479,7 +484,7 @@ cdef class Log:
             code = engine_append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
                                  &options, &appended)
         if code != OK:
-            raise from_code(code, self._refused(batch))
+            raise from_code(code, self._refused(code, batch))
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -496,8 +501,8 @@ cdef class Log:
             code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
                                     wall_ms(), &appended)
         if code != OK:
-            raise from_code(code, f"{self._refused(batches)}, which the mirror's next batch goes "
-                                  "on from")
+            facts = self._refused(code, batches)
+            raise from_code(code, f"{facts}; the mirror's next batch goes on from there")
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -803,8 +808,10 @@ cdef class Log:
                     self.log.get().guard.unlock()
                 check(batch, keys_required=True, size_max=compression.RATIO_MAX * most)
 
-    cdef str _refused(self, const unsigned char[::1] batch):
+    cdef str _refused(self, int code, const unsigned char[::1] batch):
         cdef BatchHeader header
+        if code == STORAGE_FULL:  # nothing is wrong with the batch
+            return f"{self.name}: {self.engine.full_in_words}"
         facts = f"{self.name}: batch of {batch.shape[0]} bytes"
         if batch.shape[0] >= BATCH_HEADER_SIZE:
             batch_load_header(&batch[0], &header)

@@ -169,7 +169,8 @@ cdef class LogWriter:
         cdef Write* write = &self.writer.writes[i]
         cdef Log log = self.batches[i][0]
         if write.append_code != OK:
-            return from_code(write.append_code, log._refused(self.batches[i][1])), -1
+            facts = log._refused(write.append_code, self.batches[i][1])
+            return from_code(write.append_code, facts), -1
         if write.await_code != OK:
             told = log._not_durable(write.appended.last_offset, self.timeout_s)
             return from_code(write.await_code, told), -1

@@ -146,4 +146,7 @@ _BY_CODE: dict[int, type[ApplianceError]] = {
 
 def from_code(code: int, facts: str) -> ApplianceError:
     """The exception for a negative code of the compiled core; `facts` says which, got, wanted."""
-    return _BY_CODE[code](facts)
+    kind = _BY_CODE[code]
+    if kind is StorageFull and "the disk is full" not in facts:
+        facts = f"the disk is full: {facts}"
+    return kind(facts)

@@ -29,7 +29,7 @@ from appliance.config import BrokerConfig
 from appliance.ledger import Entry
 from appliance.machine import raid
 from appliance.machine.watch import LOOK_S, Machine
-from appliance.spoken import duration, size, some
+from appliance.spoken import disk_full, duration, size, some
 
 log = event_log.named("health")
 
@@ -178,10 +178,7 @@ def of_storage(broker: Broker) -> Iterator[Finding]:
     free, low_water = log_dir.free_bytes, log_dir.config.low_water_bytes
     room = f"{size(free)} free, and below {size(low_water)} writes are refused"
     if log_dir.is_full:
-        yield Finding(
-            "failing", "storage",
-            f"the disk is full: {room}; make room, or delete or shorten topics",
-        )  # fmt: skip
+        yield Finding("failing", "storage", disk_full(free, low_water))
     elif free < 2 * low_water:
         yield Finding("degraded", "storage", f"the disk is nearly full: {room}")
 

@@ -22,6 +22,19 @@ def size(count: float | None) -> str:
     return f"{count:.0f} B"
 
 
+def disk_full(free_bytes: int, low_water_bytes: int) -> str:
+    """Why writes are refused, and what to do. They go on a little above the mark: `_storage`."""
+    wanted = low_water_bytes + low_water_bytes // 8
+    if free_bytes < wanted:
+        room = f"{size(free_bytes)} free, {size(wanted)} wanted (storage.low.water.bytes)"
+    else:
+        room = f"the file system took no more, with {size(free_bytes)} free: a quota, or its inodes"
+    return (
+        f"the disk is full: {room}; writes are refused until there is room: delete topics, or "
+        "shorten what they keep"
+    )
+
+
 def duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"

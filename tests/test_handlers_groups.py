@@ -58,6 +58,7 @@ def test_this_broker_is_every_coordinator(control: Control, version: int) -> Non
                 told.port,
             )
             assert version < 4 or each.key == kinds[kind]
+            assert version == 0 or each.error_message == ("" if version >= 4 else None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """FindCoordinator 0-6: who looks after a group, a transactional id or a share group: this broker.
 
 Version 4 and later ask for many keys at a time. A kind of key that does not exist, and a share key
-that is not GROUP:TOPIC-ID:PARTITION, is answered with INVALID_REQUEST.
+that is not GROUP:TOPIC-ID:PARTITION, is answered with INVALID_REQUEST. Without an error the message
+is null up to version 3, and empty from version 4 on, as Apache Kafka leaves it.
 
 Left out: nothing. With one broker there is nothing to find; clients ask before all else.
 """
@@ -37,7 +38,7 @@ def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindC
     found = _find(broker, request.key_type, request.key, call.version)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or None,
         node_id=found.node_id,
         host=found.host,
         port=found.port,

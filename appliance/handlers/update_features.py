@@ -1,8 +1,8 @@
 """UpdateFeatures 0-2: refuses, since no feature of this broker can be raised or lowered.
 
-Neither one that ApiVersions lists nor any other can be updated: INVALID_UPDATE_VERSION, up to
-version 1 for each feature, in version 2 for the whole request. A request without features changes
-nothing and succeeds.
+Neither one that ApiVersions lists nor any other can be updated: INVALID_UPDATE_VERSION for the
+whole request, in every version, as Apache Kafka answers since 4.0. A request without features
+changes nothing and succeeds.
 
 Left out: other levels of `group.version`, `share.version` and `transaction.version`. Clients that
 do not know them speak the older protocols anyway, and are served side by side.
@@ -19,24 +19,12 @@ from appliance.wire.update_features import UpdateFeaturesRequest, UpdateFeatures
 KEY = 57
 VERSIONS = (0, 2)
 
-Result = UpdateFeaturesResponse.UpdatableFeatureResult
-
-
 def handle(broker: Broker, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
-    names = [each.feature for each in request.feature_updates]
-    texts = {name: _why_not(name) for name in names}
-    if call.version >= 2 and names:
-        return UpdateFeaturesResponse(
-            error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="; ".join(texts.values())
-        )
+    texts = {each.feature: _why_not(each.feature) for each in request.feature_updates}
+    if not texts:
+        return UpdateFeaturesResponse(error_message=None)
     return UpdateFeaturesResponse(
-        error_message=None,
-        results=[
-            Result(
-                feature=name, error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=texts[name]
-            )
-            for name in texts
-        ],
+        error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="; ".join(texts.values())
     )
 
 

@@ -17,6 +17,7 @@ import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
 import { Records } from "./pages/records.js";
 import { Access } from "./pages/access.js";
+import { Ledger } from "./pages/ledger.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
 
@@ -27,6 +28,7 @@ const PAGES = [
   { key: "m", path: "mirrors", title: "Mirrors", page: Mirrors },
   { key: "c", path: "clients", title: "Clients", page: Clients },
   { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
+  { key: "d", path: "ledger", title: "Losses and damage", page: Ledger },
   { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },
   { key: "l", path: "records", title: "Log and audit", page: Records },
   { key: "u", path: "access", title: "Users and tokens", page: Access },

@@ -1,5 +1,5 @@
 // Numbers as people read them. Offsets and counts come as numbers or as text; text is never rounded.
-const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"]; // as in the broker's own sentences
 const dash = "–";
 const NB = "\u00a0"; // a number and its unit stay on one line
 const missing = (value) => value === null || value === undefined || Number.isNaN(value);
@@ -7,9 +7,8 @@ const missing = (value) => value === null || value === undefined || Number.isNaN
 export function bytes(value) {
   if (missing(value)) return dash;
   let size = Number(value), unit = 0;
-  for (; Math.abs(size) >= 999.5 && unit < UNITS.length - 1; unit++) size /= 1000;
-  const digits = unit === 0 || Math.abs(size) >= 99.95 ? 0 : Math.abs(size) >= 9.995 ? 1 : 2;
-  return `${size.toFixed(digits)}${NB}${UNITS[unit]}`;
+  for (; Math.abs(size) >= 1024 && unit < UNITS.length - 1; unit++) size /= 1024;
+  return `${size.toFixed(unit === 0 ? 0 : 1)}${NB}${UNITS[unit]}`;
 }
 
 export const rate = (value) => (missing(value) ? dash : `${bytes(value)}/s`);

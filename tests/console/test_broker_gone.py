@@ -31,6 +31,7 @@ PLACES = {
     "clients": "Clients",
     "settings": "listen.address",
 }
+KNOWN = "Degraded: the last run of export daily failed"
 UNKNOWN = re.compile(r"^\? ")
 
 
@@ -72,14 +73,14 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
     pages: Any, serving: Serving, folder: Path, axe: str
 ) -> None:
     page = pages()
-    expect(page.get_by_text("Healthy")).to_be_visible()
-    expect(page).to_have_title("Home · appliance")
+    expect(page.get_by_text(KNOWN)).to_be_visible()
+    expect(page).to_have_title("▲ Home · appliance")
     tiles = page.locator(".tile")
     assert tiles.count() > 3
     serving.stop(signal.SIGKILL)
     sentence = page.locator(".sentence")
     expect(sentence).to_contain_text("Not known: the broker does not answer since ")
-    expect(page.get_by_text("Healthy")).to_have_count(0)
+    expect(page.get_by_text(KNOWN)).to_have_count(0)
     expect(tiles).to_have_count(0)
     expect(page).to_have_title("? Home · appliance")
     expect(page.get_by_role("navigation", name="Pages").get_by_text("not known")).to_have_count(1)
@@ -88,8 +89,8 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
     assert [each["id"] for each in found["violations"] if each["impact"] in SERIOUS] == []
     again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))
     try:
-        expect(page.get_by_text("Healthy")).to_be_visible()
-        expect(page).to_have_title("Home · appliance")
+        expect(page.get_by_text(KNOWN)).to_be_visible()
+        expect(page).to_have_title("▲ Home · appliance")
         expect(page.get_by_role("alert")).to_have_count(0)
     finally:
         again.stop(signal.SIGKILL)
@@ -98,12 +99,12 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
 def test_home_knows_nothing_of_a_broker_that_stands_still(pages: Any, serving: Serving) -> None:
     """Its connections stand, and nothing comes over them."""
     page = pages()
-    expect(page.get_by_text("Healthy")).to_be_visible()
+    expect(page.get_by_text(KNOWN)).to_be_visible()
     serving.process.send_signal(signal.SIGSTOP)
     expect(page.locator(".sentence")).to_contain_text("Not known")
-    expect(page.get_by_text("Healthy")).to_have_count(0)
+    expect(page.get_by_text(KNOWN)).to_have_count(0)
     serving.process.send_signal(signal.SIGCONT)
-    expect(page.get_by_text("Healthy")).to_be_visible()
+    expect(page.get_by_text(KNOWN)).to_be_visible()
 
 
 def test_no_page_shows_what_was_as_if_it_were_so_still(

@@ -13,7 +13,7 @@ from appliance.testing import RunningBroker
 from tests.console.conftest import MARKUP, ORDERS, Console
 
 PAGES = {
-    "": "Healthy",
+    "": "Degraded: the last run of export daily failed",
     "topics": "orders",
     "topics/orders": "Durable",
     "topics/orders?tab=segments": "being written",
@@ -25,6 +25,7 @@ PAGES = {
     "exports/daily": "backfill",
     "clients": "Clients",
     "settings": "listen.address",
+    "ledger": "Nothing is open",
     "records": "Log",
     "records?tab=audit": "Audit",
 }
@@ -100,7 +101,7 @@ def test_a_number_of_a_config_says_what_it_means(console: Console) -> None:
     row = page.locator("#configs-orders tbody tr", has_text="retention.ms")
     expect(row.first).to_contain_text("= ")
     expect(page.locator("tr", has_text=re.compile("^retention.ms"))).to_contain_text("= 7 d")
-    expect(page.locator("tr", has_text=re.compile("^segment.bytes"))).to_contain_text("= 20.0 kB")
+    expect(page.locator("tr", has_text=re.compile("^segment.bytes"))).to_contain_text("= 19.5 KiB")
 
 
 def test_text_of_others_is_text(console: Console) -> None:

@@ -1,15 +1,16 @@
 // Is all well? One sentence, then the facts behind it, each a link to more.
 import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
-import { Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
+import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
+import { OpenLosses } from "./ledger.js";
 import { bytes, clock, count, duration, percent, rate, short, some } from "../format.js";
 
 function Sentence({ facts }) {
   const level = LEVELS[facts.status];
   return html`<section class=${`card sentence ${level}`} aria-live="polite"><div class="mark" style="font-size:1.3rem"><${Mark} level=${level} /></div>
     <div><p>${facts.sentence}</p>
-      ${facts.findings.length > 1 && html`<ul>${facts.findings.map((each) => html`<li class=${LEVELS[each.level]}><${Mark} level=${LEVELS[each.level]} />${each.text}</li>`)}</ul>`}
+      ${facts.findings.length > 1 && html`<ul>${facts.findings.map((each) => html`<li><${Badge} level=${LEVELS[each.level]}>${each.level}<//> ${each.text}</li>`)}</ul>`}
     </div></section>`;
 }
 
@@ -78,7 +79,7 @@ function NotKnown({ since, samples }) {
     ${samples.length > 1 && html`<div class="tiles"><${Traffic} samples=${samples} skipped=${0} until=${since} /></div>`}`;
 }
 
-export function Home() {
+export function Home({ me }) {
   const facts = useLive((state) => state.health), isCut = useLive((state) => state.isCut), since = useLive((state) => state.since);
   const samples = useLive((state) => state.samples);
   const skipped = useLive((state) => state.skipped);
@@ -87,6 +88,7 @@ export function Home() {
   if (!facts) return html`<${Head} title="Home" /><p class="muted" aria-busy="true">…</p>`;
   return html`<${Head} title="Home" />
     <${Sentence} facts=${facts} />
+    ${facts.findings.some((each) => each.area === "ledger") && html`<${OpenLosses} me=${me} />`}
     <div class="tiles">
       <${Traffic} samples=${samples} skipped=${skipped} />
       <${Requests} now=${now} traffic=${facts.traffic} />

@@ -18,7 +18,7 @@ from appliance._log cimport PartitionLog, log_last_stable_offset, log_roll
 from appliance._retention cimport log_sealed
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Segment, Walker, segment_file, segment_load_largest,
-    walker_next,
+    walker_next, walker_start,
 )
 
 
@@ -66,7 +66,8 @@ cdef int64_t _first_barred(PartitionLog* log) noexcept nogil:
         offset = min(offset, log.unreadable.base_offset)
     log.list_guard.lock()
     for i in range(log.holes.size()):
-        offset = min(offset, log.holes[i].first_offset)
+        if not log.holes[i].is_skipped:
+            offset = min(offset, log.holes[i].first_offset)
     log.list_guard.unlock()
     return offset
 
@@ -127,9 +128,7 @@ cdef int _first_timestamp(Segment* segment, int64_t* timestamp) noexcept nogil:
     cdef int code = segment_file(segment, &file)
     if code != OK:
         return code
-    walker.fd = file.get().fd
-    walker.position = walker.window_size = 0
-    walker.end = segment.size.load()
+    walker_start(&walker, segment, file.get().fd, segment.size.load())
     if walker_next(&walker, &header) == 1:
         timestamp[0] = header.max_timestamp
     return OK

@@ -87,7 +87,7 @@ cdef int _next_batch(Round* round) except? -1 nogil:
         if round.reader.file.get() == NULL:
             if round.slot == round.slots_end:
                 return 0
-            code = reader_open(&round.reader, round.found.segments[round.slot].get())
+            code = reader_open(&round.reader, round.found.segments[round.slot])
         else:
             code = reader_next(&round.reader)
             if code == 0:
@@ -222,6 +222,7 @@ cdef int _finish_group(Round* round, size_t first, size_t end) except? -1 nogil:
         group.push_back(round.found.segments[i])
         # The old file goes with its last reader, which this round shall not be.
         round.found.segments[i].reset()
+    round.reader.segment.reset()
     if round.into.file.get() == NULL:
         return OK
     code = replacement_finish(&round.into)

@@ -37,7 +37,7 @@ from appliance._native cimport (
 )
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, WINDOW_SIZE, FileRef, Found, Segment, SegmentRef, Walker, file_own,
-    segment_file, segment_find, segment_load_index, walker_next,
+    segment_file, segment_find, segment_load_index, walker_next, walker_start,
 )
 
 from appliance.errors import from_code
@@ -133,6 +133,9 @@ cdef int _next_slice(Reader* reader) noexcept nogil:
     cdef int code
     if reader.next_offset >= reader.end_offset:
         reader.is_done = True
+        return OK
+    # Told also where an operator lets readers pass.
+    if _pass_hole(reader):
         return OK
     _meet(reader)
     code = log_read(reader.log.get(), reader.next_offset, SEGMENT_SIZE_MAX, reader.limit,
@@ -443,13 +446,11 @@ cdef int _cut_at(Segment* segment, const Part* part, int64_t position, int64_t b
         code = segment_file(segment, &file)
     if code != OK:
         return code
+    walker_start(&walker, segment, file.get().fd, part.end)
     segment.guard.lock()
     walker.position = index_position_before(&segment.index, position + 1)
     segment.guard.unlock()
     walker.position = max(walker.position, part.first)
-    walker.fd = file.get().fd
-    walker.end = part.end
-    walker.window_size = 0
     posix_fadvise(walker.fd, walker.position, WINDOW_SIZE, POSIX_FADV_WILLNEED)
     code = walker_next(&walker, &header)
     if code < 0:

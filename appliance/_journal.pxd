@@ -15,10 +15,21 @@ cdef struct EpochEntry:
     int32_t epoch
     int64_t start_offset
 
-# A damaged or lost range below the durable offset: never served, never forgotten.
+# A damaged or lost range below the durable offset: never served, and forgotten only with the
+# segment that it is in.
 cdef struct Hole:
     int64_t first_offset
     int64_t end_offset
+    int64_t position               # of the damaged bytes in their segment; -1: none are there
+    int64_t end_position
+    bint is_skipped                # an operator lets readers pass
+
+cdef inline Hole hole_new(int64_t first_offset, int64_t end_offset) noexcept nogil:
+    cdef Hole hole
+    hole.first_offset, hole.end_offset = first_offset, end_offset
+    hole.position = hole.end_position = -1
+    hole.is_skipped = False
+    return hole
 
 # What recovery knows of a partition without reading its log.
 cdef cppclass Checkpoint:

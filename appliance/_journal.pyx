@@ -4,8 +4,9 @@
              size counts kind and payload; the CRC-32C covers generation to the end of the payload
     BEGIN    sequence 0, no payload: the head of a generation
     PARTITION  name size u16, name, Checkpoint: 13 x i64, leader epoch i32, and the counts i32 of
-               epochs {epoch i32, start i64}, holes {first i64, end i64}, bases i64; then those,
-               then the producer state to the end
+               epochs {epoch i32, start i64}, holes, bases i64; then those, then the producer
+               state to the end. A hole is {first i64, end i64, position i64, end position i64,
+               skipped i64} where bit 30 of their count is set, and {first i64, end i64} where not
     REMOVED    name size u16, name
     COMPLETE   the live records at the start of this generation are all there
     CLOSED     wall clock i64: a clean stop; any record after it takes that back
@@ -38,6 +39,9 @@ cdef enum:
     RECORD_HEAD = 25
     NAME_SIZE_USUAL = 64
     FIXED_SIZE = 120               # a Checkpoint without name, epochs and producers
+    HOLE_SIZE = 40
+    HOLE_SIZE_OLD = 16             # of versions that knew no more of it
+    HOLES_ARE_LONG = 1 << 30       # in the count of holes
     FILE_SIZE_MIN = 1048576
     ZEROS_SIZE = 65536
 
@@ -316,7 +320,8 @@ cdef void journal_remove(Journal* journal, const string& name) noexcept nogil:
 
 
 cdef int64_t checkpoint_size(const Checkpoint* checkpoint) noexcept nogil:
-    cdef int64_t variable = (12 * checkpoint.epochs.size() + 16 * checkpoint.holes.size()
+    cdef int64_t variable = (12 * checkpoint.epochs.size()
+                             + HOLE_SIZE * checkpoint.holes.size()
                              + 8 * checkpoint.bases.size() + checkpoint.producers.size())
     return RECORD_HEAD + NAME_SIZE_USUAL + FIXED_SIZE + variable
 
@@ -331,7 +336,7 @@ cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into
     fields[8], fields[9] = c.created_ms, c.first_timestamp
     fields[10], fields[11] = c.largest_timestamp, c.largest_timestamp_offset
     fields[12] = c.gaps_end
-    into.resize(2 + name.size() + FIXED_SIZE + 12 * c.epochs.size() + 16 * c.holes.size()
+    into.resize(2 + name.size() + FIXED_SIZE + 12 * c.epochs.size() + HOLE_SIZE * c.holes.size()
                 + 8 * c.bases.size() + c.producers.size())
     at = into.data()
     store_i16(at, <int>name.size())
@@ -341,7 +346,7 @@ cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into
         store_i64(at + 8 * i, fields[i])
     store_i32(at + 104, c.leader_epoch)
     store_i32(at + 108, <int32_t>c.epochs.size())
-    store_i32(at + 112, <int32_t>c.holes.size())
+    store_i32(at + 112, <int32_t>c.holes.size() | HOLES_ARE_LONG)
     store_i32(at + 116, <int32_t>c.bases.size())
     at += FIXED_SIZE
     for i in range(c.epochs.size()):
@@ -351,7 +356,10 @@ cdef void _encode(const string& name, const Checkpoint* c, vector[uint8_t]* into
     for i in range(c.holes.size()):
         store_i64(at, c.holes[i].first_offset)
         store_i64(at + 8, c.holes[i].end_offset)
-        at += 16
+        store_i64(at + 16, c.holes[i].position)
+        store_i64(at + 24, c.holes[i].end_position)
+        store_i64(at + 32, c.holes[i].is_skipped)
+        at += HOLE_SIZE
     for i in range(c.bases.size()):
         store_i64(at, c.bases[i])
         at += 8
@@ -364,7 +372,7 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     cdef const uint8_t* end = payload.data() + payload.size()
     cdef EpochEntry entry
     cdef Hole hole
-    cdef int32_t _i, epochs, holes, bases
+    cdef int32_t _i, epochs, holes, bases, hole_size
     if end - at < FIXED_SIZE:
         return False
     c.recovery_offset, c.segment_base = load_i64(at), load_i64(at + 8)
@@ -380,7 +388,9 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
     at += FIXED_SIZE
     if min(epochs, holes, bases) < 0:
         return False
-    if end - at < <int64_t>epochs * 12 + <int64_t>holes * 16 + <int64_t>bases * 8:
+    hole_size = HOLE_SIZE if holes & HOLES_ARE_LONG else HOLE_SIZE_OLD
+    holes &= ~HOLES_ARE_LONG
+    if end - at < <int64_t>epochs * 12 + <int64_t>holes * hole_size + <int64_t>bases * 8:
         return False
     c.epochs.clear()
     c.holes.clear()
@@ -390,9 +400,12 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
         c.epochs.push_back(entry)
         at += 12
     for _i in range(holes):
-        hole.first_offset, hole.end_offset = load_i64(at), load_i64(at + 8)
+        hole = hole_new(load_i64(at), load_i64(at + 8))
+        if hole_size == HOLE_SIZE:
+            hole.position, hole.end_position = load_i64(at + 16), load_i64(at + 24)
+            hole.is_skipped = load_i64(at + 32) != 0
         c.holes.push_back(hole)
-        at += 16
+        at += hole_size
     for _i in range(bases):
         c.bases.push_back(load_i64(at))
         at += 8

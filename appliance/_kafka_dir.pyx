@@ -19,7 +19,7 @@ from appliance._files cimport (
 )
 from appliance._native cimport O_RDONLY, close, errno, renameat
 from appliance._partition_dir cimport base_of, list_directory, unlink_base
-from appliance._segment cimport Walker, walker_next
+from appliance._segment cimport Walker, walker_next, walker_start
 
 
 # ---- without the GIL ----
@@ -74,15 +74,14 @@ cdef int64_t _end_of(int directory_fd, const char* name, int64_t base) noexcept 
     cdef Walker walker
     cdef BatchHeader header
     cdef int64_t end = base
-    walker.fd = open_file(directory_fd, name, O_RDONLY)
-    if walker.fd < 0:
-        return walker.fd
-    walker.position = walker.window_size = 0
-    walker.end = file_size(walker.fd)
+    cdef int fd = open_file(directory_fd, name, O_RDONLY)
+    if fd < 0:
+        return fd
+    walker_start(&walker, NULL, fd, file_size(fd))
     while walker_next(&walker, &header) == 1:
         end = header.base_offset + header.last_offset_delta + 1
         walker.position += header.size
-    close(walker.fd)
+    close(fd)
     return end
 
 

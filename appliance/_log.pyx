@@ -42,7 +42,7 @@ from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
     segment_file, segment_find, segment_find_time,
     segment_index_bytes, segment_index_is_stored, segment_load_index, segment_load_largest,
-    segment_new, segment_rest, segment_seal_times, segment_store_index,
+    segment_new, segment_next_damage, segment_rest, segment_seal_times, segment_store_index,
 )
 from appliance._storage cimport storage_commit, storage_mark_full
 from appliance._watch cimport Reached, watches_tell
@@ -452,6 +452,8 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
         if offset < log.log_start_offset.load():
             return OFFSET_OUT_OF_RANGE  # retention came by
         code = _find_segment(log, offset, &segment)
+        if code == OFFSET_IN_HOLE and _pass_skipped(log, &offset):
+            continue
         if code != OK:
             return code
         code = segment_find(segment.get(), offset, &found)
@@ -477,6 +479,20 @@ cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment) n
             code = OFFSET_IN_HOLE
     log.list_guard.unlock()
     return code
+
+
+cdef bint _pass_skipped(PartitionLog* log, int64_t* offset) noexcept nogil:
+    cdef int64_t end = offset[0]
+    cdef size_t i
+    log.list_guard.lock()
+    for i in range(log.holes.size()):
+        if log.holes[i].is_skipped and log.holes[i].first_offset <= end < log.holes[i].end_offset:
+            end = log.holes[i].end_offset
+    log.list_guard.unlock()
+    if end == offset[0]:
+        return False
+    offset[0] = end
+    return True
 
 
 cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept nogil:
@@ -526,6 +542,7 @@ cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* fou
         if log.holes[i].first_offset > found.header.base_offset:
             hole_at = min(hole_at, log.holes[i].first_offset)
     log.list_guard.unlock()
+    slice.size = min(slice.size, segment_next_damage(segment, slice.position) - slice.position)
     if hole_at >= segment.end_offset.load():
         return OK
     code = segment_find(segment, hole_at - 1, &damaged)

@@ -34,10 +34,11 @@ from appliance._files cimport (
     NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
 )
+from appliance._holes cimport holes_forget_bytes, holes_place
 from appliance._index cimport index_truncate, txn_index_load
 from appliance._kafka_dir cimport finish_kafka_swaps
 from appliance._partition_dir cimport list_directory, unlink_base
-from appliance._journal cimport Checkpoint, Hole, journal_find
+from appliance._journal cimport Checkpoint, hole_new, journal_find
 from appliance._log cimport (
     LogRef, LogSettings, PartitionLog, log_capture, log_note, log_put_locked, log_store_aborted,
 )
@@ -48,8 +49,8 @@ from appliance._native cimport (
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef, file_own, segment_close, segment_create, segment_file,
-    segment_load_index,
-    segment_new, segment_note, segment_seal_times, segment_unlink,
+    segment_load_index, segment_new, segment_note, segment_past_damage, segment_seal_times,
+    segment_unlink,
 )
 from appliance._storage cimport StorageRef, storage_release_reserve
 
@@ -98,6 +99,7 @@ cdef void _forget_swapped(Checkpoint* checkpoint) noexcept nogil:
             checkpoint.bases[kept] = checkpoint.bases[i]
             kept += 1
     checkpoint.bases.resize(kept)
+    holes_forget_bytes(&checkpoint.holes, checkpoint.swap_base, checkpoint.swap_end)
     checkpoint.swap_base = checkpoint.swap_end = -1
 
 
@@ -271,6 +273,7 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
     cdef bint is_there
     log.epochs = checkpoint.epochs
     log.holes = checkpoint.holes
+    holes_place(log)
     _miss_segments(log, checkpoint, recovered)
     if recovered.was_known:
         producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
@@ -349,16 +352,13 @@ cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* che
 
 cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end,
                      Recovered* recovered) noexcept nogil:
-    cdef Hole hole
     cdef size_t i
     if first >= end:
         return
     for i in range(log.holes.size()):
         if log.holes[i].first_offset <= first and end <= log.holes[i].end_offset:
             return  # known, and reported when it was found
-    hole.first_offset = first
-    hole.end_offset = end
-    log.holes.push_back(hole)
+    log.holes.push_back(hole_new(first, end))
     if recovered.lost_first_offset < 0:
         recovered.lost_first_offset = first
     recovered.lost_end_offset = end
@@ -404,7 +404,7 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
     cdef vector[uint8_t] window
     cdef BatchHeader header
     cdef FileRef file
-    cdef int64_t end, at = 0, now = wall_ms()
+    cdef int64_t end, past, at = 0, now = wall_ms()
     cdef int code = segment_file(segment, &file)
     if code != OK:
         return code
@@ -416,6 +416,12 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
         return code
     segment.end_offset.store(offset)
     while position < end:
+        past = segment_past_damage(segment, position)
+        if past > position:
+            # Known, and not served: what comes behind it goes on wherever it does.
+            position, at, offset = past, 0, _past_hole(log, offset)
+            window.clear()
+            continue
         code = _load_batch(file.get().fd, position, end, &window, &at, &header)
         if code < 0:
             return code
@@ -429,6 +435,14 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
         at += header.size
         segment.end_offset.store(offset)
     return 0
+
+
+cdef int64_t _past_hole(PartitionLog* log, int64_t offset) noexcept nogil:
+    cdef size_t i
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset <= offset < log.holes[i].end_offset:
+            offset = log.holes[i].end_offset
+    return offset
 
 
 cdef bint _follows(PartitionLog* log, const BatchHeader* header, int64_t offset, bint may_have_gaps,

@@ -19,6 +19,7 @@ from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
 )
+from appliance._holes cimport holes_forget_bytes
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._log cimport (
     LogSettings, PartitionLog, log_capture, log_high_watermark, log_roll, log_save_locked,
@@ -35,7 +36,7 @@ from appliance._recovery cimport Recovered, log_scan
 from appliance._segment cimport (
     FileRef, Found, Segment, SegmentRef, Walker, segment_file, segment_find, segment_load_largest,
     segment_new, segment_pin, segment_store_index, segment_unlink,
-    walker_next,
+    walker_next, walker_start,
 )
 
 cdef enum:
@@ -209,7 +210,8 @@ cdef void _forget_below(PartitionLog* log, int64_t start) noexcept nogil:
     log.aborted.resize(kept)
     kept = 0
     for i in range(log.holes.size()):
-        if log.holes[i].end_offset > start:
+        # One below the start whose bytes are still there is what readers' searches must step over.
+        if log.holes[i].end_offset > min(start, log.segments.front().get().base_offset):
             log.holes[kept] = log.holes[i]
             kept += 1
     log.holes.resize(kept)
@@ -389,9 +391,7 @@ cdef void _replay_segment(PartitionLog* log, Segment* segment) noexcept nogil:
     # less.
     if segment_file(segment, &file) != OK:
         return
-    walker.fd = file.get().fd
-    walker.position = walker.window_size = 0
-    walker.end = segment.size.load()
+    walker_start(&walker, segment, file.get().fd, segment.size.load())
     while walker_next(&walker, &header) == 1:
         if header.attributes & ATTRIBUTE_CONTROL:
             data.resize(header.size)
@@ -565,6 +565,7 @@ cdef void _put_in_list(PartitionLog* log, const vector[SegmentRef]& group,
         elif base < first or base > last:
             kept.push_back(log.segments[i])
     log.segments.swap(kept)
+    holes_forget_bytes(&log.holes, first, cleaned.get().end_offset.load())
     log.list_guard.unlock()
     log.guard.unlock()
 

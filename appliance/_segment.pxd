@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
+from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
 from appliance._index cimport Index
@@ -20,6 +21,11 @@ ctypedef shared_ptr[File] FileRef
 
 cdef FileRef file_own(int fd) noexcept nogil
 
+# Bytes of a segment that are no batches any more: whoever walks passes them.
+cdef struct Damaged:
+    int64_t position
+    int64_t end_position
+
 cdef cppclass Segment:
     int64_t base_offset            # constant
     FileRef directory              # constant; of the partition
@@ -29,6 +35,8 @@ cdef cppclass Segment:
     bint is_closed                 # guard; its log was: the file is not opened again
     Index index
     bint index_is_loaded
+    vector[Damaged] damaged        # guard; by position
+    atomic_bool is_damaged         # there are such
     atomic_i64 size                # bytes that readers may see
     atomic_i64 end_offset          # one past the last offset
     atomic_i64 read_ns             # monotonic; when it was last read
@@ -53,8 +61,9 @@ cdef struct Found:
     int64_t position
     BatchHeader header
 
-# Walks batch headers forward. Set position and end, window_size = 0; advance by header.size.
+# Walks batch headers forward; advance by header.size.
 cdef struct Walker:
+    Segment* segment               # NULL: a file that is none
     int fd
     int64_t position
     int64_t end
@@ -85,6 +94,14 @@ cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil
 
 # Lets go of the file and the index for good. Who holds the file goes on with it.
 cdef void segment_close(Segment* segment) noexcept nogil
+
+cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) noexcept nogil
+
+# Where the next batch may be, from `position` on: behind damaged bytes, or there.
+cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept nogil
+# Where damaged bytes begin that lie behind `position`; INT64_MAX: nowhere.
+cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil
+cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil
 
 # 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN,
 # BATCH_MAGIC, STORAGE_IO.

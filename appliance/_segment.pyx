@@ -7,8 +7,9 @@ What holds at all times
 4. An index entry is believed only after the batch it names was looked at; what it lacks is walked.
 """
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libcpp.memory cimport make_shared
+from libcpp.vector cimport vector
 
 from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
@@ -147,8 +148,50 @@ cdef void segment_close(Segment* segment) noexcept nogil:
     segment.guard.unlock()
 
 
+cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil:
+    segment.guard.lock()
+    segment.damaged = damaged
+    segment.is_damaged.store(not damaged.empty())
+    segment.guard.unlock()
+
+
+cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept nogil:
+    cdef size_t i
+    if not segment.is_damaged.load():
+        return position
+    segment.guard.lock()
+    for i in range(segment.damaged.size()):
+        if segment.damaged[i].position <= position < segment.damaged[i].end_position:
+            position = segment.damaged[i].end_position
+    segment.guard.unlock()
+    return position
+
+
+cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil:
+    cdef int64_t found = INT64_MAX
+    cdef size_t i
+    if not segment.is_damaged.load():
+        return found
+    segment.guard.lock()
+    for i in range(segment.damaged.size()):
+        if segment.damaged[i].position > position:
+            found = min(found, segment.damaged[i].position)
+    segment.guard.unlock()
+    return found
+
+
+cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) noexcept nogil:
+    walker.segment = segment
+    walker.fd = fd
+    walker.position = walker.window_size = 0
+    walker.end = end
+
+
 cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil:
-    cdef int64_t left = walker.end - walker.position, got
+    cdef int64_t left, got
+    if walker.segment != NULL:
+        walker.position = segment_past_damage(walker.segment, walker.position)
+    left = walker.end - walker.position
     if left <= 0:
         return 0
     if (walker.position < walker.window_from or walker.window_size == 0
@@ -268,12 +311,10 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
     if code != OK:
         return code
     segment.read_ns.store(monotonic_ns())
+    walker_start(walker, segment, file.get().fd, segment.size.load())
     segment.guard.lock()
     walker.position = index_position(&segment.index, offset - segment.base_offset)
     segment.guard.unlock()
-    walker.fd = file.get().fd
-    walker.end = segment.size.load()
-    walker.window_size = 0
     for _tries in range(ENTRIES_TRIED):
         if walker.position == 0:
             return OK
@@ -321,9 +362,7 @@ cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcep
     cdef int code = segment_file(segment, &file)
     if code != OK:
         return code
-    walker.fd = file.get().fd
-    walker.position = walker.window_size = 0
-    walker.end = segment.size.load()
+    walker_start(&walker, segment, file.get().fd, segment.size.load())
     code = walker_next(&walker, &header)
     while code == 1:
         last_offset = header.base_offset + header.last_offset_delta

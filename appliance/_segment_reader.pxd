@@ -4,9 +4,10 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
-from appliance._segment cimport FileRef, Segment
+from appliance._segment cimport FileRef, SegmentRef
 
 cdef cppclass SegmentReader:
+    SegmentRef segment
     FileRef file                   # empty: not open
     int64_t position               # in the file, of the batch at hand
     int64_t end
@@ -16,7 +17,7 @@ cdef cppclass SegmentReader:
     BatchHeader header             # of it
 
 # Begins before the first batch. OK or a code.
-cdef int reader_open(SegmentReader* reader, Segment* segment) except? -1 nogil
+cdef int reader_open(SegmentReader* reader, const SegmentRef& segment) except? -1 nogil
 
 # 1: a batch is at hand, whole, its CRC right and its offset behind the last one's; 0: that was the
 # last; or a code.

@@ -7,7 +7,7 @@ from appliance._batch cimport (
 )
 from appliance._codes cimport BATCH_CORRUPT, BATCH_TORN, OK
 from appliance._files cimport read_whole
-from appliance._segment cimport Segment, segment_file
+from appliance._segment cimport SegmentRef, segment_file, segment_past_damage
 
 cdef enum:
     READ_SIZE = 1048576            # of one read; a larger batch is read whole
@@ -15,13 +15,14 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef int reader_open(SegmentReader* reader, Segment* segment) except? -1 nogil:
+cdef int reader_open(SegmentReader* reader, const SegmentRef& segment) except? -1 nogil:
+    reader.segment = segment
     reader.position = reader.at = 0
-    reader.end = segment.size.load()
-    reader.next_offset = segment.base_offset
+    reader.end = segment.get().size.load()
+    reader.next_offset = segment.get().base_offset
     reader.window.clear()
     reader.header.size = 0
-    return segment_file(segment, &reader.file)
+    return segment_file(segment.get(), &reader.file)
 
 
 cdef int _have(SegmentReader* reader, int64_t need) except? -1 nogil:
@@ -44,10 +45,17 @@ cdef int _have(SegmentReader* reader, int64_t need) except? -1 nogil:
 
 
 cdef int reader_next(SegmentReader* reader) except? -1 nogil:
+    cdef int64_t past
     cdef int code
     reader.position += reader.header.size
     reader.at += reader.header.size
     reader.header.size = 0
+    past = segment_past_damage(reader.segment.get(), reader.position)
+    if past > reader.position:
+        # Only where an operator lets readers pass: else the round ended before this segment.
+        reader.position = past
+        reader.window.clear()
+        reader.at = 0
     if reader.position >= reader.end:
         return 0
     code = _have(reader, BATCH_HEADER_SIZE)

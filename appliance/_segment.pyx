@@ -363,6 +363,8 @@ cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcep
     if code != OK:
         return code
     walker_start(&walker, segment, file.get().fd, segment.size.load())
+    # None of it is in the files yet: the next store writes them anew.
+    index.offsets_stored = index.times_stored = 0
     code = walker_next(&walker, &header)
     while code == 1:
         last_offset = header.base_offset + header.last_offset_delta

@@ -54,6 +54,7 @@ from appliance.ledger import Ledger
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.scram import ScramCredentials
+from appliance.scrub import Scrubber
 from appliance.share.coordinator import ShareCoordinator
 from appliance.share.partitions import SharePartitions
 from appliance.topic_table import PlaneTable, TopicTable, put
@@ -121,6 +122,7 @@ class Broker:
         self.client_metrics = ClientMetrics(catalog, self._change)
         self.exports = Book(catalog, config.export.runs_max)
         self.ledger = log_dir.ledger = Ledger(catalog)
+        self.scrubber = Scrubber(log_dir)
         self.holds = log_dir.keeper = Holds(catalog, lambda: log_dir.is_full)
 
     @classmethod
@@ -195,6 +197,7 @@ class Broker:
         await self.groups.close()
         while self._changes:
             await asyncio.wait(self._changes)
+        await asyncio.to_thread(self.scrubber.close)
         try:
             await asyncio.to_thread(self.log_dir.close)
         finally:

@@ -19,7 +19,7 @@ from appliance import event_log
 from appliance.command import Command
 from appliance.log_command import log
 from appliance.progress import Progress
-from appliance.remote import acl, broker, group, ledger, messages, topic, user
+from appliance.remote import acl, broker, group, ledger, messages, scrub, topic, user
 from appliance.zookeeper_server import ZooKeeperServer
 
 
@@ -83,6 +83,7 @@ for each in (
     user.user,
     broker.bundle,
     ledger.ledger,
+    scrub.scrub,
     log,
 ):
     main.add_command(each)

@@ -157,6 +157,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     if subject.registration is not None:
         yield from of_registration(subject.registration)
     yield from of_exports(broker)
+    yield from of_scrub(broker)
     yield from watch.future
 
 
@@ -230,6 +231,15 @@ def of_exports(broker: Broker) -> Iterator[Finding]:
         if last.run and last.run["state"] == "failed":
             text = f"the last run of export {definition['name']} failed"
             yield Finding("degraded", "exports", text)
+
+
+def of_scrub(broker: Broker) -> Iterator[Finding]:
+    """Damage itself is in the ledger. A disk that nobody has read for long may hold any."""
+    if broker.scrubber.is_late:
+        age_ms = broker.scrubber.age_ms
+        since = "ever" if age_ms is None else f"for {duration(age_ms / 1000)}"
+        text = f"not every segment has been verified {since}: `appliance scrub` does it now"
+        yield Finding("degraded", "scrub", text)
 
 
 # Timestamps

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from appliance import admin_http, event_log
+from appliance import admin_http, event_log, scrub
 from appliance._data_plane import DataPlane
 from appliance.broker import Broker
 from appliance.broker_configs import CLEANER_BACKOFF
@@ -265,6 +265,7 @@ class Server:
         return [
             self._every("retention", retention, log_dir.retain),
             self._every("compaction", compaction, log_dir.compact),
+            self._every("scrub", Interval(scrub.TURN_MS), broker.scrubber.turn),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
         ]
 

@@ -25,12 +25,14 @@ from typing import Any
 import pytest
 
 # Ports are the kernel's choice. No space is held back: the file that does takes longer than all
-# else, and a test's disk may well be nearly full. A consumer waits for no second one.
+# else, and a test's disk may well be nearly full. Nothing reads the segments meanwhile. A consumer
+# waits for no second one.
 SETTINGS = {
     "listen.address": "127.0.0.1:0",
     "admin.address": "127.0.0.1:0",
     "storage.reserve.bytes": "0",
     "storage.low.water.bytes": "0",
+    "scrub.bytes.per.second": "0",
     "group.initial.rebalance.delay.ms": "0",
 }
 

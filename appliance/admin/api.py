@@ -32,6 +32,7 @@ from appliance.admin import (
     mirrors,
     openapi,
     schemas,
+    scrub,
     settings,
     topics,
 )
@@ -77,6 +78,7 @@ ROUTES: list[Route] = [
     *groups.ROUTES,
     *mirrors.ROUTES,
     *clients.ROUTES,
+    *scrub.ROUTES,
     *settings.ROUTES,
     *acls.ROUTES,
     *audit.ROUTES,

@@ -76,6 +76,7 @@ def families(process: Process) -> Iterator[Metric]:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
         yield from of_storage(process.broker)
+        yield from of_scrub(process.broker)
         yield from of_groups(process.broker)
         yield from of_transactions(process.broker)
     if process.data_plane is not None:
@@ -139,6 +140,18 @@ def of_commits(broker: Broker) -> Iterator[Metric]:
     times = histogram("commit_seconds", "What the syncs of one group commit took together.")
     add_times(times, [], *broker.log_dir.engine.commit_times())
     yield times
+
+
+def of_scrub(broker: Broker) -> Iterator[Metric]:
+    scrubber = broker.scrubber
+    if scrubber.age_ms is not None:
+        age = gauge("scrub_age_seconds", "Since every segment had been verified.")
+        yield one(age, scrubber.age_ms / 1000)
+    yield one(gauge("scrub_late", "1: that is longer ago than it should be."), scrubber.is_late)
+    checked = counter("scrub_checked_bytes", "Bytes of segments verified from the disk.")
+    yield one(checked, scrubber.checked_bytes)
+    found = counter("scrub_damages", "Ranges that the scrub found lost or damaged.")
+    yield one(found, scrubber.damages)
 
 
 def of_groups(broker: Broker) -> Iterator[Metric]:

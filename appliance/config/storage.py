@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from appliance.config.setting import MIB, SECOND_MS, check_fields, setting
+from appliance.config.setting import DAY_MS, MIB, SECOND_MS, check_fields, setting
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,24 @@ class StorageConfig:
         "the limit.",
         unit="ms",
         minimum=0,
+    )
+
+    scrub_bytes_per_second: int = setting(
+        "scrub.bytes.per.second",
+        8 * MIB,
+        "How fast segments are verified in the background, from the disk: length, checksum and "
+        "offsets of every batch, indexes, files that are gone. A terabyte takes a day and a half, "
+        "and a disk that gives 100 MB/s notices little. 0: not at all.",
+        unit="bytes",
+        minimum=0,
+    )
+    scrub_interval_ms: int = setting(
+        "scrub.interval.ms",
+        7 * DAY_MS,
+        "From the begin of one round of verifying all segments to that of the next. What rots on a "
+        "disk should be found while there is a backup, or a mirror, that still has it.",
+        unit="ms",
+        minimum=SECOND_MS,
     )
 
     def __post_init__(self) -> None:

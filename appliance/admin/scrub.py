@@ -1,0 +1,105 @@
+"""The scrub over REST: how far it is, what it found; and one at once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, TypedDict, cast
+
+from typing_extensions import NotRequired
+
+from appliance.admin.route import Call, get, post
+from appliance.scrub import Round, known_damage
+
+
+class ScrubFound(TypedDict):
+    topic: str
+    partition: int
+    what: str  # damaged, lost: in the ledger; restored, index, odd, failed: told
+    first_offset: int
+    end_offset: int
+    text: str
+
+
+class ScrubRound(TypedDict):
+    began_ms: int
+    ended_ms: int | None
+    is_whole: bool  # it came to its end
+    topics: list[str]  # none: all of them
+    segments: int
+    bytes: int
+    bytes_found: int  # that there were to be verified when it began
+    damages: int  # ranges that were not known to be lost or damaged
+    notes: int
+    findings: list[ScrubFound]  # the first hundred
+
+
+class KnownRange(TypedDict):
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+
+
+class ScrubAnswer(TypedDict):
+    bytes_per_second: int  # 0: nothing in the background
+    interval_ms: int
+    is_late: bool
+    age_s: float | None  # since the last whole round of all topics; None: there was none
+    checked_bytes: int  # since the start
+    damages: int  # found since the start
+    is_running: bool  # one that somebody asked for
+    round: ScrubRound | None  # in the background, under way
+    last: ScrubRound | None  # the last whole one of all topics
+    own: ScrubRound | None  # the last that somebody asked for
+    known: list[KnownRange]  # at which readers are told of damage
+
+
+class NewScrub(TypedDict):
+    topics: NotRequired[list[str]]  # all, when left out
+
+
+def get_scrub(call: Call) -> ScrubAnswer:
+    scrubber = call.broker.scrubber
+    age_ms = scrubber.age_ms
+    known = known_damage(call.broker.log_dir, [])
+    return {
+        "bytes_per_second": scrubber.config.scrub_bytes_per_second,
+        "interval_ms": scrubber.config.scrub_interval_ms,
+        "is_late": scrubber.is_late,
+        "age_s": None if age_ms is None else age_ms / 1000,
+        "checked_bytes": scrubber.checked_bytes,
+        "damages": scrubber.damages,
+        "is_running": scrubber.is_running,
+        "round": round_row(scrubber.round),
+        "last": round_row(scrubber.last),
+        "own": round_row(scrubber.own),
+        "known": [
+            {"topic": topic, "partition": partition, "first_offset": first, "end_offset": end}
+            for (topic, partition), holes in sorted(known.items())
+            for first, end in holes
+        ],
+    }
+
+
+def round_row(found: Round | None) -> ScrubRound | None:
+    if found is None:
+        return None
+    row: dict[str, Any] = asdict(found)
+    return cast(ScrubRound, row)
+
+
+def start_scrub(call: Call) -> ScrubAnswer:
+    call.broker.scrubber.start(call.body.get("topics", []))
+    return get_scrub(call)
+
+
+ROUTES = [
+    get("/scrub", get_scrub, ScrubAnswer, "How far the scrub is, and what it found."),
+    post(
+        "/scrub",
+        start_scrub,
+        ScrubAnswer,
+        "Verify all segments from the disk now, or those of some topics, at full speed.",
+        body=NewScrub,
+    ),
+]

@@ -1,0 +1,60 @@
+"""`appliance scrub`: every segment verified from the disk, while the broker runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from appliance.command import FAILED, UNHEALTHY, Command, Failed
+from appliance.progress import Progress
+from appliance.remote.api import Api, asks_a_broker
+from appliance.remote.output import put_json
+from appliance.spoken import size, some
+
+LOOK_S = 0.2
+
+
+@click.command(cls=Command)
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]")
+@asks_a_broker
+def scrub(api: Api, as_json: bool, topics: tuple[str, ...]) -> None:
+    """Verify every segment of the broker from the disk, or those of some topics, while it runs.
+
+    What is damaged is marked, so that readers are told and everything else stays readable. Exit
+    code 10 when something is lost or damaged, also when that was known before."""
+    found = api.post("/scrub", {"topics": list(topics)})
+    progress = Progress("verified", size)
+    while found["is_running"]:
+        progress(found["own"]["bytes"], max(found["own"]["bytes_found"], found["own"]["bytes"]))
+        time.sleep(LOOK_S)
+        found = api.get("/scrub")
+    own = found["own"]
+    progress(own["bytes"], own["bytes"])
+    known = [each for each in found["known"] if not topics or each["topic"] in topics]
+    if as_json:
+        put_json({**own, "known": known})
+    else:
+        put_round(own, known)
+    if not own["is_whole"]:
+        raise Failed("the scrub ended before it was through: the broker's log says why", FAILED)
+    if own["damages"] or known:
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def put_round(own: dict[str, Any], known: list[dict[str, Any]]) -> None:
+    for each in own["findings"]:
+        click.echo(f"{each['what']}: {place(each)}: {each['text']}")
+    for each in known:
+        click.echo(f"not served: {place(each)}")
+    ranges = f"{some(own['damages'], 'new damage')}, {some(len(known), 'range')} not served"
+    result = ranges if own["damages"] or known else "every batch is as written"
+    notes = f"; {some(own['notes'], 'other finding')}" if own["notes"] else ""
+    click.echo(f"{some(own['segments'], 'segment')}, {size(own['bytes'])}: {result}{notes}")
+
+
+def place(row: dict[str, Any]) -> str:
+    first, last = row["first_offset"], row["end_offset"] - 1
+    offsets = f"offset {first}" if first >= last else f"offsets {first} to {last}"
+    return f"{row['topic']}-{row['partition']} {offsets}"

@@ -148,7 +148,7 @@ def test_health_says_that_the_disk_is_low(tmp_path: Path) -> None:
     with Broker(tmp_path, "--set", f"storage.low.water.bytes={1 << 60}") as broker:
         status, health = broker.get("/healthz")
         assert (status, health["status"]) == (503, "failing")
-        assert "below 1048576.0 TiB writes are refused" in health["reasons"][0]
+        assert "wanted (storage.low.water.bytes); writes are refused" in health["reasons"][0]
 
 
 def test_an_error_has_one_shape(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.support.rest import Rest
 def test_what_the_job_reported_is_shown(console: Console) -> None:
     page = console.open("exports")
     row = page.locator("#exports tbody tr", has_text="daily")
-    for text in ("failed", "98", "5.00 MB/s", "holding"):
+    for text in ("failed", "98", "4.8 MiB/s", "holding"):
         expect(row).to_contain_text(text)
     row.get_by_role("link", name="daily").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("daily")

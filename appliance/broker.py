@@ -74,6 +74,7 @@ from appliance.topics import (
     check_partitions,
 )
 from appliance.txn import coordinator as transactions
+from appliance.unserved import Unserved
 
 events = event_log.named("broker")
 
@@ -96,7 +97,7 @@ class Broker:
         self.cluster_id = catalog.cluster_id
         self.advertised = config.advertised(config.listen_address)
         self.topics: dict[str, Topic] = {}
-        self.unavailable: dict[str, str] = {}  # topics that are not served, and why
+        self.unserved = Unserved()
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.tables: list[TopicTable] = []
         self._configs = configs
@@ -110,12 +111,12 @@ class Broker:
         self._reserving = asyncio.Lock()
         self.groups = groups.Coordinator(config.groups, self)
         self.transactions = transactions.Coordinator(
-            config.transactions, self, self.groups.loaded, self.groups.end_transaction
+            config.transactions, self, self.groups.known, self.groups.end_transaction
         )
         self.share_partitions = SharePartitions(config, self)
         self.share_groups = ShareCoordinator(self.groups, self, self.share_partitions)
         sources: list[Source] = [self.groups, self.share_groups]
-        self.lag = Lag(config.groups, self.find_log, sources, self.groups.loaded)
+        self.lag = Lag(config.groups, self.served_log, sources, self.groups.loaded)
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
@@ -158,7 +159,7 @@ class Broker:
         log_dir.report.notes += [f"{each}. Nothing is cleaned by default." for each in faults]
         found = Reconciliation(catalog, log_dir, base, config.topics)
         found.run()
-        broker.topics, broker.unavailable = found.topics, found.unavailable
+        broker.topics, broker.unserved = found.topics, found.unserved
         broker._names = {each.id: each.name for each in found.topics.values()}
         of_groups = group_configs.stored(config, catalog.group_configs())
         broker._group_configs, faults = of_groups
@@ -205,13 +206,18 @@ class Broker:
 
     # Asked by handlers; quick
 
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """Topics that are not served, and why."""
+        return self.unserved.why
+
     def topic_of_id(self, topic_id: uuid.UUID) -> Topic | None:
         name = self._names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def may_know_topic(self, topic_id: uuid.UUID) -> bool:
         """False only where it is certain that it was deleted."""
-        return topic_id in self._names or bool(self.unavailable)
+        return topic_id in self._names or self.unserved.name_of(topic_id) is not None
 
     def check_topic_name(self, name: str) -> None:
         check_name(name)
@@ -310,13 +316,13 @@ class Broker:
 
     async def delete_topic(self, name: str) -> None:
         check_own(name)
-        topic = self.topics.get(name)
+        facts = self.topic_facts(name)
         await self._change(self._delete_topic(name))
         await asyncio.to_thread(self.holds.forget_topic, name)
         await self.groups.forget_topic(name)
-        if topic is not None:
-            self.share_groups.forget_topic(topic.id)
-            await self.share_partitions.forget_topic(topic.id)
+        if facts is not None:
+            self.share_groups.forget_topic(facts.id)
+            await self.share_partitions.forget_topic(facts.id)
 
     async def _delete_topic(self, name: str) -> None:
         if not self.config.topics.may_delete:
@@ -330,10 +336,10 @@ class Broker:
             await asyncio.to_thread(finish, self.catalog, self.log_dir, name)
         except ApplianceError as error:
             # It is deleted, whatever becomes of the files: the next start tries again.
-            self.unavailable[name] = f"its deletion cannot be finished: {error}"
+            self.unserved.deletion_stays(name, error)
             events.error("a deleted topic's files stay for now", topic=name, error=error)
             return
-        self.unavailable.pop(name, None)
+        self.unserved.is_over(name)
         events.info("topic deleted", topic=name)
 
     # Configs
@@ -455,14 +461,18 @@ class Broker:
     # What groups ask
 
     def topic_names(self) -> Iterable[str]:
-        return self.topics.keys()
+        return self.topics.keys() | self.unserved.names()
 
     def topic_facts(self, name: str) -> TopicFacts | None:
         topic = self.topics.get(name)
-        return None if topic is None else TopicFacts(topic.id, len(topic.logs))
+        if topic is not None:
+            return TopicFacts(topic.id, len(topic.logs))
+        # whoever is assigned what is not served keeps it: it is not gone
+        away = self.unserved.facts(name)
+        return None if away is None else TopicFacts(*away)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
-        return self._names.get(topic_id)
+        return self._names.get(topic_id) or self.unserved.name_of(topic_id)
 
     def configured_groups(self) -> list[str]:
         return sorted(name for name, configs in self._group_configs.items() if configs)
@@ -478,7 +488,7 @@ class Broker:
     # Internal topics
 
     def offsets_logs(self) -> list[Log]:
-        return self.topics[OFFSETS].logs if OFFSETS in self.topics else []
+        return self._logs_of(OFFSETS)
 
     async def make_offsets_topic(self) -> list[Log]:
         config = self.config.groups
@@ -487,7 +497,7 @@ class Broker:
         )
 
     def transaction_logs(self) -> list[Log]:
-        return self.topics[TRANSACTIONS].logs if TRANSACTIONS in self.topics else []
+        return self._logs_of(TRANSACTIONS)
 
     async def make_transaction_topic(self) -> list[Log]:
         config = self.config.transactions
@@ -496,7 +506,7 @@ class Broker:
         )
 
     def share_state_logs(self) -> list[Log]:
-        return self.topics[SHARE_STATE].logs if SHARE_STATE in self.topics else []
+        return self._logs_of(SHARE_STATE)
 
     async def make_share_state_topic(self) -> list[Log]:
         config = self.config.share_state
@@ -504,6 +514,11 @@ class Broker:
         return await self._internal_topic(
             SHARE_STATE, config.partitions, config.segment_bytes, kept
         )
+
+    def _logs_of(self, name: str) -> list[Log]:
+        """Raises where they are there and cannot be read: they are not empty."""
+        self.unserved.check(name)
+        return self.topics[name].logs if name in self.topics else []
 
     async def _internal_topic(
         self,
@@ -527,13 +542,22 @@ class Broker:
         if name not in self.topics:
             await self._create_topic(name, partitions, configs)
 
+    def served_log(self, topic: str, partition: int) -> Log | None:
+        """None: it is not served, or there is none."""
+        return None if self.unserved.is_there(topic) else self.find_log(topic, partition)
+
     # Where transactions end
 
     def find_log(self, topic: str, partition: int) -> Log | None:
+        """None: there is no such partition, for certain. Raises where it is not served."""
+        self.unserved.check(topic)
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.logs):
             return None
         return found.logs[partition]
+
+    def unserved_topics(self) -> set[str]:
+        return self.unserved.names()
 
     def all_logs(self) -> Iterable[Log]:
         return [log for topic in self.topics.values() for log in topic.logs]

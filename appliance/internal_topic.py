@@ -37,6 +37,10 @@ VERSION = struct.Struct(">h")
 # One write may be larger; this only bounds what is gathered from many.
 BATCH_BYTES = 1 << 20
 
+# After which it is looked again whether a topic is served that could not be opened: soon beside
+# what a person needs to make room on a disk, and a look costs nothing.
+HELD_UP_S = 1.0
+
 # Read at a time: few calls, and no more memory than a start can spare.
 READ_BYTES = 4 << 20
 

@@ -25,6 +25,7 @@ from appliance.log_dir import LogDir, directory_name
 from appliance.topic_config import NOT_CLEANED
 from appliance.topic_directories import finish_deletion
 from appliance.topics import METADATA, Topic
+from appliance.unserved import Facts, Unserved
 
 events = event_log.named("catalog")
 
@@ -38,7 +39,7 @@ class DirectoryUnexpected(ApplianceError):
 
 
 class Reconciliation:
-    """One run of `reconcile`: what it found is in `topics` and `unavailable`, its words are in the
+    """One run of `reconcile`: what it found is in `topics` and `unserved`, its words are in the
     recovery report."""
 
     def __init__(
@@ -49,7 +50,8 @@ class Reconciliation:
         self.broker = broker
         self.limits = limits
         self.topics: dict[str, Topic] = {}
-        self.unavailable: dict[str, str] = {}  # why, by topic
+        self.unserved = Unserved()
+        self.unavailable = self.unserved.why
 
     def run(self) -> None:
         if not self.catalog.is_settled:
@@ -117,7 +119,7 @@ class Reconciliation:
         try:
             finish_deletion(self.catalog, self.log_dir, name)
         except ApplianceError as error:
-            self.unavailable[name] = f"its deletion cannot be finished: {error}"
+            self.unserved.deletion_stays(name, error)
             self._note(f"{name}: {self.unavailable[name]}")
 
     def _set_orphans_aside(self, rows: Iterable[TopicRow]) -> None:
@@ -152,7 +154,7 @@ class Reconciliation:
                 raise DirectoryUnexpected(f"{directory_name(row.name, damaged[0])}: {why}")
             self._complete(row, config)
         except ApplianceError as error:
-            self.unavailable[row.name] = str(error)
+            self.unserved.put(row.name, Facts(row.id, row.partitions), str(error))
             self._note(f"Topic {row.name} is not served: {error}")
             return
         logs = [self.log_dir.log(row.name, each) for each in range(row.partitions)]

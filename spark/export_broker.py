@@ -61,6 +61,11 @@ class AdminPort:
             if not page["topics"] or len(found) >= page["total"]:
                 return found
 
+    def unserved(self) -> dict[str, str]:
+        """Topics that are there and cannot be opened, and why."""
+        found: dict[str, str] = self.ask("GET", "/api/v1/topics", offset=0, limit=1)["unavailable"]
+        return found
+
     def hold(self, name: str, topic: str, offsets: dict[int, int], max_bytes: int) -> None:
         body = {"topic": topic, "offsets": {str(p): o for p, o in offsets.items()},
                 "max_bytes": max_bytes}

@@ -89,6 +89,9 @@ def topics_of(definition: Definition, broker: AdminPort) -> list[str]:
     if definition.get("pattern"):
         matches = re.compile(definition["pattern"]).fullmatch
         found += sorted(each for each in broker.topics() if matches(each) and each not in found)
+        for name, why in broker.unserved().items():
+            if matches(name):  # left out, its hours would look whole without it
+                raise ExportFailed(f"topic {name} is not served just now: {why}")
     if not found:
         raise ExportFailed(f"the export {definition.get('name')} has no topic now")
     return found

@@ -39,6 +39,7 @@ from appliance.wire.fetch import FetchRequest
 from appliance.wire.produce import ProduceRequest
 from tests.support.logs import batch
 from tests.support.mirror_load import committed, held
+from tests.support.unserved import unopened
 from tests.support.wire_client import WireClient
 from tests.test_server import Broker
 
@@ -341,6 +342,34 @@ def test_a_topic_made_anew_in_the_source_is_refused_and_others_go_on(
         until(lambda: "t" in mirror.progress.refused, "refused again")
         time.sleep(0.3)  # three looks at what there is to mirror: they do not forget it
         assert "made anew" in mirror.progress.refused["t"]
+
+
+@pytest.mark.parametrize("where", ["source", "target"])
+def test_a_topic_that_cannot_be_opened_waits_and_the_others_go_on(
+    where: str, tmp_path: Path
+) -> None:
+    """As of a Kafka whose replicas of it are all off."""
+    with both(tmp_path) as (source, there):
+        for topic in ("t", "u"):
+            make(source, topic)
+            produce(source, "a", topic=topic)
+        once(source, there)
+        produce(source, "b")
+        produce(source, "b", topic="u")
+    with unopened(tmp_path / where, "u"), both(tmp_path) as (source, there):
+        mirror = once(source, there)
+        why = f"a partition of it has no leader in the {where} now"
+        assert mirror.progress.refused == {"u": why}
+        assert [value for _, value in read(there)] == ["a", "b"]
+    with both(tmp_path) as (source, there):
+        assert once(source, there).progress.refused == {}
+        assert [value for _, value in read(there, Place("u", 0))] == ["a", "b"]
+
+
+@contextmanager
+def both(path: Path) -> Iterator[tuple[RunningBroker, RunningBroker]]:
+    with running_broker(path / "source") as source, running_broker(path / "target") as target:
+        yield source, target
 
 
 def test_a_topic_that_is_no_mirror_is_left_alone(

@@ -206,7 +206,7 @@ def offset_rows(
     rows: list[OffsetRow] = []
     for place in sorted({*committed, *measured}):
         own, each = committed.get(place), measured.get(place)
-        log = broker.find_log(place.topic, place.partition)
+        log = broker.served_log(place.topic, place.partition)
         rows.append(
             {
                 "topic": place.topic,

@@ -49,7 +49,15 @@ from appliance.groups.replay import Found, replay
 from appliance.groups.share_records import StoredShareGroup
 from appliance.groups.states import GroupRefused, State
 from appliance.groups.wanted_places import wanted_places
-from appliance.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
+from appliance.internal_topic import (
+    HELD_UP_S,
+    InternalTopic,
+    Record,
+    Transaction,
+    Write,
+    partition_of,
+)
+from appliance.topics import TopicUnavailable
 from appliance.wire import ErrorCode
 
 logger = event_log.named("groups")
@@ -69,7 +77,7 @@ class Topics(TopicView, Protocol):
     def consumer_group_config(self, group_id: str) -> ConsumerGroupsConfig: ...
 
     def offsets_logs(self) -> list[Log]:
-        """None at all before the first use."""
+        """None at all before the first use. Raises TopicUnavailable while they cannot be read."""
         ...
 
     async def make_offsets_topic(self) -> list[Log]: ...
@@ -93,13 +101,24 @@ class Coordinator:
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group coordinator has not started"
         )
         self._expiry: asyncio.TimerHandle | None = None
+        self._held_up: asyncio.TimerHandle | None = None
+        self._forgotten: set[str] = set()  # topics deleted before offsets were known
 
     # Life
 
     def start(self) -> None:
         """On the event loop. Groups are served once the topic is read."""
-        logs = self._topics.offsets_logs()
         self._plan_expiry()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._held_up = None
+        try:
+            logs = self._topics.offsets_logs()
+        except TopicUnavailable as error:
+            self._hold_up(error)
+            return
+        self.fault = ""
         if not logs:
             self._unavailable = None
             return
@@ -108,9 +127,22 @@ class Coordinator:
         )
         self._loading = asyncio.get_running_loop().create_task(self._load(logs))
 
+    def _hold_up(self, error: ApplianceError) -> None:
+        """What is there is not known: nobody is answered as if nothing was."""
+        self.fault = f"offsets and groups cannot be read yet, no group is served: {error}"
+        self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
+        logger.error("no group is served", error=error)
+        self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._begin)
+
     async def loaded(self) -> None:
+        """After a load that has begun."""
         if self._loading is not None:
             await self._loading
+
+    async def known(self) -> None:
+        """When it returns, offsets are; it raises where they cannot be known yet."""
+        await self.loaded()
+        self.check_loaded()
 
     async def _load(self, logs: list[Log]) -> None:
         begin = time.monotonic()
@@ -123,6 +155,7 @@ class Coordinator:
             return
         self._restore(found)
         self._unavailable = None
+        self._forget_later()
         # It stays for good. Walking through a hundred thousand offsets again and again, the garbage
         # collector took twice as long as the commits themselves.
         gc.freeze()
@@ -159,8 +192,9 @@ class Coordinator:
     def stop(self) -> None:
         """Answers everybody who waits for other members; nobody is let in any more."""
         self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
-        for handle in [*self._timers.values(), *([self._expiry] if self._expiry else [])]:
-            handle.cancel()
+        for handle in [*self._timers.values(), self._expiry, self._held_up]:
+            if handle is not None:
+                handle.cancel()
         for group in self.groups.values():
             if isinstance(group, Group):
                 group.stop()  # in others nobody waits but for the disk
@@ -394,6 +428,9 @@ class Coordinator:
 
     async def forget_topic(self, topic: str) -> None:
         """Its offsets mean nothing in a new topic of the same name."""
+        if self._unavailable is not None:
+            self._forgotten.add(topic)  # once they are known
+            return
         if not self._topics.offsets_logs() and not self._topic.is_busy:
             return
         loop = asyncio.get_running_loop()
@@ -406,8 +443,13 @@ class Coordinator:
             forgotten.append(loop.create_future())
             self.delete_offsets(group_id, places, forgotten[-1].set_result)
         for error in await asyncio.gather(*forgotten):
-            if error is not None:
-                logger.warning("offsets of a deleted topic stay", topic=topic, error=error)
+            _warn_if_kept(topic, error)
+
+    def _forget_later(self) -> None:
+        for topic in self._forgotten:
+            for group_id, places in list(self.offsets.places_of_topic(topic)):
+                self.delete_offsets(group_id, places, partial(_warn_if_kept, topic))
+        self._forgotten.clear()
 
     # Groups
 
@@ -628,3 +670,8 @@ def _told(error: ApplianceError | None) -> ApplianceError | None:
     if isinstance(error, BatchLargerThanSegment):
         return GroupRefused(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error))
     return GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+
+
+def _warn_if_kept(topic: str, error: ApplianceError | None) -> None:
+    if error is not None:
+        logger.warning("offsets of a deleted topic stay", topic=topic, error=error)

@@ -84,8 +84,8 @@ def _assignment(broker: Broker, places: Places) -> Assignment:
     """Without topics that are no more: they have no name."""
     found = []
     for row in rows(places, lambda topic_id, partitions: Row(topic_id, "", partitions)):
-        topic = broker.topic_of_id(row.topic_id)
-        if topic is not None:
-            row.topic_name = topic.name
+        name = broker.topic_name(row.topic_id)
+        if name is not None:
+            row.topic_name = name
             found.append(row)
     return Assignment(found)

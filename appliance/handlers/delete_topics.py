@@ -52,4 +52,7 @@ async def _delete(broker: Broker, asked: Asked, is_twice: bool) -> Answer:
 def _name(broker: Broker, asked: Asked) -> str:
     if (asked.name is None) == (asked.topic_id == NO_UUID):
         raise Refused(ErrorCode.INVALID_REQUEST, "wanted either the name or the id of a topic")
-    return find_topic_of_id(broker, asked.topic_id).name if asked.name is None else asked.name
+    if asked.name is not None:
+        return asked.name
+    # also of one that is not served
+    return broker.topic_name(asked.topic_id) or find_topic_of_id(broker, asked.topic_id).name

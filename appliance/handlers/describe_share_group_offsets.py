@@ -51,7 +51,12 @@ def _group(broker: Broker, asked: Asked) -> GroupAnswer:
             TopicAnswer(
                 topic_name=name,
                 topic_id=topic.id if topic else NO_UUID,
-                partitions=[_partition(broker, asked.group_id, topic, each) for each in partitions],
+                partitions=[
+                    _partition(broker, asked.group_id, topic, each)
+                    if topic or not broker.unserved.is_there(name)
+                    else _away(name, each)
+                    for each in partitions
+                ],
             )
             for name, topic, partitions in _topics(broker, asked)
         ]
@@ -74,7 +79,14 @@ def _topics(
         if name is not None:
             of_topic.setdefault(name, []).append(partition)
     for name, partitions in of_topic.items():
-        yield name, broker.topics[name], partitions
+        yield name, broker.topics.get(name), partitions
+
+
+def _away(name: str, partition: int) -> Answer:
+    answer = Answer(partition_index=partition, start_offset=NONE)
+    answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    answer.error_message = f"{name} is not served"
+    return answer
 
 
 def _partition(broker: Broker, group_id: str, topic: Topic | None, partition: int) -> Answer:

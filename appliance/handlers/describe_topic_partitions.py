@@ -36,7 +36,8 @@ def handle(broker: Broker, request: Request, call: Call) -> Response:
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return _refuse_all(request, ErrorCode.INVALID_REQUEST)
-    names = sorted({each.name for each in request.topics} or broker.topics)
+    everything = broker.topics.keys() | broker.unserved.names()
+    names = sorted({each.name for each in request.topics} or everything)
     answer = Response()
     room = max(1, min(request.response_partition_limit, PAGE_PARTITIONS_MAX))
     for name in names:

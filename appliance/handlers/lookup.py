@@ -27,6 +27,9 @@ def find_topic(broker: Broker, name: str) -> Topic:
 def find_topic_of_id(broker: Broker, topic_id: UUID) -> Topic:
     topic = broker.topic_of_id(topic_id)
     if topic is None:
+        name = broker.unserved.name_of(topic_id)
+        if name is not None:
+            return find_topic(broker, name)
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
     return topic
 

@@ -85,14 +85,13 @@ def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> Gro
 def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
     if asked.topics is None:
         for name, partitions in _all(broker.groups, asked.group_id):
-            topic = broker.topics.get(name)
-            if topic or not is_by_id:
-                yield Topic(name, topic.id if topic else NO_UUID, partitions)
+            facts = broker.topic_facts(name)
+            if facts or not is_by_id:
+                yield Topic(name, facts.id if facts else NO_UUID, partitions)
         return
     for each in asked.topics:
         if is_by_id:
-            topic = broker.topic_of_id(each.topic_id)
-            yield Topic(topic.name if topic else None, each.topic_id, each.partition_indexes)
+            yield Topic(broker.topic_name(each.topic_id), each.topic_id, each.partition_indexes)
         else:
             yield Topic(each.name, NO_UUID, each.partition_indexes)
 

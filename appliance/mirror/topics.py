@@ -103,7 +103,9 @@ class Arrangement:
 
     def arrange(self) -> list[Topic]:
         """The topics that can be mirrored now."""
-        topics = wanted(self._source, self._config)
+        topics = [
+            each for each in wanted(self._source, self._config) if not self._is_away(each.name)
+        ]
         there = self._own_configs(self._source, [each.name for each in topics], ALWAYS)
         here = self._own_configs(
             self._target,
@@ -126,6 +128,14 @@ class Arrangement:
         if self.has_changed:
             self._await_leaders(found)
         return found
+
+    def _is_away(self, name: str) -> bool:
+        """It is there and not served, here or there: it waits, and the others go on."""
+        for where, site in (("source", self._source), ("target", self._target)):
+            topic = site.topics.get(name)
+            if topic is not None and not set(topic.leaders.values()) <= site.brokers.keys():
+                self.refused[name] = f"a partition of it has no leader in the {where} now"
+        return name in self.refused
 
     def _await_leaders(self, topics: list[Topic]) -> None:
         """A cluster has a topic some moments before the topic has leaders."""

@@ -73,7 +73,7 @@ class States(Protocol):
     def check_loaded(self) -> None:
         """Raises until the states can be asked for."""
 
-    async def loaded(self) -> None: ...
+    async def known(self) -> None: ...
 
 
 class ShareCoordinator:
@@ -337,7 +337,7 @@ class ShareCoordinator:
     async def _end_deletion(self, group: ShareGroup) -> None:
         """That a crash has interrupted, of its offsets or of the group."""
         await self._groups.loaded()
-        await self._states.loaded()
+        await self._states.known()
         try:
             await self._delete_states(group, group.shared.deleting)
         except ApplianceError as error:

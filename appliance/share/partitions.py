@@ -25,6 +25,7 @@ from appliance._engine import Log
 from appliance.config import BrokerConfig, ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.group_configs import reset_duration_ms
+from appliance.internal_topic import HELD_UP_S
 from appliance.share.entry import UNDECIDED, Entry, limits_of
 from appliance.share.entry_waits import EntryWaits
 from appliance.share.fetching import Answer, Fetching, Given, Wanted
@@ -35,7 +36,7 @@ from appliance.share.session import Member, Session, ShareSessions, TopicPartiti
 from appliance.share.state_log import Place, Stored
 from appliance.share.state_store import StatePlaces, StateStore
 from appliance.share.states import ShareRefused
-from appliance.topics import Topic
+from appliance.topics import Topic, TopicUnavailable
 from appliance.wire import ErrorCode
 
 logger = event_log.named("share_partitions")
@@ -82,6 +83,7 @@ class SharePartitions:
         self._fetches: dict[int, set[asyncio.Task[None]]] = {}  # by connection
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._held_up: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self._unavailable: ShareRefused | None = ShareRefused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups have not started"
@@ -91,20 +93,42 @@ class SharePartitions:
 
     def start(self) -> None:
         """On the event loop. Share groups are served once the topic is read."""
+        asyncio.get_running_loop().add_reader(self._waits.fd, self._waits.moved)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._held_up = None
         self._unavailable = ShareRefused(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the state of share groups is being read"
         )
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._waits.fd, self._waits.moved)
-        self._loading = loop.create_task(self._load())
+        self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def loaded(self) -> None:
+        """After a load that has begun."""
         if self._loading is not None:
             await self._loading
+
+    async def known(self) -> None:
+        """After the load that told what is there, however long its topic could not be read."""
+        await self.loaded()
+        while self._held_up is not None and not self._stopped.is_set():
+            await self.pause(round(HELD_UP_S * 1000))
+            await self.loaded()
+
+    def _hold_up(self, error: ApplianceError) -> None:
+        """What is there is not known: no group begins anew."""
+        self.fault = f"the state of share groups cannot be read yet: {error}"
+        self._unavailable = ShareRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
+        logger.error("no share group is served", error=error)
+        if not self._stopped.is_set():
+            self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._begin)
 
     async def _load(self) -> None:
         try:
             found = await self._store.load()
+        except TopicUnavailable as error:
+            self._hold_up(error)
+            return
         except ApplianceError as error:
             self.fault = f"the state of share groups cannot be read: {error}"
             self._unavailable = ShareRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
@@ -115,7 +139,7 @@ class SharePartitions:
         for place, own in found.stored.items():
             of_group = self._stored.setdefault(place.group, {})
             of_group[TopicPartition(place.topic_id, place.partition)] = own
-        self._unavailable = None
+        self._unavailable, self.fault = None, ""
         lost = [each for each in self._places_known() if not self._may_know(each)]
         self.run(self._forget(lost))
         self._prune_later()
@@ -128,8 +152,9 @@ class SharePartitions:
         self._unavailable = ShareRefused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops"
         )
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._held_up):
+            if handle is not None:
+                handle.cancel()
         self._stopped.set()
         for each in self._all_entries():
             each.wake_all()
@@ -369,6 +394,8 @@ class SharePartitions:
 
     def _log(self, place: Place) -> Log:
         topic = self._places.topic_of_id(place.topic_id)
+        if topic is None and self._places.may_know_topic(place.topic_id):
+            raise TopicUnavailable(f"the topic with id {place.topic_id} is not served")
         if topic is None:
             raise ShareRefused(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {place.topic_id}"

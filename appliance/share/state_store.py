@@ -26,7 +26,7 @@ logger = event_log.named("share_state")
 
 class StatePlaces(Protocol):
     def share_state_logs(self) -> list[Log]:
-        """None at all before the first use."""
+        """None at all before the first use. Raises TopicUnavailable while they cannot be read."""
         ...
 
     async def make_share_state_topic(self) -> list[Log]: ...

@@ -13,6 +13,14 @@ A step that fails leaves the id in its Prepare state, and the timer tries 2 and 
 next start. Partitions that a client added before it wrote are recorded durably (TV1). Those that
 its first write adds (TV2) are not: what is on disk of that write says it as well, and the start
 reads it there (`_adopt`).
+
+A topic that cannot be opened may hold any of this, and may be served at any time (`unserved.py`):
+
+    __transaction_state, __consumer_offsets   no transaction is served until both were read
+    a topic of a decided transaction          it is not complete; its other markers are written
+    any topic                                 is read once it is served; until then nobody begins to
+                                              write to it, and what a start found open of TV2 is not
+                                              committed: it may have written there
 """
 
 from __future__ import annotations
@@ -31,8 +39,9 @@ from appliance import event_log
 from appliance._engine import Log, ProducerInfo
 from appliance.config import TransactionsConfig
 from appliance.errors import ApplianceError, ProducerEpochOld
-from appliance.internal_topic import InternalTopic, Record, Write, partition_of
-from appliance.topics import OFFSETS
+from appliance.groups.states import GroupRefused
+from appliance.internal_topic import HELD_UP_S, InternalTopic, Record, Write, partition_of
+from appliance.topics import OFFSETS, TopicUnavailable
 from appliance.txn.markers import Marker, open_transactions, write_markers
 from appliance.txn.states import PREPARED, SETTLED, State, TransactionRefused
 from appliance.txn.transaction import (
@@ -57,14 +66,18 @@ class Places(Protocol):
     """Where records and markers go, and where producer ids come from."""
 
     def transaction_logs(self) -> list[Log]:
-        """None at all before the first use."""
+        """None at all before the first use. Raises TopicUnavailable while they cannot be read."""
         ...
 
     async def make_transaction_topic(self) -> list[Log]: ...
 
-    def find_log(self, topic: str, partition: int) -> Log | None: ...
+    def find_log(self, topic: str, partition: int) -> Log | None:
+        """None: there is no such partition, or no longer. Raises TopicUnavailable as above."""
+        ...
 
     def all_logs(self) -> Iterable[Log]: ...
+
+    def unserved_topics(self) -> set[str]: ...
 
     async def new_producer_id(self) -> int: ...
 
@@ -89,8 +102,15 @@ class Coordinator:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._open: set[str] = set()  # Ongoing or Prepare: what the timer looks at
         self._ending: dict[str, asyncio.Task[None]] = {}
+        self._marked: dict[str, frozenset[Partition]] = {}  # of ends that are held up
+        self._unread: set[str] = set()  # topics that nobody could look into yet,
+        self._may_be_more: set[str] = set()  # and the ids that may have written there
+        self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
+        self._held_up: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+        self._is_whole = True  # every record of a transaction could be read
         self._loading: asyncio.Task[None] | None = None
         self._unavailable: TransactionRefused | None = TransactionRefused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the transaction coordinator has not started"
@@ -100,6 +120,9 @@ class Coordinator:
 
     def start(self) -> None:
         """On the event loop. Transactions are served once the topic is read."""
+        self._begin()
+
+    def _begin(self) -> None:
         self._unavailable = TransactionRefused(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being read"
         )
@@ -110,16 +133,26 @@ class Coordinator:
             await self._loading
 
     async def _load(self) -> None:
-        # What groups have in transactions must be known before one of them ends.
-        await self._offsets_loaded()
         try:
-            found = await asyncio.to_thread(replay, self._places.transaction_logs())
+            # What groups have in transactions must be known before one of them ends.
+            await self._offsets_loaded()
+            logs = self._places.transaction_logs()
+        except (GroupRefused, TopicUnavailable) as error:
+            self._hold_up(error)
+            return
+        self.fault = ""
+        try:
+            found = await asyncio.to_thread(replay, logs)
             for each in found.faults:
                 logger.warning("left out while transactions were loaded", what=each)
             for own in found.transactions.values():
                 self._hold(replace(own, due_ms=now_ms() + own.timeout_ms))
+            self._unread = self._places.unserved_topics()
+            if self._unread:  # one that wrote there alone is not even known to be open
+                self._may_be_more = set(self.transactions)
+            self._is_whole = not found.faults
             await asyncio.gather(*[self._end_later(each) for each in self._prepared()])
-            await self._adopt(is_whole=not found.faults)
+            await self._adopt([*self._places.all_logs()])
         except ApplianceError as error:
             self.fault = f"transactions cannot be read: {error}"
             self._unavailable = TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
@@ -129,26 +162,52 @@ class Coordinator:
         self._every(self.config.timeout_check_ms, lambda: self.tick(now_ms()))
         self._every(self.config.expiration_check_ms, lambda: self.expire(wall_ms()))
 
+    def _hold_up(self, error: ApplianceError) -> None:
+        self.fault = f"transactions cannot be read yet, none is served: {error}"
+        self._unavailable = TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
+        logger.error("no transaction is served", error=error)
+        if not self._is_stopped:
+            self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._begin)
+
     def _prepared(self) -> list[Transaction]:
         found = [self.transactions[each] for each in self._open]
         return [each for each in found if each.state in PREPARED]
 
-    async def _adopt(self, is_whole: bool) -> None:
+    async def _adopt(self, logs: list[Log]) -> set[str]:
         """Gives what the logs have open to the transactions that it belongs to; what is nobody's
-        can never be committed, and is aborted, or readers would wait for it for good."""
+        can never be committed, and is aborted, or readers would wait for it for good. Answers the
+        topics of which that is not decided yet."""
         owners = {each.producer.id: each.id for each in self.transactions.values()}
-        logs = [*self._places.all_logs()]
         found = await asyncio.to_thread(lambda: [(log, open_transactions(log)) for log in logs])
+        undecided: set[str] = set()
         for log, producers in found:
+            place = Partition(log.topic, log.partition)
             for each in producers:
                 own = self.transactions.get(owners.get(each.producer_id, ""))
                 if own is not None and own.state in PREPARED:
-                    continue  # its markers could not be written yet
-                if own is not None and own.producer.epoch == each.epoch:
-                    place = Partition(log.topic, log.partition)
+                    # its markers could not be written yet; where it has none, that comes after it
+                    undecided |= set() if place in own.partitions else {log.topic}
+                elif own is not None and own.producer.epoch == each.epoch:
+                    if each not in open_transactions(log):
+                        continue  # it was ended meanwhile
                     self._hold(own.joined([place], wall_ms(), now_ms()))
-                elif is_whole:
+                elif self._is_whole:
                     await self._abort_nobodys(log, each)
+        return undecided
+
+    def _read_served(self) -> None:
+        """What could not be opened at the start, and is served now."""
+        if not self._unread or (self._reading and not self._reading.done()):
+            return
+        served = self._unread - self._places.unserved_topics()
+        if served:
+            self._reading = self._run(self._read(served))
+
+    async def _read(self, topics: set[str]) -> None:
+        logs = [each for each in self._places.all_logs() if each.topic in topics]
+        self._unread -= topics - await self._adopt(logs)
+        if not self._unread:
+            self._may_be_more.clear()
 
     async def _abort_nobodys(self, log: Log, found: ProducerInfo) -> None:
         logger.warning(
@@ -169,8 +228,10 @@ class Coordinator:
         self._unavailable = TransactionRefused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops"
         )
-        for each in self._timers:
-            each.cancel()
+        self._is_stopped = True
+        for each in [*self._timers, self._held_up]:
+            if each is not None:
+                each.cancel()
 
     async def close(self) -> None:
         """After the last write that has begun."""
@@ -233,6 +294,8 @@ class Coordinator:
     async def add(self, name: str, producer: Producer, partitions: Iterable[Partition]) -> None:
         """Before they are written to (TV1): on disk when this returns."""
         added = frozenset(partitions)
+        for place in added:
+            self._check_read(place)
         async with self._turn(name):
             own = self._of(name, producer)
             if not own.has(added):
@@ -249,6 +312,7 @@ class Coordinator:
             added = []
             for place, producer in producers.items():
                 try:
+                    self._check_read(place)
                     own = self._of(name, producer)
                     own.check_not_ending()
                     if not may_add:
@@ -264,6 +328,8 @@ class Coordinator:
         """When it returns readers see the outcome. Answers who writes the next transaction."""
         async with self._turn(name):
             own = self._known(name, producer)
+            if version >= TV2:
+                self._check_whole(own, producer, is_commit)
             if own.is_ended(producer, is_commit, version):
                 return own.following
             new_id = await self._new_id(own) if version >= TV2 else NONE
@@ -279,6 +345,7 @@ class Coordinator:
 
     def tick(self, now: int) -> None:
         """Aborts what is silent for too long, and goes on with ends that were held up."""
+        self._read_served()
         for name in list(self._open):
             own = self.transactions[name]
             if own.is_silent(now):
@@ -352,13 +419,7 @@ class Coordinator:
 
     async def _complete(self, prepared: Transaction, marked: asyncio.Future[None]) -> None:
         try:
-            logs = [self._places.find_log(*each) for each in prepared.partitions]
-            epoch = self._epoch(prepared.id)
-            marker = Marker(prepared.producer, prepared.is_commit, epoch)
-            # a topic that was deleted needs none
-            failed = await self._mark([each for each in logs if each is not None], marker)
-            # where a later epoch wrote, somebody else has ended this transaction
-            _raise_first(each for each in failed if not isinstance(each, ProducerEpochOld))
+            await self._write_markers(prepared)
             self._end_offsets(prepared.producer.id, prepared.is_commit)
             marked.set_result(None)
             await self._store(prepared.completed(wall_ms()))
@@ -369,6 +430,29 @@ class Coordinator:
             del self._ending[prepared.id]
             if not marked.done():
                 marked.set_result(None)
+
+    async def _write_markers(self, prepared: Transaction) -> None:
+        """All of them, or it raises. One that is not served keeps none of the others from its
+        marker, and those have theirs once, however long it takes."""
+        logs: list[Log] = []
+        away: list[ApplianceError] = []
+        marked = self._marked.pop(prepared.id, frozenset())
+        for place in prepared.partitions - marked:
+            try:
+                log = self._places.find_log(*place)
+            except TopicUnavailable as error:
+                away.append(error)
+                continue
+            marked |= {place}
+            if log is not None:  # a topic that was deleted needs none
+                logs.append(log)
+        marker = Marker(prepared.producer, prepared.is_commit, self._epoch(prepared.id))
+        failed = await self._mark(logs, marker)
+        # where a later epoch wrote, somebody else has ended this transaction
+        _raise_first(each for each in failed if not isinstance(each, ProducerEpochOld))
+        if away:
+            self._marked[prepared.id] = marked
+        _raise_first(away)
 
     def _epoch(self, name: str) -> int:
         """Of this coordinator, as in Kafka: the leader epoch of the partition that has the id. In a
@@ -390,7 +474,30 @@ class Coordinator:
         self._hold(transaction)
         return transaction.producer
 
+    def _check_whole(self, own: Transaction, producer: Producer, is_commit: bool) -> None:
+        """What it wrote to a topic that nobody could look into is aborted there, later, if it ends
+        without: an abort may go on, a commit may not."""
+        if own.id not in self._may_be_more or producer != own.producer:
+            return
+        if is_commit or own.state is not State.ONGOING:
+            raise TransactionRefused(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"transaction {own.id} may have written to topics that are not served: "
+                f"{', '.join(sorted(self._unread))}",
+            )
+
+    def _check_read(self, place: Partition) -> None:
+        """What it has open, of a transaction that ended while it was not served, must be known
+        before the next one writes there: that would end it as its own."""
+        if place.topic in self._unread:
+            raise TransactionRefused(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"{place.topic} was not served, and is not read yet",
+            )
+
     def _hold(self, transaction: Transaction) -> None:
+        if transaction.state is not State.ONGOING:
+            self._may_be_more.discard(transaction.id)
         if transaction.state in SETTLED:
             transaction = replace(transaction, due_ms=NEVER_MS)
             self._open.discard(transaction.id)

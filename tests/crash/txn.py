@@ -59,6 +59,9 @@ class Logs:
     def all_logs(self) -> Iterable[Any]:
         return [self._noted(each) for each in self._dir.logs().values()]
 
+    def unserved_topics(self) -> set[str]:
+        return set()
+
     async def new_producer_id(self) -> int:
         self._next_id += 1
         return self._next_id

@@ -45,6 +45,7 @@ LAYERS = [
     ("log_dir", "broker_configs"),
     ("topics", "topic_directories", "internal_topic", "client_metrics", "group_configs",
      "export", "scrub"),
+    ("unserved",),
     ("reconciliation", "groups", "topic_table"),
     ("txn", "share"),
     ("broker",),

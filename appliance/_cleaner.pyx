@@ -58,7 +58,7 @@ cdef cppclass Round:
 
 # ---- without the GIL ----
 
-cdef int _start(Round* round, int64_t now_ms, int64_t keys_max) except? -1 nogil:
+cdef int _start(Round* round, int64_t now_ms, int64_t latest_ms, int64_t keys_max) except? -1 nogil:
     cdef PartitionLog* log = round.log.get()
     cdef int code = cleanable_find(log, now_ms, &round.found)
     if code != OK or not round.found.is_due:
@@ -67,7 +67,7 @@ cdef int _start(Round* round, int64_t now_ms, int64_t keys_max) except? -1 nogil
     round.into.directory = log.directory
     round.into.may_fill = log.storage.get().is_full.load()
     round.into.index_interval = round.found.settings.index_interval_bytes
-    round.rules.now_ms = now_ms
+    round.rules.now_ms, round.rules.latest_ms = now_ms, latest_ms
     round.rules.mapped_end = round.found.segments.back().get().end_offset.load()
     code = offset_map_start(&round.rules.map, keys_max)
     if code == OK:
@@ -264,21 +264,23 @@ cdef void _forget(Round* round) noexcept nogil:
 # The maintenance lock is held while this waits for the GIL. That is safe because nobody waits for
 # that lock with the GIL in hand, and no thread of the data plane ever takes it.
 
-cdef bint compact(const LogRef& log, int64_t now_ms, int64_t keys_max) except? -1:
+cdef bint compact(const LogRef& log, int64_t now_ms, int64_t latest_ms,
+                  int64_t keys_max) except? -1:
     cdef shared_ptr[Round] owner = make_shared[Round]()
     owner.get().log = log
     with nogil:
         log.get().maintenance.lock()
     try:
-        return _compact(owner.get(), now_ms, keys_max)
+        return _compact(owner.get(), now_ms, latest_ms, keys_max)
     finally:
         log.get().maintenance.unlock()
 
 
-cdef bint _compact(Round* round, int64_t now_ms, int64_t keys_max) except? -1:
+cdef bint _compact(Round* round, int64_t now_ms, int64_t latest_ms,
+                   int64_t keys_max) except? -1:
     cdef int code
     with nogil:
-        code = _start(round, now_ms, keys_max)
+        code = _start(round, now_ms, latest_ms, keys_max)
     _raise(round, code)
     if round.found.is_due:
         _map(round)

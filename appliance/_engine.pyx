@@ -39,7 +39,7 @@ from appliance._log cimport (
     log_seal_times, log_tell,
 )
 from appliance._native cimport (
-    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, monotonic_ns, mutant, wall_ms,
+    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, monotonic_ns, mutant,
 )
 from appliance._offset_map cimport KEYS_MAX
 from appliance._producers cimport Producer
@@ -49,7 +49,8 @@ from appliance._segment cimport (
     FileRef, Segment, SegmentRef, file_own,
 )
 from appliance._storage cimport (
-    Storage, StorageRef, storage_commit, storage_poll, storage_release_reserve,
+    Storage, StorageRef, storage_commit, storage_earliest_ms, storage_now, storage_poll,
+    storage_release_reserve,
 )
 
 from appliance._traffic cimport TIME_BUCKETS
@@ -169,8 +170,8 @@ cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, i
 
 
 cdef int _append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
-                          int64_t now_ms, CAppended* appended) noexcept nogil:
-    cdef int code = log_append_mirrored(log.get(), data, size, now_ms, appended)
+                          CAppended* appended) noexcept nogil:
+    cdef int code = log_append_mirrored(log.get(), data, size, appended)
     committer_ask(committer, log, appended.commit_by_ns)
     if appended.write_behind:
         committer_write_behind(committer, log)
@@ -308,6 +309,10 @@ cdef class Engine:
             "syncs": committer.syncs.load(),
             "sync_ns": committer.sync_ns.load(),
         }
+
+    def believe(self, int64_t wall_ms):
+        """What time it is now by whom the machine's clock is measured against: see storage_now."""
+        self.storage.get().believed_ahead_ms.store(wall_ms - monotonic_ns() // 1000000)
 
     def commit_times(self):
         """How many commits took how long, by `TIME_BOUNDS_NS`, and their sum in nanoseconds."""
@@ -461,7 +466,7 @@ cdef class Log:
         cdef AppendOptions options
         cdef CAppended appended
         cdef int code
-        _fill_options(&options, leader_epoch, origin, now_ms)
+        _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
         self._check_keys(batch, options.origin)
         with nogil:
             copy.assign(&batch[0], &batch[0] + batch.shape[0])
@@ -478,7 +483,7 @@ cdef class Log:
         cdef AppendOptions options
         cdef CAppended appended
         cdef int code
-        _fill_options(&options, leader_epoch, origin, now_ms)
+        _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
         self._check_keys(batch, options.origin)
         with nogil:
             code = engine_append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
@@ -499,7 +504,7 @@ cdef class Log:
         with nogil:
             copy.assign(&batches[0], &batches[0] + batches.shape[0])
             code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
-                                    wall_ms(), &appended)
+                                    &appended)
         if code != OK:
             facts = self._refused(code, batches)
             raise from_code(code, f"{facts}; the mirror's next batch goes on from there")
@@ -669,7 +674,7 @@ cdef class Log:
     def retain(self, object now_ms=None, int64_t keep_from=INT64_MAX):
         """Applies retention, but for segments with an offset from `keep_from` on; the count of
         segments deleted."""
-        cdef int64_t now = wall_ms() if now_ms is None else now_ms
+        cdef int64_t now = _time_of(self.log.get(), now_ms)
         cdef bint rolled
         cdef int64_t deleted
         with nogil:
@@ -681,21 +686,23 @@ cdef class Log:
 
     def kept_bytes(self, int64_t keep_from, object now_ms=None):
         """Bytes that `retain` would delete if it were not for `keep_from`."""
-        cdef int64_t now = wall_ms() if now_ms is None else now_ms
+        cdef int64_t now = _time_of(self.log.get(), now_ms)
         cdef int64_t size
         with nogil:
             size = log_kept_bytes(self.log.get(), now, keep_from)
         self._raise(<int>min(size, <int64_t>0), "cannot tell what retention would delete")
         return size
 
-    def compact(self, object now_ms=None, *, int64_t keys_max=KEYS_MAX):
-        """One round of compaction, if the log is due: whether there was one. `keys_max` bounds
-        memory."""
-        cdef int64_t now = wall_ms() if now_ms is None else now_ms
+    def compact(self, object now_ms=None, *, object latest_ms=None, int64_t keys_max=KEYS_MAX):
+        """One round of compaction, if the log is due: whether there was one. What is young or old
+        is so by `now_ms`; `latest_ms`, which may be later while the clock is in doubt, is what
+        tombstones stay on from. `keys_max` bounds memory."""
+        cdef int64_t now = _time_of(self.log.get(), now_ms)
+        cdef int64_t latest = now if latest_ms is None else latest_ms
         with nogil:
             if cleanable_roll(self.log.get(), now):
                 committer_ask(self.engine.committer.get(), self.log, 0)
-        return bool(compact(self.log, now, keys_max))
+        return bool(compact(self.log, now, latest, keys_max))
 
     def rest(self, int64_t idle_ms):
         """Lets go of the files of sealed segments that nobody read for `idle_ms`."""
@@ -822,12 +829,20 @@ cdef class Log:
         return f"{facts} refused at log end {self.log_end_offset}"
 
 
-cdef int _fill_options(AppendOptions* options, object leader_epoch, str origin,
+cdef int _fill_options(AppendOptions* options, PartitionLog* log, object leader_epoch, str origin,
                        object now_ms) except -1:
     options.origin = _ORIGINS[origin]
     options.leader_epoch = -1 if leader_epoch is None else leader_epoch
-    options.now_ms = wall_ms() if now_ms is None else now_ms
+    if now_ms is None:
+        storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
+    else:
+        options.earliest_ms = options.latest_ms = now_ms
     return 0
+
+
+cdef int64_t _time_of(PartitionLog* log, object now_ms) except? -1:
+    """By which something is old."""
+    return storage_earliest_ms(log.storage.get()) if now_ms is None else now_ms
 
 
 def log_facts(list logs not None):

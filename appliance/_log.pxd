@@ -132,7 +132,8 @@ ctypedef shared_ptr[PartitionLog] LogRef
 cdef struct AppendOptions:
     int origin
     int32_t leader_epoch           # -1: the log's own
-    int64_t now_ms
+    int64_t earliest_ms            # by the clock, believed or not: see storage_now
+    int64_t latest_ms
 
 cdef struct Appended:
     int64_t base_offset
@@ -171,7 +172,7 @@ cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
 # Batch after batch of another log, each checked. What stands before one that is refused stays
 # appended. `appended` is about all that were, also after a refusal: the offsets are -1 where none
 # was, and the committer is to be told what it says.
-cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size, int64_t now_ms,
+cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
                              Appended* appended) noexcept nogil
 
 # Whether this producer, in this epoch, has a transaction open here.

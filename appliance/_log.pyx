@@ -31,7 +31,7 @@ from appliance._codes cimport (
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
 from appliance._native cimport (
-    SYNC_FILE_RANGE_WRITE, count_own, monotonic_ns, mutant, sync_file_range, wall_ms,
+    SYNC_FILE_RANGE_WRITE, count_own, monotonic_ns, mutant, sync_file_range,
 )
 from appliance._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_expire,
@@ -44,7 +44,9 @@ from appliance._segment cimport (
     segment_index_bytes, segment_index_is_stored, segment_load_index, segment_load_largest,
     segment_new, segment_next_damage, segment_rest, segment_seal_times, segment_store_index,
 )
-from appliance._storage cimport storage_commit, storage_mark_full
+from appliance._storage cimport (
+    storage_commit, storage_earliest_ms, storage_mark_full, storage_now,
+)
 from appliance._watch cimport Reached, watches_tell
 
 cdef enum:
@@ -66,14 +68,15 @@ cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
     return code
 
 
-cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size, int64_t now_ms,
+cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
                              Appended* appended) noexcept nogil:
     cdef BatchHeader header
     cdef AppendOptions options
     cdef Appended each
     cdef int64_t at = 0
     cdef int code = OK
-    options.origin, options.leader_epoch, options.now_ms = ORIGIN_MIRROR, -1, now_ms
+    options.origin, options.leader_epoch = ORIGIN_MIRROR, -1
+    storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
     appended.base_offset = appended.last_offset = appended.append_time = -1
     appended.commit_by_ns = INT64_MAX
     appended.duplicate, appended.write_behind = True, False
@@ -102,7 +105,7 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
     if options.leader_epoch > epoch:
         epoch = options.leader_epoch
         log.leader_epoch.store(epoch)
-    if _must_roll(log, header, options.now_ms):
+    if _must_roll(log, header, options.earliest_ms):
         code = log_roll_locked(log)
         if code != OK:
             return _refused(log, code)
@@ -112,9 +115,9 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
     appended.append_time = -1
     if (log.settings.append_time and options.origin != ORIGIN_MIRROR
             and not header.attributes & ATTRIBUTE_CONTROL):
-        batch_stamp_append_time(data, header.size, options.now_ms)
+        batch_stamp_append_time(data, header.size, options.latest_ms)
         batch_load_header(data, header)
-        appended.append_time = options.now_ms
+        appended.append_time = options.latest_ms
     else:
         # What the client claimed as its largest timestamp gave way to the records' own.
         batch_stamp_max_timestamp(data, header)
@@ -126,8 +129,8 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
         return _refused(log, code)
     segment.read_ns.store(monotonic_ns())
     if segment.created_ms == 0:
-        segment.created_ms = options.now_ms
-    log_note(log, segment, data, header, options.now_ms)
+        segment.created_ms = options.earliest_ms
+    log_note(log, segment, data, header, options.latest_ms)
     appended.base_offset = header.base_offset
     appended.last_offset = header.base_offset + header.last_offset_delta
     appended.duplicate = False
@@ -165,7 +168,7 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
     if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
         if batch_check_keys(data, header) != OK:
             return BATCH_INVALID
-    if is_client and not _timestamps_are_legal(&log.settings, header, options.now_ms):
+    if is_client and not _timestamps_are_legal(&log.settings, header, options):
         return BATCH_TIMESTAMP
     if header.attributes & ATTRIBUTE_CONTROL:
         batch_control_type(data, header, &coordinator_epoch)
@@ -207,18 +210,19 @@ cdef int _check_place(PartitionLog* log, const BatchHeader* header,
 
 
 cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,
-                                int64_t now_ms) noexcept nogil:
+                                const AppendOptions* options) noexcept nogil:
     if settings.append_time:
         return not header.attributes & ATTRIBUTE_APPEND_TIME
     # -1 says that there is no timestamp. No sum here can overflow: now is far from both ends.
-    if header.max_timestamp > now_ms:
-        if header.max_timestamp - now_ms > settings.timestamp_after_max_ms:
+    # A clock in doubt refuses nobody: the producer's may be the right one.
+    if header.max_timestamp > options.latest_ms:
+        if header.max_timestamp - options.latest_ms > settings.timestamp_after_max_ms:
             return False
-    if header.base_timestamp == -1 or header.base_timestamp > now_ms:
+    if header.base_timestamp == -1 or header.base_timestamp > options.earliest_ms:
         return True
     if settings.timestamp_before_max_ms == INT64_MAX:
         return True
-    return header.base_timestamp >= now_ms - settings.timestamp_before_max_ms
+    return header.base_timestamp >= options.earliest_ms - settings.timestamp_before_max_ms
 
 
 cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
@@ -756,7 +760,8 @@ cdef void log_tell(PartitionLog* log) noexcept nogil:
 cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     """The log as it stands now; guard is held. What maintenance owns is filled in when saved."""
     cdef Segment* segment = log.segments.back().get()
-    producers_expire(&log.producers, wall_ms(), log.settings.producer_expiration_ms)
+    producers_expire(&log.producers, storage_earliest_ms(log.storage.get()),
+                     log.settings.producer_expiration_ms)
     checkpoint.recovery_offset = log.log_end_offset.load()
     checkpoint.segment_base = segment.base_offset
     checkpoint.position = segment.size.load()

@@ -15,7 +15,8 @@ from appliance._codes cimport OK
 from appliance._committer cimport CommitterRef, committer_ask, committer_await
 from appliance._engine cimport Log, engine_append
 from appliance._log cimport ORIGIN_COORDINATOR, AppendOptions, Appended, LogRef
-from appliance._native cimport close, condition, errno, monotonic_ns, mutex, wall_ms
+from appliance._native cimport close, condition, errno, monotonic_ns, mutex
+from appliance._storage cimport storage_now
 from appliance._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write
 from appliance._wake_soon cimport wake_soon
 
@@ -76,9 +77,9 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     # Our own records: also when the disk is low, since readers who cannot commit read twice.
     options.origin = ORIGIN_COORDINATOR
     options.leader_epoch = -1
-    options.now_ms = wall_ms()
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
+        storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = engine_append(write.committer.get(), write.log, write.batch.data(),
                                           write.batch.size(), &options, &write.appended)
         if write.append_code == OK:

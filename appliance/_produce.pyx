@@ -38,7 +38,8 @@ from appliance._log cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, LogRef, PartitionLog, log_append,
     log_append_mirrored, log_txn_is_open,
 )
-from appliance._native cimport monotonic_ns, wall_ms
+from appliance._native cimport monotonic_ns
+from appliance._storage cimport storage_now
 from appliance._topics cimport (
     TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, Topic, TopicRef, topic_count, topic_log, topics_find,
 )
@@ -266,7 +267,7 @@ cdef int _append(Connection* connection, Request* request, Target* target,
         return code
     options.origin = ORIGIN_UNVERIFIED
     options.leader_epoch = -1
-    options.now_ms = wall_ms()
+    storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
     code = log_append(log, <uint8_t*>target.batch.data, &header, &options, appended)
     if code != OK:
         return code
@@ -282,7 +283,7 @@ cdef int _append_mirrored(Connection* connection, Request* request, Target* targ
     if target.batch.size <= 0:
         return BATCH_TORN
     code = log_append_mirrored(target.log.get(), <uint8_t*>target.batch.data, target.batch.size,
-                               wall_ms(), appended)
+                               appended)
     if appended.last_offset >= 0:  # something was written, also where the next was refused
         _ask_committer(connection, request, target, appended)
     if code == OK:

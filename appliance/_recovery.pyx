@@ -52,7 +52,7 @@ from appliance._segment cimport (
     segment_load_index, segment_new, segment_note, segment_past_damage, segment_seal_times,
     segment_unlink,
 )
-from appliance._storage cimport StorageRef, storage_release_reserve
+from appliance._storage cimport StorageRef, storage_latest_ms, storage_release_reserve
 
 cdef extern from "fcntl.h" nogil:
     int AT_SYMLINK_NOFOLLOW
@@ -263,7 +263,8 @@ cdef void _begin_at_first(PartitionLog* log, Checkpoint* checkpoint) noexcept no
     """No checkpoint: everything from the first segment on is to be checked."""
     cdef int64_t base = log.segments.front().get().base_offset
     checkpoint.recovery_offset = checkpoint.segment_base = checkpoint.log_start_offset = base
-    producers_load_snapshot(&log.producers, log.directory.get().fd, base, wall_ms())
+    producers_load_snapshot(&log.producers, log.directory.get().fd, base,
+                            storage_latest_ms(log.storage.get()))
 
 
 cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
@@ -404,7 +405,7 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
     cdef vector[uint8_t] window
     cdef BatchHeader header
     cdef FileRef file
-    cdef int64_t end, past, at = 0, now = wall_ms()
+    cdef int64_t end, past, at = 0, now = storage_latest_ms(log.storage.get())
     cdef int code = segment_file(segment, &file)
     if code != OK:
         return code

@@ -26,7 +26,7 @@ from appliance._log cimport (
     log_store_aborted,
 )
 from appliance._native cimport (
-    O_CREAT, O_RDWR, O_TRUNC, close, errno, mutant, renameat, unlinkat, wall_ms,
+    O_CREAT, O_RDWR, O_TRUNC, close, errno, mutant, renameat, unlinkat,
 )
 from appliance._producers cimport (
     producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
@@ -38,6 +38,7 @@ from appliance._segment cimport (
     segment_new, segment_pin, segment_store_index, segment_unlink,
     walker_next, walker_start,
 )
+from appliance._storage cimport storage_latest_ms
 
 cdef enum:
     COPY_SIZE = 1048576
@@ -365,21 +366,22 @@ cdef void _forget_from(PartitionLog* log, int64_t offset) noexcept nogil:
 
 cdef void _replay_producers(PartitionLog* log, int64_t offset) noexcept nogil:
     """From the newest snapshot that can be read, by the batches that follow it."""
+    cdef int64_t now = storage_latest_ms(log.storage.get())
     cdef size_t end = 0, slot
     while end < log.segments.size() and log.segments[end].get().base_offset < offset:
         end += 1
     slot = end
     while not producers_load_snapshot(&log.producers, log.directory.get().fd,
-                                      log.segments[slot].get().base_offset, wall_ms()):
+                                      log.segments[slot].get().base_offset, now):
         if slot == 0:
             break
         slot -= 1
     while slot < end:
-        _replay_segment(log, log.segments[slot].get())
+        _replay_segment(log, log.segments[slot].get(), now)
         slot += 1
 
 
-cdef void _replay_segment(PartitionLog* log, Segment* segment) noexcept nogil:
+cdef void _replay_segment(PartitionLog* log, Segment* segment, int64_t now) noexcept nogil:
     cdef Walker walker
     cdef FileRef file
     cdef BatchHeader header
@@ -398,10 +400,10 @@ cdef void _replay_segment(PartitionLog* log, Segment* segment) noexcept nogil:
             if read_whole(walker.fd, data.data(), header.size, walker.position) < header.size:
                 return
             kind = batch_control_type(data.data(), &header, &coordinator_epoch)
-            producers_note_marker(&log.producers, &header, kind, coordinator_epoch, wall_ms(),
+            producers_note_marker(&log.producers, &header, kind, coordinator_epoch, now,
                                   &aborted)
         else:
-            producers_note(&log.producers, &header, wall_ms())
+            producers_note(&log.producers, &header, now)
         walker.position += header.size
 
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
 
 from appliance._journal cimport Journal
-from appliance._native cimport atomic_bool, atomic_i64
+from appliance._native cimport atomic_bool, atomic_i64, monotonic_ns, wall_ms
 from appliance._segment cimport FileRef
 
 cdef cppclass Storage:
@@ -19,6 +19,7 @@ cdef cppclass Storage:
     atomic_bool reserve_is_held
     atomic_i64 commits_at_disk     # whose syncs have not ended; bulk readers let them pass
     atomic_i64 committed_ns        # when the last of them ended
+    atomic_i64 believed_ahead_ms   # believed time less monotonic time; 0: nobody said, believe all
 
 ctypedef shared_ptr[Storage] StorageRef
 
@@ -33,3 +34,25 @@ cdef bint storage_release_reserve(Storage* storage) noexcept nogil
 
 # journal_commit, with the reserve's help on a full disk.
 cdef int storage_commit(Storage* storage) noexcept nogil
+
+# The time, as a span: at least `earliest` by whatever may be right, at most `latest`. They are the
+# same while the machine's clock is believed (`wall_clock.py` decides). By the earliest is deleted,
+# expired and refused for age; by the latest is stamped, and refused for being of the future.
+cdef inline void storage_now(Storage* storage, int64_t* earliest_ms,
+                             int64_t* latest_ms) noexcept nogil:
+    cdef int64_t wall = wall_ms(), ahead = storage.believed_ahead_ms.load(), believed
+    believed = wall if ahead == 0 else ahead + monotonic_ns() // 1000000
+    earliest_ms[0] = min(wall, believed)
+    latest_ms[0] = max(wall, believed)
+
+
+cdef inline int64_t storage_earliest_ms(Storage* storage) noexcept nogil:
+    cdef int64_t earliest, latest
+    storage_now(storage, &earliest, &latest)
+    return earliest
+
+
+cdef inline int64_t storage_latest_ms(Storage* storage) noexcept nogil:
+    cdef int64_t earliest, latest
+    storage_now(storage, &earliest, &latest)
+    return latest

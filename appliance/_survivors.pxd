@@ -36,6 +36,7 @@ cdef struct LastOfProducer:
 
 cdef cppclass Rules:
     int64_t now_ms
+    int64_t latest_ms              # the same, unless the clock is in doubt
     int64_t horizon_ms             # for tombstones and markers that get one in this round
     OffsetMap map
     int64_t mapped_end             # the map speaks of the offsets below

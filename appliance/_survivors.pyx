@@ -47,8 +47,8 @@ from appliance._records cimport (
 cdef int rules_start(Rules* rules, PartitionLog* log, int64_t delete_retention_ms) except? -1 nogil:
     cdef LastOfProducer last
     rules.horizon_ms = INT64_MAX
-    if rules.now_ms < INT64_MAX - delete_retention_ms:
-        rules.horizon_ms = rules.now_ms + delete_retention_ms
+    if rules.latest_ms < INT64_MAX - delete_retention_ms:
+        rules.horizon_ms = rules.latest_ms + delete_retention_ms
     log.guard.lock()
     for entry in log.producers.producers:
         last.epoch = entry.second.epoch

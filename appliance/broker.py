@@ -16,7 +16,6 @@ clients' metrics, whose changes take their turn with all others.
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
@@ -109,14 +108,18 @@ class Broker:
         self._group_configs: dict[str, dict[str, str]] = {}
         self.topics_version = 0  # counts what happens to topics
         self._reserving = asyncio.Lock()
-        self.groups = groups.Coordinator(config.groups, self)
+        self.clock = log_dir.clock
+        self.groups = groups.Coordinator(config.groups, self, self.clock)
         self.transactions = transactions.Coordinator(
-            config.transactions, self, self.groups.known, self.groups.end_transaction
-        )
-        self.share_partitions = SharePartitions(config, self)
+            config.transactions, self, self.groups.known, self.groups.end_transaction,
+            self.clock,
+        )  # fmt: skip
+        self.share_partitions = SharePartitions(config, self, wall=self.clock)
         self.share_groups = ShareCoordinator(self.groups, self, self.share_partitions)
         sources: list[Source] = [self.groups, self.share_groups]
-        self.lag = Lag(config.groups, self.served_log, sources, self.groups.loaded)
+        self.lag = Lag(
+            config.groups, self.served_log, sources, self.groups.loaded, self.clock.now_ms
+        )
         self.acls = Acls(catalog, self._change)
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
@@ -285,7 +288,7 @@ class Broker:
     ) -> Topic:
         count = self._validate_topic(name, partitions, configs)
         kept = topic_config.validate(configs, self.log_config)
-        row = TopicRow(name, kafka_uuid.new(), count, kept, time.time_ns() // 1_000_000)
+        row = TopicRow(name, kafka_uuid.new(), count, kept, self.clock.latest_ms())
         config = topic_config.to_log_config(kept, self.log_config)
         create = topic_directories.create
         logs = await asyncio.to_thread(create, self.catalog, self.log_dir, row, config)

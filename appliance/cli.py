@@ -19,7 +19,7 @@ from appliance import event_log
 from appliance.command import Command
 from appliance.log_command import log
 from appliance.progress import Progress
-from appliance.remote import acl, broker, group, ledger, messages, scrub, topic, user
+from appliance.remote import acl, broker, clock, group, ledger, messages, scrub, topic, user
 from appliance.zookeeper_server import ZooKeeperServer
 
 
@@ -79,6 +79,7 @@ for each in (
     broker.health,
     broker.status,
     broker.config,
+    clock.clock,
     acl.acl,
     user.user,
     broker.bundle,

@@ -158,7 +158,7 @@ class Dispatcher:
 
     def _begin_some(self) -> None:
         self._turn, self._is_turn = None, True
-        self._clocks = time.monotonic_ns(), time.time_ns() // 1_000_000
+        self._clocks = time.monotonic_ns(), self._broker.clock.latest_ms()
         for _ in range(TURN_REQUESTS_MAX):
             punt = None if self._running and not self._may_begin() else self._waiting.take()
             if punt is None:

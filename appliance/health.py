@@ -20,6 +20,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from appliance import event_log
@@ -28,6 +30,7 @@ from appliance.broker import Broker
 from appliance.config import BrokerConfig
 from appliance.ledger import Entry
 from appliance.machine import raid
+from appliance.machine.clock import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
 from appliance.spoken import disk_full, duration, size, some
 
@@ -94,8 +97,8 @@ class Subject(Protocol):
 class Watch:
     """What takes time to look at: the machine, and every log's largest timestamp."""
 
-    def __init__(self) -> None:
-        self.machine = Machine()
+    def __init__(self, directory: Path) -> None:
+        self.machine = Machine(directory)
         self.future: list[Finding] = []
         self.has_looked = asyncio.Event()
         self._timestamps_at = 0.0
@@ -120,7 +123,7 @@ class Watch:
         if broker.ledger.unsaved:
             await asyncio.to_thread(broker.ledger.save)
         if time.monotonic() - self._timestamps_at >= TIMESTAMPS_S:
-            self.future = await of_timestamps(broker, time.time() * 1000)
+            self.future = await of_timestamps(broker, broker.clock.latest_ms())
             self._timestamps_at = time.monotonic()
 
 
@@ -150,6 +153,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
     yield from of_machine(watch.machine)
+    yield from of_clock(broker)
     yield from of_ledger(broker)
     yield from of_owners(broker)
     for name, text in sorted(subject.faults.items()):
@@ -187,9 +191,20 @@ def of_storage(broker: Broker) -> Iterator[Finding]:
 def of_machine(machine: Machine) -> Iterator[Finding]:
     for array in machine.arrays:
         if text := raid.reason(array):
-            yield Finding("degraded", "raid", text)
+            yield Finding("failing" if raid.is_failing(array) else "degraded", "raid", text)
+    for text in machine.file_system.failures():
+        yield Finding("failing", "file system", text)
+    for text in machine.file_system.warnings():
+        yield Finding("degraded", "file system", text)
     for text in machine.clock.warnings():
         yield Finding("degraded", "clock", text)
+    for text in chain(machine.memory.warnings(), machine.kills.warnings()):
+        yield Finding("degraded", "memory", text)
+
+
+def of_clock(broker: Broker) -> Iterator[Finding]:
+    if doubt := broker.clock.doubt():
+        yield Finding("degraded", "clock", told_of_doubt(doubt))
 
 
 def of_ledger(broker: Broker) -> Iterator[Finding]:

@@ -26,10 +26,12 @@ from typing import Protocol
 
 from appliance import event_log
 from appliance._engine import Engine, Log, Recovered
+from appliance.believed_clock import BelievedClock, boot_id, load
 from appliance.config import LONG_MAX, LogConfig, StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
 from appliance.ledger import Damage
-from appliance.wall_clock import WallClock
+from appliance.machine.clock import is_kept_right_by_the_kernel
+from appliance.wall_clock import Doubt, WallClock
 
 events = event_log.named("log_dir")
 
@@ -136,7 +138,9 @@ class NoKeeper:
 class LogDir:
     """All logs under one directory. `open` is the constructor."""
 
-    def __init__(self, engine: Engine, path: Path, config: StorageConfig) -> None:
+    def __init__(
+        self, engine: Engine, path: Path, config: StorageConfig, clock: WallClock
+    ) -> None:
         self.path = path
         self.config = config
         self.report = RecoveryReport(engine.was_clean, engine.is_new)
@@ -145,7 +149,9 @@ class LogDir:
         self.ledger: Losses = NoLedger()
         self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
         self._logs: dict[Key, Log] = {}
-        self._clock = WallClock()
+        self.clock = clock
+        self._belief = BelievedClock(path, clock)
+        engine.believe(clock.remember().believed_ms)
 
     @classmethod
     def open(
@@ -169,6 +175,7 @@ class LogDir:
             path.mkdir(parents=True)
             _sync_name(path.parent)
         _raise_files_limit()
+        remembered = load(path)  # before the journal is touched, whose age may have to do
         engine = Engine(
             str(path),
             checkpoint_interval_ms=config.checkpoint_interval_ms,
@@ -178,7 +185,10 @@ class LogDir:
             sync_threads=config.sync_threads,
             write_behind_bytes=config.write_behind_bytes,
         )
-        return cls(engine, path, config)
+        clock = WallClock(
+            is_synchronised=is_kept_right_by_the_kernel, remembered=remembered, boot_id=boot_id()
+        )
+        return cls(engine, path, config, clock)
 
     def recover(
         self,
@@ -401,9 +411,23 @@ class LogDir:
         """Recovery points of all that changed are on disk when this returns."""
         self.engine.checkpoint()
 
+    def watch_clock(self) -> int:
+        """Every second: the engine is told what is believed of the time, and what is to be known
+        of it after a kill is stored."""
+        self.engine.believe(self.clock.remember().believed_ms)
+        self._belief.keep()
+        return 0
+
+    def confirm_clock(self) -> Doubt | None:
+        """A person says that the machine's clock is right; the doubt that this ended."""
+        ended = self.clock.confirm()
+        self.engine.believe(self.clock.remember().believed_ms)
+        self._belief.keep(at_once=True)
+        return ended
+
     def retain(self, now_ms: int | None = None) -> int:
         """Applies retention to every log; the count of segments deleted."""
-        now = self._clock.now_ms() if now_ms is None else now_ms
+        now = self.clock.now_ms() if now_ms is None else now_ms
         try:
             with self.keeper.judged(self.logs(), now) as keeps_from:
                 return self._each(lambda log: log.retain(now, keeps_from(log)))
@@ -417,8 +441,9 @@ class LogDir:
 
     def compact(self, now_ms: int | None = None) -> int:
         """Compacts every log that is due; the count of them."""
-        now = self._clock.now_ms() if now_ms is None else now_ms
-        return self._each(lambda log: log.compact(now))
+        span = self.clock.look()
+        now, latest = (span.earliest_ms, span.latest_ms) if now_ms is None else (now_ms, now_ms)
+        return self._each(lambda log: log.compact(now, latest_ms=latest))
 
     def _each(self, job: Callable[[Log], int]) -> int:
         """The sum over all logs. One that fails holds up no other: the first failure is raised when
@@ -459,6 +484,7 @@ class LogDir:
         """A clean stop, if every log can be made durable; otherwise an unclean one, also safe."""
         logs = list(self._logs.values())
         alive = [log for log in logs if log.failed is None]
+        self._belief.keep(at_once=True)
         try:
             for log in alive:
                 log.seal_times()

@@ -50,6 +50,8 @@ LOOPBACK = "127.0.0.1"
 
 # How late lines that came again and again may be told of.
 COUNTED_LINES_MS = 5000
+# How old the engine's idea of the time may be while the machine's clock is being set.
+CLOCK_MS = 1000
 
 # New objects before the collector looks at them: of some hundred requests under way.
 YOUNG_OBJECTS_MAX = 10_000
@@ -77,7 +79,7 @@ class Server:
         self.is_embedded = is_embedded
         self.status = "recovering"
         self.recovered = (0, 0)
-        self.watch = Watch()
+        self.watch = Watch(config.data_dir)
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
         self.broker: Broker | None = None
         self.data_plane: DataPlane | None = None
@@ -264,6 +266,7 @@ class Server:
         broker.when_configured(lambda configs: compaction.set(configs.number(CLEANER_BACKOFF)))
         return [
             self._every("retention", retention, log_dir.retain),
+            self._every("clock", Interval(CLOCK_MS), log_dir.watch_clock),
             self._every("compaction", compaction, log_dir.compact),
             self._every("scrub", Interval(scrub.TURN_MS), broker.scrubber.turn),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),

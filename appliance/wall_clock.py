@@ -1,44 +1,185 @@
-"""A wall clock that does not delete data when somebody sets it wrong.
+"""The time of day, for whatever deletes, expires or refuses by it: a clock that somebody set wrong
+deletes nothing.
 
-Retention compares record timestamps with now. A clock that jumps a year forward would make every
-record a year old at once. So a forward jump is believed only after it has lasted; a jump backward
-only delays deletions and is believed immediately.
+Retention compares timestamps of records with now. A clock that is a year ahead would make every
+record a year old at once; one that is ten years back would refuse what producers with right clocks
+send. So what the machine's clock says is measured against a belief: what it said before, moved on
+by a clock that nobody can set. `believed_clock.py` keeps the belief across restarts.
+
+    no doubt   the two differ by at most STEP_MAX_MS: the machine's clock is believed, as it is
+    ahead      it is later than believed. A machine that was off looks the same, so this ends:
+               when it has lasted SETTLE_MS and is not more than OFF_MAX_MS,
+               when the kernel was told for SETTLE_SYNCHRONISED_MS that the clock is kept right, and
+               it is not more than OFF_SYNCHRONISED_MAX_MS, or when a person confirms it
+    behind     it is earlier than believed. Time does not go back: it is wrong now, or was wrong
+               before, and waiting does not tell which. This ends by the kernel's word or a person's
+
+In doubt the time is a span. What deletes and expires takes `earliest`, what stamps and what refuses
+records of the future takes `latest`: nothing is deleted too early and nobody is refused wrongly,
+whichever of the two clocks is right.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 STEP_MAX_MS = 600_000  # more than any slewing or leap; less than the shortest sensible retention
 SETTLE_MS = 3_600_000  # time for a person, or NTP, to put a wrong clock right
+DAY_MS = 86_400_000
+OFF_MAX_MS = 30 * DAY_MS  # for so long a machine is off in holidays; beyond, somebody has to say so
+
+# Whoever sets the clock by hand takes the kernel's word away: for a daemon to give it back, it has
+# asked others for the time. A minute, since the word may be older than the step by a moment.
+SETTLE_SYNCHRONISED_MS = 60_000
+# Receivers of GPS time that roll over are 19.6 years off, and are believed by daemons.
+OFF_SYNCHRONISED_MAX_MS = 366 * DAY_MS
+
+Way = Literal["ahead", "behind"]
+
+
+class Remembered(NamedTuple):
+    """What was believed, by whatever was running then."""
+
+    believed_ms: int
+    steady_ms: int  # of the clock that nobody can set, of that boot
+    boot_id: str  # "": not known
+
+
+class Span(NamedTuple):
+    earliest_ms: int
+    latest_ms: int
+
+
+@dataclass(frozen=True)
+class Doubt:
+    way: Way
+    wall_ms: int
+    believed_ms: int
+    settles_in_ms: int | None  # None: not by waiting
+
+    @property
+    def by_ms(self) -> int:
+        return abs(self.wall_ms - self.believed_ms)
+
+
+@dataclass
+class _Jump:
+    """A doubt under way, with times of the steady clock."""
+
+    difference_ms: int
+    since_ms: int
+    right_since_ms: int | None = None  # from when on the kernel said that the clock is kept right
+
+
+def wall_now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def steady_now_ms() -> int:
+    """Nobody sets it, and it goes on while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class WallClock:
+    """Any thread may ask."""
+
     def __init__(
         self,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = wall_now_ms,
+        steady_ms: Callable[[], int] = steady_now_ms,
+        is_synchronised: Callable[[], bool] = lambda: False,
+        remembered: Remembered | None = None,
+        boot_id: str = "",
     ) -> None:
-        self._wall_ms = wall_ms
-        self._monotonic_ms = monotonic_ms
-        self._believed = wall_ms()
-        self._at = monotonic_ms()
-        self._jumped_at: int | None = None
+        self._wall_ms, self._steady_ms = wall_ms, steady_ms
+        self._is_synchronised = is_synchronised
+        self._boot_id = boot_id
+        self._lock = threading.Lock()
+        self._at = steady_ms()
+        self._believed = wall_ms() if remembered is None else self._continued(remembered)
+        self._jump: _Jump | None = None
+        self.look()
+
+    def _continued(self, then: Remembered) -> int:
+        """What to expect now. How long a machine was off nobody knows: at least not at all."""
+        is_same_boot = then.boot_id != "" and then.boot_id == self._boot_id
+        passed_ms = self._at - then.steady_ms
+        return then.believed_ms + (passed_ms if is_same_boot and passed_ms > 0 else 0)
+
+    # Asking
 
     def now_ms(self) -> int:
-        wall, monotonic = self._wall_ms(), self._monotonic_ms()
-        expected = self._believed + monotonic - self._at
-        if wall - expected <= STEP_MAX_MS:
-            self._jumped_at = None
-            return self._believe(wall, monotonic)
-        if self._jumped_at is None:
-            self._jumped_at = monotonic
-        if monotonic - self._jumped_at >= SETTLE_MS:
-            self._jumped_at = None
-            return self._believe(wall, monotonic)
-        return expected
+        """For what deletes and expires."""
+        return self.look().earliest_ms
 
-    def _believe(self, wall: int, monotonic: int) -> int:
-        self._believed, self._at = wall, monotonic
+    def latest_ms(self) -> int:
+        """For stamps, and for what refuses the future."""
+        return self.look().latest_ms
+
+    def look(self) -> Span:
+        with self._lock:
+            wall, steady = self._wall_ms(), self._steady_ms()
+            believed = self._look(wall, steady)
+            return Span(min(wall, believed), max(wall, believed))
+
+    def doubt(self) -> Doubt | None:
+        with self._lock:
+            wall, steady = self._wall_ms(), self._steady_ms()
+            believed, jump = self._look(wall, steady), self._jump
+            if jump is None:
+                return None
+            settles_in = None
+            if jump.difference_ms > 0 and wall - believed <= OFF_MAX_MS:
+                settles_in = max(0, jump.since_ms + SETTLE_MS - steady)
+            return Doubt(_way(jump), wall, believed, settles_in)
+
+    def remember(self) -> Remembered:
+        """To be kept for the next start: the belief, also while there is doubt."""
+        with self._lock:
+            wall, steady = self._wall_ms(), self._steady_ms()
+            return Remembered(self._look(wall, steady), steady, self._boot_id)
+
+    def confirm(self) -> Doubt | None:
+        """A person says that the machine's clock is right; the doubt that this ends."""
+        doubt = self.doubt()
+        with self._lock:
+            self._believe(self._wall_ms(), self._steady_ms())
+        return doubt
+
+    # Deciding
+
+    def _look(self, wall: int, steady: int) -> int:
+        """What is believed now."""
+        expected = self._believed + steady - self._at
+        difference = wall - expected
+        if abs(difference) <= STEP_MAX_MS:
+            return self._believe(wall, steady)
+        jump = self._jump
+        if jump is None or abs(difference - jump.difference_ms) > STEP_MAX_MS:
+            jump = self._jump = _Jump(difference, steady)
+        return self._believe(wall, steady) if self._has_settled(jump, steady) else expected
+
+    def _has_settled(self, jump: _Jump, steady: int) -> bool:
+        if not self._is_synchronised():
+            jump.right_since_ms = None
+        elif jump.right_since_ms is None:
+            jump.right_since_ms = steady
+        right_since = jump.right_since_ms
+        is_right = right_since is not None and steady - right_since >= SETTLE_SYNCHRONISED_MS
+        if jump.difference_ms < 0:
+            return is_right
+        if is_right and jump.difference_ms <= OFF_SYNCHRONISED_MAX_MS:
+            return True
+        return jump.difference_ms <= OFF_MAX_MS and steady - jump.since_ms >= SETTLE_MS
+
+    def _believe(self, wall: int, steady: int) -> int:
+        self._believed, self._at, self._jump = wall, steady, None
         return wall
+
+
+def _way(jump: _Jump) -> Way:
+    return "ahead" if jump.difference_ms > 0 else "behind"

@@ -165,6 +165,12 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
     labels: dict[str, set[str]] = {"appliance_zookeeper": {"state"}}  # with a ZooKeeper alone
     of_groups = ("lag_seconds", "lag_records", "lost_records", "no_commit_records")
     labels |= {f"appliance_group_{name}": {"group", "topic"} for name in of_groups}  # once measured
+    labels |= {  # with arrays, and in a control group with a limit
+        "appliance_raid_condition": {"array", "condition"},
+        "appliance_raid_member_errors": {"array", "member"},
+        "appliance_raid_mismatch_bytes": {"array"},
+        "appliance_memory_limit_bytes": set(),
+    }
     for family in families:
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)

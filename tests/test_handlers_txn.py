@@ -14,7 +14,8 @@ from appliance._engine import Log
 from appliance.config import TransactionsConfig
 from appliance.errors import LogFailed
 from appliance.txn import coordinator, markers
-from appliance.txn.coordinator import now_ms, wall_ms
+from appliance.txn.coordinator import now_ms
+from appliance.wall_clock import wall_now_ms
 from appliance.wire import ErrorCode
 from appliance.wire.add_partitions_to_txn import AddPartitionsToTxnRequest
 from appliance.wire.api_versions import ApiVersionsRequest
@@ -342,7 +343,7 @@ def test_an_id_that_nobody_uses_is_forgotten(killed: Any, control: Control) -> N
     transactions = control.broker.transactions
 
     async def expire() -> None:
-        transactions.expire(wall_ms() + transactions.config.expiration_ms + 1)
+        transactions.expire(wall_now_ms() + transactions.config.expiration_ms + 1)
         await settled(control)
 
     control.run(expire())
@@ -519,7 +520,7 @@ def test_transactions_are_described(control: Control) -> None:
     row, missing = control.ask(asked, 0).transaction_states
     assert (row.transaction_state, row.producer_id, row.producer_epoch) == ("Ongoing", one.id, 0)
     assert row.transaction_timeout_ms == 60_000
-    assert abs(row.transaction_start_time_ms - wall_ms()) < 60_000
+    assert abs(row.transaction_start_time_ms - wall_now_ms()) < 60_000
     assert [(each.topic, each.partitions) for each in row.topics] == [("t", [0, 1])]
     assert (missing.error_code, missing.transactional_id) == (105, "nobody")
 

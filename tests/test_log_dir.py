@@ -273,7 +273,8 @@ def test_a_log_that_fails_holds_up_no_other(upkeep: str, tmp_path: Path) -> None
             done.append(self.result)
             return self.result
 
-        compact = retain
+        def compact(self, now_ms: int, latest_ms: int) -> int:
+            return self.retain(now_ms)
 
         def rest(self, idle_ms: int) -> None:
             rested.append(idle_ms)

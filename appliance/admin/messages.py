@@ -357,7 +357,7 @@ async def produce(call: Call) -> Produced:
     if len(body["messages"]) > PRODUCE_MESSAGES_MAX:
         got = len(body["messages"])
         raise RequestInvalid(f"messages: got {got}, wanted at most {PRODUCE_MESSAGES_MAX}")
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = call.broker.clock.latest_ms()
     placed = []
     for number, each in enumerate(body["messages"]):
         record = record_of(each, now_ms, f"body.messages[{number}]")

@@ -23,6 +23,7 @@ from appliance.admin import (
     metrics_of_broker,
     metrics_of_exports,
     metrics_of_groups,
+    metrics_of_machine,
     metrics_of_topics,
 )
 from appliance.admin.process import Process
@@ -74,6 +75,7 @@ class Metrics:
         yield from self._own.collect()
         yield from metrics_of_broker.families(self._process)
         broker, data_plane = self._process.broker, self._process.data_plane
+        yield from metrics_of_machine.families(self._process.watch.machine, broker)
         if broker is not None and data_plane is not None:
             partitions_max = self._process.config.metrics_partitions_max
             yield from metrics_of_topics.families(broker, data_plane, partitions_max)

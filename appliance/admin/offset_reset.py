@@ -156,7 +156,7 @@ def aimed(
 
 
 async def commit(broker: Broker, group_id: str, rows: list[ResetRow]) -> None:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = broker.clock.latest_ms()
     values = {
         Partition(each["topic"], each["partition"]): OffsetCommitValue(
             offset=each["after"], leader_epoch=-1, metadata="", commit_timestamp=now_ms

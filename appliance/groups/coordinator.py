@@ -58,6 +58,7 @@ from appliance.internal_topic import (
     partition_of,
 )
 from appliance.topics import TopicUnavailable
+from appliance.wall_clock import WallClock
 from appliance.wire import ErrorCode
 
 logger = event_log.named("groups")
@@ -84,8 +85,11 @@ class Topics(TopicView, Protocol):
 
 
 class Coordinator:
-    def __init__(self, config: GroupsConfig, topics: Topics) -> None:
+    def __init__(
+        self, config: GroupsConfig, topics: Topics, clock: WallClock | None = None
+    ) -> None:
         self.config = config
+        self._clock = clock or WallClock()
         self.groups: dict[str, AnyGroup] = {}
         self.version = 0  # counts groups that came and went
         self.offsets = Offsets()
@@ -327,7 +331,7 @@ class Coordinator:
         return group
 
     def store(self, group: ModernGroup, records: list[Record], done: Done) -> None:
-        now_ms = self._wall_ms()
+        now_ms = self._clock.latest_ms()
 
         def stored(error: ApplianceError | None, _: int) -> None:
             if error is not None:
@@ -403,7 +407,7 @@ class Coordinator:
             done(_told(error))
 
         records = [offset_record(group_id, *each) for each in values.items()]
-        self._topic.write(Write(group_id, records, self._wall_ms(), stored, transaction))
+        self._topic.write(Write(group_id, records, self._clock.latest_ms(), stored, transaction))
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
         """Its marker is on disk: what it committed counts, or never was. A group that was deleted
@@ -503,7 +507,7 @@ class Coordinator:
     def _expire(self) -> None:
         self._plan_expiry()
         if self._unavailable is None:
-            self.expire(self._wall_ms())
+            self.expire(self._clock.now_ms())
 
     def expire(self, wall_ms: int) -> None:
         """Takes away the offsets whose time is over, and Empty groups that have none."""
@@ -634,7 +638,7 @@ class Coordinator:
 
     def _store(self, group: Group, value: GroupMetadataValue, done: Stored) -> None:
         superseded = group.superseded
-        value.current_state_timestamp = group.changed_ms = self._wall_ms()
+        value.current_state_timestamp = group.changed_ms = self._clock.latest_ms()
 
         def stored(error: ApplianceError | None, _: int) -> None:
             if error is not None:
@@ -652,15 +656,11 @@ class Coordinator:
         records: list[Record],
         done: Callable[[ApplianceError | None, int], None],
     ) -> None:
-        self._topic.write(Write(group_id, records, time.time_ns() // 1_000_000, done))
+        self._topic.write(Write(group_id, records, self._clock.latest_ms(), done))
 
     @staticmethod
     def _now_ms() -> int:
         return time.monotonic_ns() // 1_000_000
-
-    @staticmethod
-    def _wall_ms() -> int:
-        return time.time_ns() // 1_000_000
 
 
 def _told(error: ApplianceError | None) -> ApplianceError | None:

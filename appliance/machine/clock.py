@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from appliance import event_log
+from appliance.spoken import duration, moment
+from appliance.wall_clock import Doubt
 
 log = event_log.named("clock")
 
@@ -44,12 +46,19 @@ class ClockNow(TypedDict):
     last_step_at_ms: int | None  # what the clock said after it
 
 
+_adjtimex = ctypes.CDLL(None).adjtimex
+
+
 def is_kept_right() -> bool:
-    """Nothing is changed by asking. A kernel that does not answer says no."""
-    if TIMESYNCD.exists():
-        return True
+    """Nothing is changed by asking."""
+    return TIMESYNCD.exists() or is_kept_right_by_the_kernel()
+
+
+def is_kept_right_by_the_kernel() -> bool:
+    """Its word is gone as soon as somebody sets the clock by hand, and back when a daemon has asked
+    others for the time. A kernel that does not answer says no."""
     asked = Timex()
-    state = ctypes.CDLL(None).adjtimex(ctypes.byref(asked))
+    state = _adjtimex(ctypes.byref(asked))
     return state not in (-1, TIME_ERROR) and not asked.status & STA_UNSYNC
 
 
@@ -109,3 +118,28 @@ class Clock:
                 "what was written around then has timestamps of both"
             )
         return found
+
+
+CONFIRM = "`appliance clock confirm` says that it is right"
+
+
+def told(doubt: Doubt) -> str:
+    """In words, with what to do."""
+    says = f"the machine's clock says {moment(doubt.wall_ms)}"
+    by = duration(doubt.by_ms / 1000)
+    if doubt.way == "behind":
+        return (
+            f"{says}, {by} before what was believed ({moment(doubt.believed_ms)}): it is wrong now "
+            "or was wrong before. Until that is known nothing is deleted or expired by time, and "
+            "clients' timestamps are held to what was believed. Set the clock and have it kept "
+            f"right (chrony, ntpd, timesyncd), or {CONFIRM}"
+        )
+    ends = "It must be confirmed, or kept right by chrony, ntpd or timesyncd"
+    if doubt.settles_in_ms is not None:
+        ends = f"It is believed in {duration(doubt.settles_in_ms / 1000)}, sooner if it is kept"
+        ends += " right by chrony, ntpd or timesyncd"
+    return (
+        f"{says}, {by} later than was believed ({moment(doubt.believed_ms)}): the machine was off, "
+        "or its clock is wrong. Until that is known nothing is deleted or expired by what the clock"
+        f" says. {ends}; {CONFIRM}"
+    )

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from appliance.machine import raid
+from pathlib import Path
+
+from appliance.machine import devices, file_system, memory, raid
 from appliance.machine.clock import Clock
+from appliance.machine.file_system import FileSystem
+from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array
 
 LOOK_S = 2.0  # between two looks: as often as an open page is told of health
 
 
 class Machine:
-    def __init__(self) -> None:
+    """Under one data directory."""
+
+    def __init__(self, directory: Path) -> None:
         self.clock = Clock()
         self.arrays: list[Array] = []
+        self.memory = Memory(None, None, None, None, None, None)
+        self.kills = KillsWatch()
+        self.file_system = FileSystem()
+        self._directory = directory
 
     def look(self) -> None:
         """Reads files of the kernel: for a thread."""
         self.clock.look()
-        self.arrays = raid.snapshot()
+        self.memory = memory.look()
+        self.kills.note(self.memory.kills)
+        self.arrays = raid.snapshot(beneath=devices.beneath(self._directory))
+        # The last, since a file system that hangs lets nobody go who looks at it.
+        self.file_system = file_system.look(self._directory)

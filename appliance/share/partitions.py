@@ -37,6 +37,7 @@ from appliance.share.state_log import Place, Stored
 from appliance.share.state_store import StatePlaces, StateStore
 from appliance.share.states import ShareRefused
 from appliance.topics import Topic, TopicUnavailable
+from appliance.wall_clock import WallClock
 from appliance.wire import ErrorCode
 
 logger = event_log.named("share_partitions")
@@ -61,7 +62,7 @@ class SharePartitions:
         config: BrokerConfig,
         places: Places,
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall: WallClock | None = None,
     ) -> None:
         self.config = config.share_state
         self.fault = ""  # why share groups are not served, for people
@@ -71,8 +72,8 @@ class SharePartitions:
             config.network.fetch_max_partitions_all,
         )
         self._places = places
-        self._clock_ms, self._wall_ms = clock_ms, wall_ms
-        self._store = StateStore(config.share_state, places, wall_ms)
+        self._clock_ms, self._wall = clock_ms, wall or WallClock()
+        self._store = StateStore(config.share_state, places, self._wall.latest_ms)
         self._stored: dict[str, dict[TopicPartition, Stored]] = {}
         self._entries: dict[str, dict[TopicPartition, Entry]] = {}
         self._turns: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
@@ -419,7 +420,7 @@ class SharePartitions:
                 return
             chosen = self._places.share_group_config(entry.place.group).auto_offset_reset
             duration_ms = reset_duration_ms(chosen) or 0
-            args = (entry.log, chosen, duration_ms, self._wall_ms())
+            args = (entry.log, chosen, duration_ms, self._wall.now_ms())
             loop = asyncio.get_running_loop()
             offset = await loop.run_in_executor(self._threads, reset_offset, *args)
             own = entry.stored

@@ -53,6 +53,7 @@ from appliance.txn.transaction import (
     Transaction,
 )
 from appliance.txn.transaction_log import record, replay, tombstone
+from appliance.wall_clock import WallClock
 from appliance.wire import ErrorCode
 
 logger = event_log.named("transactions")
@@ -89,6 +90,7 @@ class Coordinator:
         places: Places,
         offsets_loaded: Callable[[], Awaitable[None]],
         end_offsets: Callable[[int, bool], None],
+        clock: WallClock | None = None,
     ) -> None:
         """`end_offsets` is told when the offsets that a producer wrote count, or never did."""
         self.config = config
@@ -97,6 +99,8 @@ class Coordinator:
         self._places = places
         self._offsets_loaded = offsets_loaded
         self._end_offsets = end_offsets
+        self._clock = clock or WallClock()
+        self._wall_ms = self._clock.latest_ms  # of what is written; the earliest is for expiry
         self._topic = InternalTopic(places.make_transaction_topic, config.write_timeout_ms)
         self._threads = ThreadPoolExecutor(MARKER_THREADS, "markers")
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -160,7 +164,7 @@ class Coordinator:
             return
         self._unavailable = None
         self._every(self.config.timeout_check_ms, lambda: self.tick(now_ms()))
-        self._every(self.config.expiration_check_ms, lambda: self.expire(wall_ms()))
+        self._every(self.config.expiration_check_ms, lambda: self.expire(self._clock.now_ms()))
 
     def _hold_up(self, error: ApplianceError) -> None:
         self.fault = f"transactions cannot be read yet, none is served: {error}"
@@ -190,7 +194,7 @@ class Coordinator:
                 elif own is not None and own.producer.epoch == each.epoch:
                     if each not in open_transactions(log):
                         continue  # it was ended meanwhile
-                    self._hold(own.joined([place], wall_ms(), now_ms()))
+                    self._hold(own.joined([place], self._wall_ms(), now_ms()))
                 elif self._is_whole:
                     await self._abort_nobodys(log, each)
         return undecided
@@ -280,16 +284,16 @@ class Coordinator:
             own = self.transactions.get(name)
             if own is None:
                 new = Producer(await self._places.new_producer_id(), 0)
-                first = Transaction(name, new, timeout_ms, changed_ms=wall_ms())
+                first = Transaction(name, new, timeout_ms, changed_ms=self._wall_ms())
                 return await self._store(first)
             if expected is not None:
                 own.check_expected(expected)
             if own.state is State.ONGOING:
-                await self._end(own.fenced(wall_ms()))
+                await self._end(own.fenced(self._wall_ms()))
                 await self._settled(name)
                 own = self.transactions[name]
             new_id = await self._new_id(own)
-            return await self._store(own.taken_over(expected, timeout_ms, new_id, wall_ms()))
+            return await self._store(own.taken_over(expected, timeout_ms, new_id, self._wall_ms()))
 
     async def add(self, name: str, producer: Producer, partitions: Iterable[Partition]) -> None:
         """Before they are written to (TV1): on disk when this returns."""
@@ -299,7 +303,7 @@ class Coordinator:
         async with self._turn(name):
             own = self._of(name, producer)
             if not own.has(added):
-                await self._store(own.joined(added, wall_ms(), now_ms()))
+                await self._store(own.joined(added, self._wall_ms(), now_ms()))
 
     @asynccontextmanager
     async def writing(
@@ -321,7 +325,7 @@ class Coordinator:
                 except TransactionRefused as error:
                     refused[place] = error
             if added and not self.transactions[name].has(added):
-                self._hold(self.transactions[name].joined(added, wall_ms(), now_ms()))
+                self._hold(self.transactions[name].joined(added, self._wall_ms(), now_ms()))
             yield refused
 
     async def end(self, name: str, producer: Producer, is_commit: bool, version: int) -> Producer:
@@ -333,7 +337,7 @@ class Coordinator:
             if own.is_ended(producer, is_commit, version):
                 return own.following
             new_id = await self._new_id(own) if version >= TV2 else NONE
-            prepared = own.prepared(is_commit, version, new_id, wall_ms())
+            prepared = own.prepared(is_commit, version, new_id, self._wall_ms())
             await self._end(prepared)
             return prepared.following
 
@@ -358,7 +362,7 @@ class Coordinator:
             own = self.transactions[name]
             if own.is_silent(now):
                 logger.info("a silent transaction is aborted", transactional_id=name)
-                await self._end(own.fenced(wall_ms()))
+                await self._end(own.fenced(self._wall_ms()))
 
     def expire(self, wall: int) -> None:
         """Forgets ids that nobody used for so long."""
@@ -422,7 +426,7 @@ class Coordinator:
             await self._write_markers(prepared)
             self._end_offsets(prepared.producer.id, prepared.is_commit)
             marked.set_result(None)
-            await self._store(prepared.completed(wall_ms()))
+            await self._store(prepared.completed(self._wall_ms()))
         except ApplianceError as error:
             facts = {"transactional_id": prepared.id, "state": prepared.state.value}
             logger.warning("a transaction cannot be ended yet", **facts, error=error)
@@ -463,7 +467,8 @@ class Coordinator:
     # Disk
 
     async def _mark(self, logs: list[Log], marker: Marker) -> list[ApplianceError]:
-        job = partial(write_markers, logs, marker, wall_ms(), self.config.write_timeout_ms / 1000)
+        timeout_s = self.config.write_timeout_ms / 1000
+        job = partial(write_markers, logs, marker, self._wall_ms(), timeout_s)
         if not logs:
             return []
         return await asyncio.get_running_loop().run_in_executor(self._threads, job)
@@ -517,7 +522,7 @@ class Coordinator:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
                 stored.set_exception(TransactionRefused(code, str(error)))
 
-        self._topic.write(Write(name, [row], wall_ms(), done))
+        self._topic.write(Write(name, [row], self._wall_ms(), done))
         await stored
 
     # Time
@@ -554,7 +559,3 @@ def _raise_first(failures: Iterable[ApplianceError]) -> None:
 
 def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -22,7 +22,7 @@ LAYERS = [
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
     ("command", "progress", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
-    ("catalog", "partition_metadata", "machine"),
+    ("catalog", "partition_metadata", "machine", "believed_clock"),
     ("ledger",),
     ("_batch", "_index", "_journal", "_offset_map"),
     ("_batch_join", "_columns", "_producers", "_record_builder", "_segment", "log_files",

@@ -23,6 +23,7 @@ class Serving:
         port: int = 0,
         descriptors: int | None = None,
         admin_port: int = 0,
+        environment: dict[str, str] | None = None,
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +35,8 @@ class Serving:
             command += ["--set", f"{name}={value}"]
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True
+                command, stdout=subprocess.PIPE, stderr=log, text=True,
+                env={**os.environ, **(environment or {})},
             )
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()

@@ -52,9 +52,9 @@ function Requests({ now, traffic }) {
 
 function Raid({ arrays }) {
   if (arrays.length === 0) return html`<${Tile} title="Disks" value="no software RAID"><p>controllers of their own tell their state only to their own tools</p><//>`;
-  const bad = arrays.filter((each) => each.missing);
-  return html`<${Tile} title="Disks" value=${bad.length ? `${bad.length} degraded` : "all there"} level=${bad.length ? "bad" : "good"}>
-    ${arrays.map((each) => html`<p>${each.name} ${each.level}: ${each.state}${each.missing ? `, ${each.missing} missing` : ""}${each.done !== null ? `, ${each.action} ${percent(each.done)}` : ""}</p>`)}<//>`;
+  const bad = arrays.filter((each) => each.condition !== "well");
+  return html`<${Tile} title="Disks" value=${bad.length ? `${bad.length} not well` : "all there"} level=${bad.length ? "bad" : "good"}>
+    ${arrays.map((each) => html`<p>${each.name} ${each.level}: ${each.condition}${each.missing ? `, ${each.missing} missing` : ""}${each.done !== null ? `, ${each.action} ${percent(each.done)}` : ""}</p>`)}<//>`;
 }
 
 function Consumers({ groups, worst }) {

@@ -1,0 +1,52 @@
+"""What the broker makes of the machine's clock, and a person's word that it is right."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypedDict
+
+from appliance.admin.route import Call, get, post
+from appliance.machine.clock import told
+from appliance.wall_clock import Way
+
+
+class ClockAnswer(TypedDict):
+    wall_ms: int  # what the machine's clock says
+    believed_ms: int  # the same, unless there is doubt
+    doubt: Way | None
+    text: str  # in words, and what to do
+    settles_in_ms: int | None  # None: there is no doubt, or waiting does not end it
+
+
+def get_clock(call: Call) -> ClockAnswer:
+    clock = call.broker.clock
+    doubt = clock.doubt()
+    if doubt is None:
+        now_ms = clock.latest_ms()
+        return {
+            "wall_ms": now_ms, "believed_ms": now_ms, "doubt": None,
+            "text": "the machine's clock is believed", "settles_in_ms": None,
+        }  # fmt: skip
+    return {
+        "wall_ms": doubt.wall_ms,
+        "believed_ms": doubt.believed_ms,
+        "doubt": doubt.way,
+        "text": told(doubt),
+        "settles_in_ms": doubt.settles_in_ms,
+    }
+
+
+async def confirm_clock(call: Call) -> ClockAnswer:
+    await asyncio.to_thread(call.broker.log_dir.confirm_clock)
+    return get_clock(call)
+
+
+ROUTES = [
+    get("/clock", get_clock, ClockAnswer, "Whether the machine's clock is believed."),
+    post(
+        "/clock/confirm",
+        confirm_clock,
+        ClockAnswer,
+        "Say that the machine's clock is right: what is old by it is deleted from now on.",
+    ),
+]

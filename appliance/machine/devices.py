@@ -1,0 +1,76 @@
+"""The block devices below a directory: partition, LUKS, LVM, arrays, down to disks.
+
+The kernel tells each device's next lower ones under /sys/dev/block. A file system of several
+devices, or one whose device number is its own invention (btrfs), says in the list of mounts where
+it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+SYS = Path("/sys")
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+def beneath(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> frozenset[str] | None:
+    """Their names. None: not known, as of a network's file system."""
+    try:
+        device = os.stat(directory).st_dev
+    except OSError:
+        return None
+    found: set[str] = set()
+    for start in _starts(f"{os.major(device)}:{os.minor(device)}", sys, mounts):
+        _walk(start, found)
+    return frozenset(found) or None
+
+
+def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
+    own = sys / "dev" / "block" / number
+    if own.exists():
+        yield own.resolve()
+        return
+    source = _source(number, mounts)
+    if source is None:
+        return
+    for device in sys.glob(f"fs/btrfs/*/devices/{source.name}"):
+        yield from (each.resolve() for each in device.parent.iterdir())
+        return
+    try:
+        made = os.stat(source).st_rdev
+    except OSError:
+        return
+    found = sys / "dev" / "block" / f"{os.major(made)}:{os.minor(made)}"
+    if found.exists():
+        yield found.resolve()
+
+
+def _source(number: str, mounts: Path) -> Path | None:
+    """What is mounted under this device number, if it is a device."""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        fields, _, more = line.partition(" - ")
+        if fields.split()[2] == number:
+            source = more.split()[1]
+            return Path(source).resolve() if source.startswith("/dev/") else None
+    return None
+
+
+def _walk(device: Path, found: set[str]) -> None:
+    if device.name in found:
+        return
+    found.add(device.name)
+    if (device / "partition").exists():
+        _walk(device.parent, found)  # a partition's folder lies in its disk's
+    if (device / "loop" / "backing_file").exists():
+        backing = Path((device / "loop" / "backing_file").read_text().strip())
+        found |= beneath(backing.parent) or frozenset()
+    slaves = device / "slaves"
+    if slaves.is_dir():
+        for each in slaves.iterdir():
+            _walk(each.resolve(), found)

@@ -1,0 +1,159 @@
+"""Memory: of the machine, of our control group, and what the kernel killed for want of it.
+
+A control group (a container's, or a systemd unit's with MemoryMax) has a limit of its own, below
+which the machine may have plenty. Pages of files count as its use, too, and are given back before
+anything is killed: what cannot be given back is what is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.spoken import size
+
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+
+# Of what there is; with less the kernel spends its time on looking for pages, and soon kills.
+AVAILABLE_SHARE_MIN = 0.05
+USED_SHARE_MAX = 0.9  # of the group's limit, by what cannot be given back
+
+# A kill is told for so long: whoever looks once a day shall see it.
+KILLED_TOLD_S = 86_400.0
+
+_KILOBYTES = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
+_FIELD = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
+
+# What version 1 says where there is no limit: the largest number, in whole pages.
+NO_LIMIT_MIN = 1 << 62
+
+
+@dataclass(frozen=True)
+class Memory:
+    total_bytes: int | None
+    available_bytes: int | None
+    resident_bytes: int | None  # ours
+    limit_bytes: int | None  # of our control group; None: it has none
+    used_bytes: int | None  # of that limit, by what cannot be given back
+    kills: int | None  # in our control group, since it was made; None: not known
+
+    def warnings(self) -> Iterator[str]:
+        total, available = self.total_bytes, self.available_bytes
+        if total and available is not None and available < AVAILABLE_SHARE_MIN * total:
+            yield (
+                f"the machine has {size(available)} of {size(total)} memory left: soon the kernel "
+                f"kills processes; the broker has {size(self.resident_bytes)}"
+            )
+        limit, used = self.limit_bytes, self.used_bytes
+        if limit and used is not None and used > USED_SHARE_MAX * limit:
+            yield (
+                f"{size(used)} of the {size(limit)} of memory that the broker's control group may "
+                "have are in use: at the limit the kernel kills it; give it more (MemoryMax, or "
+                "the container's limit), or less to do"
+            )
+
+
+class KillsWatch:
+    """Tells of kills for a day. One that was there at our start may have been our predecessor."""
+
+    def __init__(self, steady_s: Callable[[], float] = time.monotonic) -> None:
+        self._steady_s = steady_s
+        self._seen = 0
+        self._told_at: float | None = None
+
+    def note(self, kills: int | None) -> None:
+        if kills is not None and kills > self._seen:
+            self._told_at = self._steady_s()
+        self._seen = kills or 0
+
+    def warnings(self) -> Iterator[str]:
+        if self._told_at is not None and self._steady_s() - self._told_at < KILLED_TOLD_S:
+            killed = f"{self._seen} process" + ("es" if self._seen > 1 else "")
+            yield (
+                f"the kernel killed {killed} of the broker's control group for want of memory: "
+                "`journalctl -k -g 'Memory cgroup out of memory'` says which"
+            )
+
+
+def look(proc: Path = PROC, cgroups: Path = CGROUPS) -> Memory:
+    machine = _kilobytes(proc / "meminfo")
+    group = _group(proc, cgroups)
+    limit, used, kills = group if group is not None else (None, None, None)
+    return Memory(
+        machine.get("MemTotal"),
+        machine.get("MemAvailable"),
+        _kilobytes(proc / "self" / "status").get("VmRSS"),
+        limit,
+        used,
+        kills,
+    )
+
+
+def _kilobytes(file: Path) -> dict[str, int]:
+    return {name: int(count) << 10 for name, count in _KILOBYTES.findall(_read(file))}
+
+
+def _read(file: Path) -> str:
+    """"" where the kernel has no such file, or shows it to others only."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def _group(proc: Path, cgroups: Path) -> tuple[int | None, int | None, int | None] | None:
+    """Limit, use and kills; by version 1 of control groups where that one has the memory."""
+    for line in _read(proc / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            return _by_version_1(_folder(cgroups / "memory", path))
+    for line in _read(proc / "self" / "cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            return _by_version_2(cgroups, _folder(cgroups, path))
+    return None
+
+
+def _folder(root: Path, path: str) -> Path:
+    """In a container the path is often the host's, and what is mounted begins at our group."""
+    found = root / path.lstrip("/")
+    return found if found.is_dir() else root
+
+
+def _by_version_1(folder: Path) -> tuple[int | None, int | None, int | None]:
+    limit = _number(folder / "memory.limit_in_bytes")
+    limit = None if limit is None or limit >= NO_LIMIT_MIN else limit
+    stat, oom = _fields(folder / "memory.stat"), _fields(folder / "memory.oom_control")
+    return limit, stat.get("total_rss"), oom.get("oom_kill")
+
+
+def _by_version_2(root: Path, folder: Path) -> tuple[int | None, int | None, int | None]:
+    """A limit of a group above holds, too, and is shared with its other children."""
+    limits = []
+    above = folder
+    while True:
+        if (limit := _number(above / "memory.max")) is not None:
+            limits.append((limit, above))
+        if above in (root, above.parent):
+            break
+        above = above.parent
+    kills = _fields(folder / "memory.events").get("oom_kill")
+    if not limits:
+        return None, None, kills
+    limit, held = min(limits)
+    stat = _fields(held / "memory.stat")
+    used = stat["anon"] + stat.get("slab_unreclaimable", 0) if "anon" in stat else None
+    return limit, used, kills
+
+
+def _number(file: Path) -> int | None:
+    text = _read(file).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _fields(file: Path) -> dict[str, int]:
+    return {name: int(count) for name, count in _FIELD.findall(_read(file))}

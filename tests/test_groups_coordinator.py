@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.config import GroupsConfig
-from appliance.errors import LogFailed, StorageFull
+from appliance.errors import ApplianceError, LogFailed, StorageFull
 from appliance.groups.coordinator import STALL_MS
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import State
@@ -234,7 +234,12 @@ def expire(control: Control, in_ms: int) -> None:
     async def run() -> None:
         control.broker.groups.expire(time.time_ns() // 1_000_000 + in_ms)
 
+    settle(control)  # what is on its way waits for the next check
     control.run(run())
+    settle(control)
+
+
+def settle(control: Control) -> None:
     quiet = 0
     while quiet < 2:  # what is done may write again
         control.run(control._settle())
@@ -271,6 +276,32 @@ def test_offsets_of_empty_groups_expire_when_that_is_set(tmp_path: Path) -> None
     one.leave()
     expire(control, 11 * MINUTE_MS)
     assert list(control.broker.groups.groups) == []
+    control.close()
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["of a new group", "of a known one"])
+def test_an_offset_on_its_way_to_the_disk_is_not_expired(tmp_path: Path, is_first: bool) -> None:
+    """The group has nothing yet, or something old: neither may take with it what comes."""
+    groups = GroupsConfig(initial_rebalance_delay_ms=0, retention_minutes=10)
+    control = Control(tmp_path, groups=groups)
+    control.create("t")
+    place, owner = Partition("t", 0), control.broker.groups
+    now_ms = time.time_ns() // 1_000_000
+    told: list[ApplianceError | None] = []
+
+    async def commit(offset: int, at_ms: int, *, is_expiring: bool) -> None:
+        value = OffsetCommitValue(offset, commit_timestamp=at_ms)
+        owner.commit("g", ("", None, -1), {place: value}, now_ms, told.append)
+        if is_expiring:
+            owner.expire(now_ms)
+
+    if not is_first:
+        control.run(commit(1, now_ms - DAY_MS, is_expiring=False))
+        settle(control)
+    control.run(commit(2, now_ms, is_expiring=True))
+    expire(control, 0)
+    assert told[-1] is None
+    assert committed(control) == {("t", 0): 2}
     control.close()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol
@@ -99,6 +100,7 @@ class Coordinator:
         self.restore_share_groups = lambda found, now_ms: None
         self._topics = topics
         self._topic = InternalTopic(topics.make_offsets_topic, config.commit_timeout_ms)
+        self._under_way: Counter[str] = Counter()  # writes that are not on disk yet, by group
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._loading: asyncio.Task[None] | None = None
         self._unavailable: GroupRefused | None = GroupRefused(
@@ -407,7 +409,7 @@ class Coordinator:
             done(_told(error))
 
         records = [offset_record(group_id, *each) for each in values.items()]
-        self._topic.write(Write(group_id, records, self._clock.latest_ms(), stored, transaction))
+        self._write(group_id, records, stored, transaction)
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
         """Its marker is on disk: what it committed counts, or never was. A group that was deleted
@@ -514,6 +516,8 @@ class Coordinator:
         for group in list(self.groups.values()):
             if not isinstance(group, OF_CONSUMERS):
                 continue  # where a share group is, it keeps elsewhere, and for good
+            if group.id in self._under_way:
+                continue  # a commit on its way to the disk would be deleted behind its answer
             own = self.offsets.of_group(group.id)
             is_known = isinstance(group, MixedGroup) or group.state is State.STABLE
             subscribed = group.subscribed() if is_known else None
@@ -654,9 +658,17 @@ class Coordinator:
         self,
         group_id: str,
         records: list[Record],
-        done: Callable[[ApplianceError | None, int], None],
+        done: Stored,
+        transaction: Transaction | None = None,
     ) -> None:
-        self._topic.write(Write(group_id, records, self._clock.latest_ms(), done))
+        def told(error: ApplianceError | None, first_offset: int) -> None:
+            self._under_way[group_id] -= 1
+            if not self._under_way[group_id]:
+                del self._under_way[group_id]
+            done(error, first_offset)
+
+        self._under_way[group_id] += 1
+        self._topic.write(Write(group_id, records, self._clock.latest_ms(), told, transaction))
 
     @staticmethod
     def _now_ms() -> int:

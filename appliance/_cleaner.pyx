@@ -229,7 +229,7 @@ cdef int _finish_group(Round* round, size_t first, size_t end) except? -1 nogil:
     if code != OK:
         return code
     _forget(round)
-    code = log_swap(log, group, round.into.segment)
+    code = log_swap(log, group, round.into.segment, True)
     if code != OK:
         log.saved_guard.lock()
         # Once the journal may name the file, recovery must find it.

@@ -26,8 +26,9 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil
 cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
 
 # Puts `<first base>.log.swap`, synced by the caller, in the place of `group`. maintenance is held.
-# `cleaned` is the new segment, with its index and statistics.
+# `cleaned` is the new segment, with its index and statistics; `leaves_gaps`: offsets may be missing
+# in it by right.
 cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
-                  const SegmentRef& cleaned) noexcept nogil
+                  const SegmentRef& cleaned, bint leaves_gaps) noexcept nogil
 # Records how far compaction has come.
 cdef int log_save_cleaned(PartitionLog* log, int64_t cleaned_offset) noexcept nogil

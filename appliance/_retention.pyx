@@ -490,7 +490,7 @@ cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
 
 
 cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
-                  const SegmentRef& cleaned) noexcept nogil:
+                  const SegmentRef& cleaned, bint leaves_gaps) noexcept nogil:
     cdef int64_t base = cleaned.get().base_offset
     cdef int64_t end = group.back().get().end_offset.load()
     cdef int directory_fd = log.directory.get().fd
@@ -499,7 +499,8 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
     cleaned.get().end_offset.store(end)
     for i in range(group.size()):
         code = segment_pin(group[i].get())
-        if code != OK:
+        # One whose file is gone takes part all the same: what it held is put back.
+        if code != OK and code != OFFSET_OUT_OF_RANGE:
             return code
     if not mutant(b"swap_without_directory_sync"):
         code = _store_group_aborted(log, base, end)
@@ -507,7 +508,7 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
             code = sync_directory(directory_fd)
         if code != OK:
             return code
-    code = _save_swap(log, base, end)
+    code = _save_swap(log, base, end, leaves_gaps)
     if code != OK:
         return code
     # From here on the swap has happened; only finishing it is left, here or in recovery.
@@ -519,7 +520,7 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
     if code == OK:
         code = sync_directory(directory_fd)
     if code == OK:
-        code = _save_swap(log, -1, -1)
+        code = _save_swap(log, -1, -1, leaves_gaps)
     # Derived: without it the index is built anew when it is first needed.
     if code == OK and segment_store_index(cleaned.get(), True) == OK:
         cleaned.get().index_is_final.store(True)
@@ -539,12 +540,14 @@ cdef int _store_group_aborted(PartitionLog* log, int64_t base, int64_t end) noex
     return txn_index_store(log.directory.get().fd, base, here.data(), here.size())
 
 
-cdef int _save_swap(PartitionLog* log, int64_t base, int64_t end) noexcept nogil:
+cdef int _save_swap(PartitionLog* log, int64_t base, int64_t end,
+                    bint leaves_gaps) noexcept nogil:
     cdef int code = OK
     log.saved_guard.lock()
     log.saved.swap_base = base
     log.saved.swap_end = end
-    log.saved.gaps_end = max(log.saved.gaps_end, end)
+    if leaves_gaps:
+        log.saved.gaps_end = max(log.saved.gaps_end, end)
     log.gaps_end.store(log.saved.gaps_end)
     if not mutant(b"swap_without_journal"):
         code = log_save_locked(log)

@@ -1,4 +1,5 @@
-"""`appliance log ...`: what lies in the data directory of a stopped broker. Nothing is changed."""
+"""`appliance log ...`: what lies in the data directory of a stopped broker, of which nothing is
+changed; and `repair`, for a running one."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import click
 from appliance import _batch, event_log, log_files
 from appliance.command import NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
 from appliance.progress import Progress
+from appliance.remote.repair import repair
 from appliance.spoken import size
 
 DIRECTORY = click.argument(
@@ -25,9 +27,12 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object 
 
 @click.group()
 def log() -> None:
-    """The files of a stopped broker: list, dump, verify. Nothing is changed.
+    """Files of logs: list, dump and verify those of a stopped broker, repair a running one's.
 
-    They need no broker, and read what Apache Kafka wrote as well."""
+    The first three need no broker, change nothing, and read what Apache Kafka wrote as well."""
+
+
+log.add_command(repair)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import Any
 from appliance import event_log
 from appliance._engine import Log
 from appliance._export import lower_io_priority
+from appliance._repair import holes
 from appliance._scrub import ScrubFinding, SegmentScan
 from appliance.errors import ApplianceError
 from appliance.ledger import Damage, Kind
@@ -371,6 +372,8 @@ def _facts(course: Round) -> dict[str, int]:
 def known_damage(log_dir: LogDir, topics: list[str]) -> dict[Key, list[tuple[int, int]]]:
     """Ranges at which readers are told of damage, by partition."""
     found = {
-        key: log.holes() for key, log in log_dir.logs().items() if not topics or key[0] in topics
+        key: [(each.first_offset, each.end_offset) for each in holes(log) if not each.is_skipped]
+        for key, log in log_dir.logs().items()
+        if not topics or key[0] in topics
     }
-    return {key: holes for key, holes in found.items() if holes}
+    return {key: ranges for key, ranges in found.items() if ranges}

@@ -1,0 +1,204 @@
+"""Repair of a partition over REST: opened again, damage that readers pass, what was set aside put
+back or copied into another topic. A dry run says what would be done, and is what is done unless it
+is told otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypedDict
+
+from typing_extensions import NotRequired
+
+from appliance import _repair, repair, set_aside
+from appliance._batch import Record
+from appliance._engine import Log
+from appliance.admin.messages import append, partition_for
+from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
+from appliance.admin.topics import log_of
+from appliance.errors import RequestInvalid
+from appliance.log_dir import directory_name
+from appliance.repair import Importing, Span
+from appliance.topics import Topic, check_own
+
+SKIP, IMPORT, COPY = "skip", "import", "copy"
+ACTIONS = (SKIP, IMPORT, COPY)
+FILES_MAX = 100  # that are looked into for an answer
+COPIED_AT_ONCE = 1000  # records
+
+
+class HoleRow(TypedDict):
+    first_offset: int
+    end_offset: int
+    has_bytes: bool  # damaged ones, in their place
+    is_skipped: bool  # readers pass
+
+
+class AsideRow(TypedDict):
+    file: str  # below the data directory
+    size_bytes: int
+
+
+class Repairable(TypedDict):
+    topic: str
+    partition: int
+    damaged: list[HoleRow]
+    set_aside: list[AsideRow]
+
+
+class Range(TypedDict):
+    first_offset: int
+    end_offset: int
+
+
+class Repair(TypedDict):
+    action: str  # skip; import, into the damaged range; copy, to the end of another topic
+    file: NotRequired[str]  # what to import or copy: one of `set_aside`
+    into: NotRequired[str]  # the topic that a copy goes to
+    dry_run: NotRequired[bool]  # true, unless told otherwise
+
+
+class Repaired(TypedDict):
+    dry_run: bool
+    action: str
+    text: str  # what was done, or would be
+    ranges: list[Range]  # that readers pass, or that are there again
+    batches: int
+    records: int
+    left_out: int  # good batches of the file that do not belong into what is missing
+    still_missing: list[Range]
+
+
+def get_repair(call: Call) -> Repairable:
+    log, log_dir = log_of(call), call.broker.log_dir
+    files = set_aside.files_of(log_dir.path, directory_name(log.topic, log.partition))
+    return {
+        "topic": log.topic,
+        "partition": log.partition,
+        "damaged": [
+            {
+                "first_offset": each.first_offset,
+                "end_offset": each.end_offset,
+                "has_bytes": each.position >= 0,
+                "is_skipped": each.is_skipped,
+            }
+            for each in _repair.holes(log)
+        ],
+        "set_aside": [aside_row(log_dir.path, each) for each in files[:FILES_MAX]],
+    }
+
+
+def aside_row(data_dir: Path, path: Path) -> AsideRow:
+    return {"file": set_aside.shown(data_dir, path), "size_bytes": path.stat().st_size}
+
+
+async def do_repair(call: Call) -> Repaired:
+    action = call.body["action"]
+    acts = {SKIP: skip, IMPORT: put_back, COPY: copy}
+    if action not in acts:
+        raise RequestInvalid(f"action: got {action[:40]!r}, wanted one of {', '.join(ACTIONS)}")
+    return await acts[action](call, log_of(call), call.body.get("dry_run", True))
+
+
+async def skip(call: Call, log: Log, is_dry: bool) -> Repaired:
+    plan = await asyncio.to_thread(repair.plan_skip, log)
+    if not is_dry:
+        await asyncio.to_thread(repair.skip, log, plan, call.broker.ledger, call.who)
+    count = sum(each.count for each in plan.spans)
+    verb = "would pass" if is_dry else "pass"
+    text = f"readers {verb} {count} offsets in {len(plan.spans)} ranges"
+    return answer(SKIP, is_dry, text, plan.spans)
+
+
+async def put_back(call: Call, log: Log, is_dry: bool) -> Repaired:
+    file, log_dir = wanted(call, "file"), call.broker.log_dir
+    plan = await asyncio.to_thread(repair.plan_import, log_dir, log, file)
+    if not plan.batches:
+        raise repair.NothingToRepair(
+            f"{file}: none of its batches lies in what {log.name} misses; `copy` brings them into "
+            "another topic"
+        )
+    if not is_dry:
+        await asyncio.to_thread(repair.put_back, log_dir, log, plan, call.broker.ledger, call.who)
+    verb = "would be put back" if is_dry else "were put back"
+    text = f"{plan.records} records in {len(plan.batches)} batches {verb} at their own offsets"
+    return answer(IMPORT, is_dry, text, plan.spans, plan)
+
+
+async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
+    file, into = wanted(call, "file"), wanted(call, "into")
+    check_own(into)
+    target = call.broker.topic(into)
+    plan = await asyncio.to_thread(repair.plan_copy, call.broker.log_dir, log, file)
+    if not is_dry:
+        await asyncio.to_thread(copy_all, target, log, plan)
+    verb = "would be written" if is_dry else "were written"
+    text = (
+        f"{plan.records} records {verb} to {target.name}, also those of transactions that were "
+        "aborted; the header appliance.set.aside names where each comes from"
+    )
+    return answer(COPY, is_dry, text, [], plan)
+
+
+def copy_all(target: Topic, log: Log, plan: Importing) -> None:
+    for some in slices(repair.records_of(plan, log)):
+        append(target, [(partition_for(target, each, None), each) for each in some])
+
+
+def slices(records: Iterator[Record]) -> Iterator[list[Record]]:
+    some: list[Record] = []
+    for each in records:
+        some.append(each)
+        if len(some) == COPIED_AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def wanted(call: Call, name: str) -> str:
+    value = call.body.get(name)
+    if not value:
+        raise ParameterInvalid(f"{name}: wanted with the action {call.body['action']}")
+    return str(value)
+
+
+def answer(
+    action: str, is_dry: bool, text: str, spans: list[Span], plan: Importing | None = None
+) -> Repaired:
+    return {
+        "dry_run": is_dry,
+        "action": action,
+        "text": text,
+        "ranges": ranges(spans),
+        "batches": len(plan.batches) if plan else 0,
+        "records": plan.records if plan else 0,
+        "left_out": plan.left_out if plan else 0,
+        "still_missing": ranges(plan.still_missing if plan else []),
+    }
+
+
+def ranges(spans: Iterable[Span]) -> list[Range]:
+    return [
+        {"first_offset": each.first_offset, "end_offset": each.end_offset} for each in spans
+    ]
+
+
+ROUTES = [
+    get(
+        "/topics/{topic}/partitions/{partition}/repair",
+        get_repair,
+        Repairable,
+        "What is damaged or gone in a partition, and what was set aside.",
+    ),
+    post(
+        "/topics/{topic}/partitions/{partition}/repair",
+        do_repair,
+        Repaired,
+        "Let readers pass what is damaged, or bring back what was set aside; a dry run unless "
+        "dry_run is false.",
+        body=Repair,
+        role=ADMIN,
+    ),
+]

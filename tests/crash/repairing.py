@@ -1,0 +1,161 @@
+"""One life of the engine, recorded: a segment is damaged, or its file goes; the scrub marks it; and
+what was set aside is put back. `judge` says what any disk after that may look like.
+
+    segment  0 .. 4   5 .. 9   10 .. 12 (active)
+    damaged           6, 8, or the whole file; or 11
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance import _batch, repair
+from appliance._scrub import SegmentScan
+from appliance.config import LogConfig
+from appliance.errors import BatchCorrupt, OffsetInHole
+from appliance.log_dir import LogDir
+
+from .trace import Recorder
+from .workloads import SMALL, STORAGE
+
+BASES = (0, 5, 10)
+END = 13
+MAGIC_AT = 16
+
+
+class Silent:
+    """Stands where the ledger is."""
+
+    def note(self, damages: Any) -> None:
+        list(damages)
+
+    def open(self) -> list[Any]:
+        return []
+
+
+def batch_at(offset: int) -> bytes:
+    """Of another size at each offset, so that no stale one fits by chance."""
+    return _batch.build([(1_700_000_000_000 + offset, b"k", b"%d" % offset * (20 + offset))])
+
+
+def config_of(_topic: str, _partition: int) -> LogConfig:
+    return SMALL
+
+
+def opened(root: Path) -> LogDir:
+    return LogDir.open(root, config=STORAGE, log_config=config_of)
+
+
+def flipped(root: Path, base: int, *offsets: int) -> None:
+    with (root / "t-0" / f"{base:020d}.log").open("r+b", buffering=0) as file:
+        infos = _batch.headers(os.pread(file.fileno(), 1 << 20, 0))
+        for info in infos:
+            if info.base_offset in offsets:
+                os.pwrite(file.fileno(), b"\xff", info.position + MAGIC_AT)
+        os.fsync(file.fileno())
+
+
+def two_batches(root: Path) -> int:
+    flipped(root, 5, 6, 8)
+    return 5
+
+
+def a_file(root: Path) -> int:
+    os.unlink(root / "t-0" / f"{5:020d}.log")
+    synced(root / "t-0")
+    return 5
+
+
+def in_the_active(root: Path) -> int:
+    flipped(root, 10, 11)
+    return 10
+
+
+DAMAGES: dict[str, Callable[[Path], int]] = {  # the base of the segment
+    "two batches": two_batches,
+    "a file": a_file,
+    "in the active segment": in_the_active,
+}
+
+
+def synced(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def live(root: Path, damage: str) -> None:
+    recorder = Recorder()
+    logs = opened(root)
+    log = logs.create("t", 0, SMALL)
+    for offset in range(END):
+        if offset in BASES[1:]:
+            log.roll()
+        log.append(batch_at(offset))
+    log.flush()
+    logs.checkpoint()
+    logs.rest(0)
+    for base in BASES:
+        keep_aside(root, base)
+    base = DAMAGES[damage](root)
+    scan = SegmentScan(log, base)
+    while scan.step(1 << 20):
+        pass
+    assert scan.settle()
+    scan.mark()
+    lost = [offset for first, end in log.holes() for offset in range(first, end)]
+    assert lost
+    recorder.note({"marked": lost})
+    name = f"t-0/{base:020d}.log.corrupt-1"
+    plan = repair.plan_import(logs, log, name)
+    repair.put_back(logs, log, plan, Silent(), "ada")  # type: ignore[arg-type]
+    recorder.note({"put_back": lost})
+    recorder.kill()
+
+
+def keep_aside(root: Path, base: int) -> None:
+    source = root / "t-0" / f"{base:020d}.log"
+    with Path(f"{source}.corrupt-1").open("xb", buffering=0) as file:
+        file.write(source.read_bytes())
+        os.fsync(file.fileno())
+    synced(source.parent)
+
+
+def judge(root: Path, lost: list[int], is_put_back: bool) -> list[str]:
+    """What is wrong with this disk, once it is opened."""
+    wrong = []
+    logs = opened(root)
+    try:
+        log = logs.log("t", 0)
+        if log.log_end_offset != END:
+            wrong.append(f"the log ends at {log.log_end_offset}")
+        there = [offset for offset in range(END) if _is_there(log, offset, wrong)]
+        kept = [offset for offset in range(END) if offset not in lost]
+        if there not in ([*range(END)], kept) or (is_put_back and len(there) < END):
+            wrong.append(f"served: {there}")
+    finally:
+        logs.abandon()
+    return wrong
+
+
+def _is_there(log: Any, offset: int, wrong: list[str]) -> bool:
+    try:
+        data = log.read(offset, 1)
+    except (OffsetInHole, BatchCorrupt) as error:
+        if not isinstance(error, OffsetInHole):
+            wrong.append(f"offset {offset} is not there, and no hole: {error}")
+        return False
+    expected = bytearray(batch_at(offset))
+    info = _batch.headers(data)[0]
+    _batch.stamp(expected, offset, info.leader_epoch)
+    if info.base_offset != offset or data[: info.size] != expected:
+        wrong.append(f"other bytes at {offset}")
+    return True
+
+
+if __name__ == "__main__":
+    live(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,79 @@
+"""Every disk that a power cut may leave while a damaged range is filled from what was set aside:
+all else is served as before, and the range is a hole or whole, never half of it; once the repair
+has returned it is whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from .build import engine_environment, mutant_engine, recorded, run_module, scratch
+from .harness import NIGHTLY
+from .repairing import DAMAGES, judge
+from .states import Enumerator, Materialiser
+from .test_power_cut_states import SEED
+from .trace import History, build_history, read_entries
+
+STATES_MAX = 1_000_000 if NIGHTLY else 250
+
+
+@contextmanager
+def repaired(damage: str, engine: Path | None = None, **environment: str) -> Iterator[History]:
+    """What a repair of it did to the disk."""
+    place = Path(tempfile.mkdtemp(prefix="crash-repair-", dir=scratch()))
+    root, trace = place / "root", place / "repair.trace"
+    root.mkdir()
+    given = recorded(trace, root, engine_environment(engine, **environment), CRASH_SKIP_SYNC="1")
+    try:
+        done = run_module("crash.repairing", root, damage, environment=given)
+        assert done.returncode == -9, done.stderr
+        history = build_history(read_entries(trace), root)
+        assert history.differences(root) == [], "the recorder missed a call"
+        yield history
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def failures(history: History) -> tuple[int, list[str]]:
+    """How many disks were looked at; and of those that are wrong, why."""
+    marked, put_back = (note.at for note in history.notes)
+    lost = history.notes[0].facts["marked"]
+    enumerator = Enumerator(history, SEED)
+    found, tried = [], 0
+    place = Path(tempfile.mkdtemp(prefix="crash-repair-state-", dir=scratch()))
+    materialiser = Materialiser(place, enumerator.contents)
+    states = [each for each in enumerator.find(every_cut=True) if max(each.cuts) >= marked]
+    states.sort(key=lambda each: each.rank)
+    for state in states[:STATES_MAX]:
+        cuts = [cut for cut in state.cuts if cut >= marked]
+        materialiser.lay(state)
+        wrong = judge(place, lost, is_put_back=max(cuts) > put_back)
+        tried += 1
+        if wrong:
+            found.append(f"{state.label} at {cuts[:3]}: {wrong}")
+    shutil.rmtree(place)
+    return tried, found
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_power_cut_in_a_repair_leaves_the_hole_or_what_was_put_back(damage: str) -> None:
+    with repaired(damage) as history:
+        tried, found = failures(history)
+    print(f"{damage}: {tried} states")
+    assert tried > 20
+    assert found == []
+
+
+@pytest.mark.skipif(
+    not NIGHTLY and "CRASH_MUTANTS" not in os.environ, reason="builds the core once more"
+)
+@pytest.mark.parametrize("mutant", ["swap_without_journal", "swap_without_directory_sync"])
+def test_a_repair_that_does_a_step_too_early_is_found(mutant: str) -> None:
+    with repaired("two batches", mutant_engine(), APPLIANCE_MUTANT=mutant) as history:
+        assert failures(history)[1]

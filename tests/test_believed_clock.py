@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -10,13 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from appliance import _batch
 from appliance.believed_clock import NAME, SLOT_SIZE, BelievedClock, boot_id, load
+from appliance.cli import main
 from appliance.errors import BatchTimestampInvalid
 from appliance.log_dir import LogDir
+from appliance.testing import RunningBroker, running_broker
 from appliance.wall_clock import Remembered, WallClock, wall_now_ms
 from tests.support.logs import DAY_MS, batch, one_log, opened, produced
+from tests.support.rest import Rest
 
 YEAR_MS = 365 * DAY_MS
 HOUR_MS = 3_600_000
@@ -214,3 +219,42 @@ def test_a_kill_in_a_doubt_forgets_neither_the_belief_nor_the_doubt(tmp_path: Pa
     assert found is not None
     assert found.boot_id == boot_id()
     assert abs(found.believed_ms - (time.time() * 1000 - 10 * YEAR_MS)) < 60_000
+
+
+# People hear of it
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "words"),
+    [(8 * DAY_MS, "8.0 d later than was believed"), (-10 * YEAR_MS, "before what was believed")],
+    ids=["ahead", "behind"],
+)
+def test_a_doubt_is_told_until_somebody_confirms(tmp_path: Path, by_ms: int, words: str) -> None:
+    ahead(tmp_path, by_ms)
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        (found,) = rest.get("/health")["findings"]
+        assert (found["level"], found["area"]) == ("degraded", "clock")
+        assert words in found["text"]
+        assert abs(doubt_seconds(broker) - by_ms / 1000) < 60
+        assert words in appliance(broker, "clock", "show")
+        assert "nothing was done" in appliance(broker, "clock", "confirm", answer="n\n", code=1)
+        assert rest.get("/clock")["doubt"] is not None
+        assert "is believed: it is 20" in appliance(broker, "clock", "confirm", "--yes")
+        assert rest.get("/health")["findings"] == []
+        assert doubt_seconds(broker) == 0
+        assert rest.get("/audit")["entries"][0]["action"] == "POST /api/v1/clock/confirm"
+
+
+def doubt_seconds(broker: RunningBroker) -> float:
+    page = Rest(broker.admin).raw("GET", "/metrics").body
+    text = page.decode() if isinstance(page, bytes) else str(page)
+    found = re.search(r"^appliance_clock_doubt_seconds (\S+)$", text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+def appliance(broker: RunningBroker, *line: str, answer: str = "", code: int = 0) -> str:
+    done = CliRunner().invoke(main, [*line, "--admin", broker.admin], input=answer)
+    assert done.exit_code == code, done.output
+    return done.output

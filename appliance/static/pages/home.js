@@ -3,6 +3,7 @@ import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
 import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
+import { DoubtedClock } from "./clock.js";
 import { OpenLosses } from "./ledger.js";
 import { bytes, clock, count, duration, percent, rate, short, some } from "../format.js";
 
@@ -88,6 +89,7 @@ export function Home({ me }) {
   if (!facts) return html`<${Head} title="Home" /><p class="muted" aria-busy="true">…</p>`;
   return html`<${Head} title="Home" />
     <${Sentence} facts=${facts} />
+    ${facts.findings.some((each) => each.area === "clock") && html`<${DoubtedClock} me=${me} />`}
     ${facts.findings.some((each) => each.area === "ledger") && html`<${OpenLosses} me=${me} />`}
     <div class="tiles">
       <${Traffic} samples=${samples} skipped=${skipped} />

@@ -96,6 +96,7 @@ class BelievedClock:
         self.clock = clock
         self._path = directory / NAME
         newest = _newest(directory)
+        self.is_new = newest is None
         self._sequence = newest[0] if newest else 0
         self._stored_steady_ms: int | None = None
         self._failed = ""

@@ -205,6 +205,9 @@ class LogDir:
 
     def _recover(self, progress: Progress, log_config: Callable[[str, int], LogConfig]) -> None:
         begin = time.monotonic()
+        if self._belief.is_new:
+            # Once the journal is written again its age says nothing of what was believed before.
+            self._belief.keep()
         if not self.engine.was_clean:
             # A name that only the page cache knew must not be relied on below.
             self.engine.sync_directory()

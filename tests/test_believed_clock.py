@@ -221,6 +221,23 @@ def test_a_kill_in_a_doubt_forgets_neither_the_belief_nor_the_doubt(tmp_path: Pa
     assert abs(found.believed_ms - (time.time() * 1000 - 10 * YEAR_MS)) < 60_000
 
 
+def test_a_first_start_after_an_upgrade_is_guarded_and_so_is_the_next(tmp_path: Path) -> None:
+    """The directory has no such file yet; the broker is killed before its first second is over."""
+    with one_log(tmp_path, **WEEK) as log:
+        log.append_durable(batch("a", timestamp=wall_now_ms() - 8 * DAY_MS))
+        log.roll()
+    (tmp_path / NAME).unlink()
+    then = time.time() - 8 * DAY_MS / 1000
+    for each in ("checkpoint.0", "checkpoint.1"):
+        os.utime(tmp_path / each, (then, then))
+    for _ in range(2):
+        log_dir = LogDir.open(tmp_path)
+        doubt, deleted = log_dir.clock.doubt(), log_dir.retain()
+        log_dir.abandon()
+        assert doubt is not None
+        assert (doubt.way, deleted) == ("ahead", 0)
+
+
 # People hear of it
 
 

@@ -23,6 +23,7 @@ cdef struct SyncJob:
     int fd
     bint is_directory
     int result
+    int error                      # errno, when it failed
     size_t plan
 
 cdef cppclass Committer:

@@ -21,7 +21,7 @@ from libcpp.vector cimport vector
 from cython.operator cimport dereference
 
 from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO, TIMED_OUT
-from appliance._files cimport storage_code, sync_directory, sync_file
+from appliance._files cimport failure_errno, storage_code, sync_directory, sync_file
 from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
     log_write_behind,
@@ -307,8 +307,8 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
             continue
         for j in range(plans[0][i].files.size()):
             _add_job(&jobs, plans[0][i].files[j].get().fd, False, i)
-        if plans[0][i].sync_directory:
-            _add_job(&jobs, plans[0][i].log.get().directory.get().fd, True, i)
+        if plans[0][i].directory.get() != NULL:
+            _add_job(&jobs, plans[0][i].directory.get().fd, True, i)
     if jobs.empty():
         return
     committer.storage.get().commits_at_disk.fetch_add(1)
@@ -325,6 +325,7 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     for i in range(jobs.size()):
         if jobs[i].result != OK:
             plans[0][jobs[i].plan].result = jobs[i].result
+            plans[0][jobs[i].plan].error = jobs[i].error
     committer.syncs.fetch_add(jobs.size())
     took = monotonic_ns() - began
     committer.sync_ns.fetch_add(took)
@@ -336,23 +337,27 @@ cdef void _add_job(vector[SyncJob]* jobs, int fd, bint is_directory, size_t plan
     job.fd = fd
     job.is_directory = is_directory
     job.result = OK
+    job.error = 0
     job.plan = plan
     jobs.push_back(job)
 
 
 cdef void _sync_one(SyncJob* job) noexcept nogil:
     job.result = sync_directory(job.fd) if job.is_directory else sync_file(job.fd)
+    job.error = failure_errno() if job.result != OK else 0
 
 
 cdef void _sync_file_system(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
     cdef size_t i
-    cdef int code = OK
+    cdef int code = OK, error = 0
     while syncfs(committer.storage.get().directory.get().fd) < 0:
         if errno != EINTR:
             code = STORAGE_IO
+            error = errno
             break
     for i in range(jobs.size()):
         jobs[0][i].result = code
+        jobs[0][i].error = error
 
 
 cdef void _sync_in_pool(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:

@@ -14,7 +14,7 @@ from appliance._log cimport LogRef
 from appliance._native cimport RawBytes
 from appliance._plane cimport Plane
 from appliance._quota cimport ClientQuotas, Quota
-from appliance._segment cimport FileRef
+from appliance._descriptors cimport FileRef
 from appliance._topics cimport TopicRef
 from appliance._traffic cimport Traffic
 from appliance._watch cimport InboxRef, Watch

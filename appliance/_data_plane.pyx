@@ -18,6 +18,7 @@ from libcpp.vector cimport vector
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from appliance._descriptors cimport descriptors_relieve
 from appliance._engine cimport Engine, Log
 from appliance._log cimport LogRef
 from appliance._native cimport (
@@ -117,7 +118,10 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
     if fd < 0:
         if errno == EMFILE or errno == ENFILE:
-            usleep(ACCEPT_PAUSE_US)
+            # Whatever took the clients' share: a log that is idle gives up its files for them. The
+            # connection waits in the backlog, where it is found again.
+            if not descriptors_relieve():
+                usleep(ACCEPT_PAUSE_US)
         return
     _name(&address, &peer)
     mute_until_ns = _pace(acceptor.plane, peer)

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from appliance._segment cimport FileRef
+from appliance._descriptors cimport FileRef
 from appliance._storage cimport StorageRef
 
 cdef cppclass DiskReader:

@@ -18,7 +18,7 @@ from appliance._native cimport (
     EIO, EINTR, EMFILE, ENFILE, O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, errno, monotonic_ns,
     openat, posix_fadvise, pread, snprintf,
 )
-from appliance._segment cimport FileRef, file_own
+from appliance._descriptors cimport FileRef, file_own
 from appliance._storage cimport Storage, StorageRef
 
 cdef extern from "fcntl.h" nogil:

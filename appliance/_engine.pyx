@@ -24,7 +24,10 @@ from appliance._committer cimport (
     committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
     committer_write_behind,
 )
-from appliance._files cimport open_file, read_whole, sync_directory
+from appliance._descriptors cimport file_own
+from appliance._files cimport (
+    error_of, failure_forget, failure_note, failure_text, open_file, read_whole, sync_directory,
+)
 from appliance._index cimport AbortedTxn
 from appliance._journal cimport (
     Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
@@ -44,9 +47,10 @@ from appliance._native cimport (
 from appliance._offset_map cimport KEYS_MAX
 from appliance._producers cimport Producer
 from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
+from appliance._relief cimport relief_watch
 from appliance._retention cimport log_delete_before, log_kept_bytes, log_retain, log_truncate
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, file_own,
+    FileRef, Segment, SegmentRef,
 )
 from appliance._storage cimport (
     Storage, StorageRef, storage_commit, storage_earliest_ms, storage_now, storage_poll,
@@ -252,11 +256,12 @@ cdef class Engine:
         self.committer.get().checkpoint_interval_ns = checkpoint_interval_ms * 1000000
         self.committer.get().poll_interval_ns = poll_interval_ms * 1000000
         with nogil:
+            failure_forget()
             code = _engine_open(self.storage, c_path)
         if code == LOG_CLOSED:
-            raise from_code(code, f"{path} is in use by another broker: its file `lock` is held")
+            raise error_of(code, f"{path} is in use by another broker: its file `lock` is held")
         if code != OK:
-            raise from_code(code, f"{path} cannot be opened as a data directory")
+            raise error_of(code, f"{path} cannot be opened as a data directory")
 
     def __dealloc__(self):
         if self.is_started and not self.is_closed:
@@ -325,20 +330,24 @@ cdef class Engine:
         """After every log found was opened: a fresh journal generation, the committer's threads."""
         cdef int code
         with nogil:
+            failure_forget()
             code = _engine_start(self.storage, self.committer)
         if code != OK:
-            raise from_code(code, f"{self.path}: the checkpoint journal cannot be written")
+            raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
         self.is_started = True
 
-    def open_log(self, str name not None, settings):
-        """The log in directory `name`, which must exist, and what recovery met there."""
+    def open_log(self, str name not None, settings, *, bint is_again=False):
+        """The log in directory `name`, which must exist, and what recovery met there. `is_again`: it
+        could not be opened before, or failed, so that nothing of it is trusted."""
         cdef Log log = Log.__new__(Log)
         cdef LogSettings c_settings
         cdef string c_name = name.encode()
         cdef CRecovered found
         cdef bint is_trusted = self.storage.get().journal.was_clean or self.is_started
+        is_trusted = is_trusted and not is_again
         cdef int code
         _fill_settings(&c_settings, settings)
+        failure_forget()
         log.engine = self
         log.name = name
         log.topic, _, partition = name.rpartition("-")
@@ -346,7 +355,8 @@ cdef class Engine:
         with nogil:
             code = log_open(self.storage, c_name, &c_settings, is_trusted, &log.log, &found)
         if code != OK:
-            raise from_code(code, f"{name}: the log cannot be opened")
+            raise error_of(code, f"{name}: the log cannot be opened")
+        relief_watch(self.committer, log.log)
         return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_offset,
                               found.lost_first_offset, found.lost_end_offset, found.aside_bytes,
                               bool(found.was_known))
@@ -355,11 +365,12 @@ cdef class Engine:
         """Makes the names in the data directory durable."""
         cdef int code
         with nogil:
+            failure_forget()
             code = OK
             if not mutant(b"partition_without_parent_sync"):
                 code = sync_directory(self.storage.get().directory.get().fd)
         if code != OK:
-            raise from_code(code, f"{self.path}: the directory cannot be synced")
+            raise error_of(code, f"{self.path}: the directory cannot be synced")
 
     def forget_names(self, list names not None):
         """Takes logs that are closed, or never were open, out of the journal, durably."""
@@ -369,29 +380,32 @@ cdef class Engine:
         cdef int code = OK
         cdef size_t i
         with nogil:
+            failure_forget()
             for i in range(gone.size()):
                 journal_remove(&self.storage.get().journal, gone[i])
             if self.is_started:
                 code = journal_commit(&self.storage.get().journal)
         if code != OK:
-            raise from_code(code, f"{names[0]} and {len(names) - 1} more: their deletion cannot be "
+            raise error_of(code, f"{names[0]} and {len(names) - 1} more: their deletion cannot be "
                                   "written to the journal")
 
     def commit_journal(self):
         """Makes what was put into the journal durable: after a log was created."""
         cdef int code
         with nogil:
+            failure_forget()
             code = storage_commit(self.storage.get())
         if code != OK:
-            raise from_code(code, f"{self.path}: the checkpoint journal cannot be written")
+            raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
 
     def checkpoint(self):
         """Recovery points of every log that changed are in the journal when this returns."""
         cdef int code
         with nogil:
+            failure_forget()
             code = committer_checkpoint(self.committer.get(), True)
         if code != OK:
-            raise from_code(code, f"{self.path}: the checkpoint journal cannot be written")
+            raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
 
     def poll(self):
         """Looks at the free space now rather than at the next turn."""
@@ -405,13 +419,14 @@ cdef class Engine:
             return
         self.is_closed = True
         with nogil:
+            failure_forget()
             if self.is_started:
                 committer_stop(self.committer.get())
             code = journal_close(&self.storage.get().journal, cleanly and self.is_started)
             close(self.storage.get().lock_fd)
             self.storage.get().lock_fd = -1
         if code != OK:
-            raise from_code(code, f"{self.path}: the clean stop cannot be written to the journal")
+            raise error_of(code, f"{self.path}: the clean stop cannot be written to the journal")
 
 
 cdef int _fill_settings(LogSettings* c, settings) except -1:
@@ -469,11 +484,12 @@ cdef class Log:
         _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
         self._check_keys(batch, options.origin)
         with nogil:
+            failure_forget()
             copy.assign(&batch[0], &batch[0] + batch.shape[0])
             code = engine_append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
                                  &options, &appended)
         if code != OK:
-            raise from_code(code, self._refused(code, batch))
+            raise error_of(code, self._refused(code, batch))
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -486,10 +502,11 @@ cdef class Log:
         _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
         self._check_keys(batch, options.origin)
         with nogil:
+            failure_forget()
             code = engine_append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
                                  &options, &appended)
         if code != OK:
-            raise from_code(code, self._refused(code, batch))
+            raise error_of(code, self._refused(code, batch))
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -500,14 +517,15 @@ cdef class Log:
         cdef CAppended appended
         cdef int code
         if batches.shape[0] == 0:
-            raise from_code(BATCH_TORN, f"{self.name}: 0 bytes, at least one batch is wanted")
+            raise error_of(BATCH_TORN, f"{self.name}: 0 bytes, at least one batch is wanted")
         with nogil:
+            failure_forget()
             copy.assign(&batches[0], &batches[0] + batches.shape[0])
             code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
                                     &appended)
         if code != OK:
             facts = self._refused(code, batches)
-            raise from_code(code, f"{facts}; the mirror's next batch goes on from there")
+            raise error_of(code, f"{facts}; the mirror's next batch goes on from there")
         return Appended(appended.base_offset, appended.last_offset, appended.append_time,
                         bool(appended.duplicate))
 
@@ -522,9 +540,10 @@ cdef class Log:
         cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
         cdef int code
         with nogil:
+            failure_forget()
             code = committer_await(self.engine.committer.get(), self.log, offset, deadline_ns)
         if code != OK:
-            raise from_code(code, self._not_durable(offset, timeout_s))
+            raise error_of(code, self._not_durable(offset, timeout_s))
 
     cdef str _not_durable(self, int64_t offset, double timeout_s):
         return (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up to "
@@ -535,9 +554,10 @@ cdef class Log:
         cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
         cdef int code
         with nogil:
+            failure_forget()
             code = _flush(self.engine.committer.get(), self.log, deadline_ns)
         if code != OK:
-            raise from_code(code,
+            raise error_of(code,
                             f"{self.name}: cannot be flushed; durable up to {self.durable_offset}, "
                                   f"log end {self.log_end_offset}")
 
@@ -554,6 +574,7 @@ cdef class Log:
     def roll(self):
         cdef int code
         with nogil:
+            failure_forget()
             code = log_roll(self.log.get())
             if code == OK:
                 committer_ask(self.engine.committer.get(), self.log, 0)
@@ -577,6 +598,29 @@ cdef class Log:
             log_tell(self.log.get())
             committer_forget(self.engine.committer.get())
 
+    def files_held(self):
+        """How many of its files somebody reads or syncs just now."""
+        cdef vector[SegmentRef] segments
+        cdef size_t i
+        cdef int held = 0
+        with nogil:
+            self.log.get().list_guard.lock()
+            segments = self.log.get().segments
+            self.log.get().list_guard.unlock()
+            for i in range(segments.size()):
+                segments[i].get().guard.lock()
+                held += segments[i].get().file.use_count() > 1
+                segments[i].get().guard.unlock()
+        return held
+
+    def settle(self):
+        """After `close`: nothing that was begun before goes on when this returns."""
+        with nogil:
+            self.log.get().maintenance.lock()
+            self.log.get().saved_guard.lock()
+            self.log.get().saved_guard.unlock()
+            self.log.get().maintenance.unlock()
+
     # Reading
 
     def read(self, int64_t offset, int64_t max_bytes=1 << 20, str up_to="visible"):
@@ -585,9 +629,10 @@ cdef class Log:
         cdef int limit = _LIMITS[up_to]
         cdef int code
         with nogil:
+            failure_forget()
             code = _read(self.log, offset, max_bytes, limit, &data)
         if code != OK:
-            raise from_code(code, f"{self.name}: cannot read at offset {offset}; log start "
+            raise error_of(code, f"{self.name}: cannot read at offset {offset}; log start "
                                   f"{self.log_start_offset}, log end {self.log_end_offset}")
         return PyBytes_FromStringAndSize(<const char*>data.data(), data.size())
 
@@ -598,9 +643,10 @@ cdef class Log:
         cdef int limit = _LIMITS[up_to]
         cdef int code
         with nogil:
+            failure_forget()
             code = log_read(self.log.get(), offset, max_bytes, limit, &slice)
         if code != OK:
-            raise from_code(code, f"{self.name}: cannot read at offset {offset}; log start "
+            raise error_of(code, f"{self.name}: cannot read at offset {offset}; log start "
                                   f"{self.log_start_offset}, log end {self.log_end_offset}")
         result.file = slice.file
         result.position = slice.position
@@ -615,6 +661,7 @@ cdef class Log:
         cdef int limit = _LIMITS[up_to]
         cdef int64_t got = 0
         with nogil:
+            failure_forget()
             got = log_find_time(self.log.get(), timestamp_ms, from_offset, limit, &slice)
             if got == OK and slice.size > 0:
                 data.resize(slice.size)
@@ -659,6 +706,7 @@ cdef class Log:
     def truncate(self, int64_t offset):
         cdef int code
         with nogil:
+            failure_forget()
             code = log_truncate(self.log.get(), offset)
             committer_notify(self.engine.committer.get())
         self._raise(code,
@@ -667,6 +715,7 @@ cdef class Log:
     def delete_before(self, int64_t offset):
         cdef int code
         with nogil:
+            failure_forget()
             code = log_delete_before(self.log.get(), offset)
         self._raise(code,
                     f"cannot delete up to offset {offset}; high watermark {self.high_watermark}")
@@ -678,6 +727,7 @@ cdef class Log:
         cdef bint rolled
         cdef int64_t deleted
         with nogil:
+            failure_forget()
             deleted = log_retain(self.log.get(), now, keep_from, &rolled)
             if rolled:
                 committer_ask(self.engine.committer.get(), self.log, 0)
@@ -689,6 +739,7 @@ cdef class Log:
         cdef int64_t now = _time_of(self.log.get(), now_ms)
         cdef int64_t size
         with nogil:
+            failure_forget()
             size = log_kept_bytes(self.log.get(), now, keep_from)
         self._raise(<int>min(size, <int64_t>0), "cannot tell what retention would delete")
         return size
@@ -740,6 +791,17 @@ cdef class Log:
         """Why this log takes no more appends; None while it does."""
         cdef int64_t code = self.log.get().failed.load()
         return None if code == OK else type(from_code(code, "")).__name__
+
+    @property
+    def failed_text(self):
+        """`failed`, with what the kernel said; "" while it takes appends."""
+        cdef int64_t code = self.log.get().failed.load()
+        if code == OK:
+            return ""
+        failure_note(b"", b"", <int>self.log.get().failed_errno.load())
+        text = failure_text()
+        failure_forget()
+        return " ".join(filter(None, [self.failed, text]))
 
     @property
     def unflushed_age_ms(self):
@@ -798,7 +860,7 @@ cdef class Log:
 
     cdef _raise(self, int code, str doing):
         if code != OK:
-            raise from_code(code, f"{self.name}: {doing}")
+            raise error_of(code, f"{self.name}: {doing}")
 
     cdef _check_keys(self, const unsigned char[::1] batch, int origin):
         """What log_append does where it can: a compressed batch must be decompressed for it."""

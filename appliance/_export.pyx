@@ -26,6 +26,7 @@ from appliance._bytes cimport store_i32
 from appliance._codes cimport BATCH_CORRUPT, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK
 from appliance._crc cimport crc32c
 from appliance._engine cimport Log
+from appliance._descriptors cimport FileRef, file_own
 from appliance._files cimport file_size, read_whole
 from appliance._index cimport index_position, index_position_before
 from appliance._log cimport (
@@ -36,7 +37,7 @@ from appliance._native cimport (
     snprintf,
 )
 from appliance._segment cimport (
-    SEGMENT_SIZE_MAX, WINDOW_SIZE, FileRef, Found, Segment, SegmentRef, Walker, file_own,
+    SEGMENT_SIZE_MAX, WINDOW_SIZE, Found, Segment, SegmentRef, Walker,
     segment_file, segment_find, segment_load_index, walker_next, walker_start,
 )
 

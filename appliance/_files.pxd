@@ -7,8 +7,19 @@ from libcpp.vector cimport vector
 cdef enum:
     NAME_SIZE = 64                 # 20 digits, a suffix and room for `.corrupt-<ms>`
 
-# errno as a code: STORAGE_FULL, FILES_EXHAUSTED or STORAGE_IO.
+# errno as a code: STORAGE_FULL, FILES_EXHAUSTED or STORAGE_IO. Notes it for `error_of`, with what was
+# being done to which file; the shorter form where neither is known.
+cdef int failure_note(const char* doing, const char* name, int error) noexcept nogil
 cdef int storage_code(int error) noexcept nogil
+
+# Before something that may fail: what failed earlier on this thread, and was dealt with, is no
+# reason of it.
+cdef void failure_forget() noexcept nogil
+cdef int failure_errno() noexcept nogil
+
+# The exception for a code, with what was noted on this thread; the words alone.
+cdef object error_of(int code, str facts)
+cdef str failure_text()
 
 # "00000000000000000042.log"; `suffix` includes its dot.
 cdef void file_name(char* name, int64_t base_offset, const char* suffix) noexcept nogil

@@ -1,4 +1,12 @@
-"""Whole reads and writes: short counts, EINTR and errno are dealt with here and nowhere else."""
+"""Whole reads and writes: short counts, EINTR and errno are dealt with here and nowhere else.
+
+A code of `_codes.pxd` says what kind of failure it was, and passes through many hands. What the
+kernel said exactly, about which file, is noted beside it, for the thread that met it: whoever makes
+an exception of the code on the same thread adds it (`error_of`).
+"""
+
+import os
+from errno import errorcode as errno_names
 
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
@@ -7,13 +15,50 @@ from appliance._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO
 from appliance._native cimport (
     EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY,
     S_ISREG,
-    c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, pread, pwrite, snprintf,
+    c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, pread, pwrite, set_errno,
+    snprintf,
 )
+
+from appliance.errors import from_code
+
+
+cdef extern from * nogil:
+    """
+    struct noted_failure { int error; char doing[32]; char name[64]; };
+    static thread_local noted_failure last_failure;
+    """
+    struct NotedFailure "noted_failure":
+        int error
+        char* doing
+        char* name
+    NotedFailure last_failure
+
+cdef enum:
+    DOING_SIZE = 32
 
 
 # ---- without the GIL ----
 
+cdef int failure_note(const char* doing, const char* name, int error) noexcept nogil:
+    last_failure.error = error
+    snprintf(last_failure.doing, DOING_SIZE, b"%s", doing)
+    snprintf(last_failure.name, NAME_SIZE, b"%s", name)
+    return _code(error)
+
+
+cdef void failure_forget() noexcept nogil:
+    last_failure.error = 0
+
+
+cdef int failure_errno() noexcept nogil:
+    return last_failure.error
+
+
 cdef int storage_code(int error) noexcept nogil:
+    return failure_note(b"", b"", error)
+
+
+cdef int _code(int error) noexcept nogil:
     if error == ENOSPC or error == EDQUOT:
         return STORAGE_FULL
     if error == EMFILE or error == ENFILE:
@@ -33,7 +78,7 @@ cdef int write_whole(int fd, const uint8_t* data, int64_t size, int64_t position
         if written < 0:
             if errno == EINTR:
                 continue
-            return storage_code(errno)
+            return failure_note(b"write", b"", errno)
         done += written
     return OK
 
@@ -46,7 +91,7 @@ cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) n
         if got < 0:
             if errno == EINTR:
                 continue
-            return storage_code(errno)
+            return failure_note(b"read", b"", errno)
         if got == 0:
             break
         done += got
@@ -54,13 +99,16 @@ cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) n
 
 
 cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil:
-    cdef int fd
+    cdef int fd, error
     while True:
         fd = openat(directory_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0o644)
         if fd >= 0:
             return fd
-        if errno != EINTR:
-            return storage_code(errno)
+        error = errno
+        if error != EINTR:
+            fd = failure_note(b"open", name, error)
+            set_errno(error)  # callers ask whether it was ENOENT
+            return fd
 
 
 cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into) noexcept nogil:
@@ -70,7 +118,9 @@ cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into
     cdef int64_t size
     into.clear()
     if fd < 0:
-        return storage_code(errno) if errno == EMFILE or errno == ENFILE or errno == EIO else 0
+        if errno == EMFILE or errno == ENFILE or errno == EIO:
+            return failure_note(b"open", name, errno)
+        return 0
     if fstat(fd, &status) < 0 or not S_ISREG(status.st_mode):
         close(fd)
         return 0
@@ -86,6 +136,7 @@ cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into
 cdef int sync_directory(int directory_fd) noexcept nogil:
     while fsync(directory_fd) < 0:
         if errno != EINTR:
+            failure_note(b"fsync of the directory", b"", errno)
             return STORAGE_IO
     return OK
 
@@ -97,6 +148,7 @@ cdef int sync_file(int fd) noexcept nogil:
         if errno != EINTR:
             if mutant(b"second_sync_after_failure"):
                 return OK if fdatasync(fd) == 0 else STORAGE_IO
+            failure_note(b"fdatasync", b"", errno)
             # Also ENOSPC: what was to find its place only now has none, and is lost.
             return STORAGE_IO
     return OK
@@ -105,8 +157,26 @@ cdef int sync_file(int fd) noexcept nogil:
 cdef int64_t file_size(int fd) noexcept nogil:
     cdef c_stat status
     if fstat(fd, &status) < 0:
-        return storage_code(errno)
+        return failure_note(b"fstat", b"", errno)
     return status.st_size
 
 
 # ---- with the GIL ----
+
+cdef str failure_text():
+    """What the kernel said last on this thread: "open 00000000000000000042.log: EACCES Permission
+    denied"; "" when nothing was noted."""
+    cdef int error = last_failure.error
+    if error == 0:
+        return ""
+    what = " ".join(filter(None, [(<bytes>last_failure.doing).decode("ascii", "replace"),
+                                  (<bytes>last_failure.name).decode("utf-8", "replace")]))
+    said = f"{errno_names.get(error, error)} {os.strerror(error)}"
+    return f"{what}: {said}" if what else said
+
+
+cdef object error_of(int code, str facts):
+    """The exception for a code; for one of the machine's, with what the kernel said of it."""
+    text = failure_text() if code <= STORAGE_FULL else ""
+    last_failure.error = 0
+    return from_code(code, f"{facts}: {text}" if text else facts)

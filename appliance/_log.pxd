@@ -17,11 +17,12 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
+from appliance._descriptors cimport DirectoryRef, FileRef
 from appliance._index cimport AbortedTxn
 from appliance._journal cimport Checkpoint, EpochEntry, Hole
 from appliance._native cimport atomic_bool, atomic_i64, mutex
 from appliance._producers cimport ProducerTable
-from appliance._segment cimport FileRef, Segment, SegmentRef
+from appliance._segment cimport Segment, SegmentRef
 from appliance._storage cimport StorageRef
 from appliance._watch cimport WatchList
 
@@ -76,7 +77,7 @@ cdef cppclass Unreadable:
 cdef cppclass PartitionLog:
     # constant
     string name                    # "<topic>-<partition>", the directory's name
-    FileRef directory
+    DirectoryRef directory         # open while somebody holds it
     StorageRef storage
 
     mutex maintenance
@@ -90,7 +91,7 @@ cdef cppclass PartitionLog:
     ProducerTable producers        # guard
     vector[EpochEntry] epochs      # guard
     int64_t unflushed_records      # guard
-    bint directory_is_dirty        # guard; a segment was created since the last sync
+    FileRef dirty_directory        # guard; held since a segment was created in it, for the sync
 
     mutex list_guard
     vector[SegmentRef] segments    # list_guard; by base offset, the last one active, never empty
@@ -117,6 +118,7 @@ cdef cppclass PartitionLog:
     atomic_i64 flush_took_ns       # that commit
     atomic_i64 oldest_unflushed_ns  # monotonic; 0: all is durable
     atomic_i64 failed              # the code that stopped this log; OK while it lives
+    atomic_i64 failed_errno        # what the kernel said then; 0: nothing
     atomic_bool is_closed          # set under guard
     atomic_bool shows_appended     # visibility=appended
     atomic_bool is_compacted       # cleanup.policy has compact: records need keys
@@ -160,10 +162,11 @@ cdef cppclass CommitPlan:
     int64_t bytes_appended
     int64_t began_ns
     int64_t truncations
-    bint sync_directory
+    FileRef directory              # to be synced; empty: not
     bint with_checkpoint
     Checkpoint checkpoint
     int result
+    int error                      # errno of the sync that failed; 0: none did
 
 # Appends one checked batch (`header` is its header); stamps `data` in place. OK or a code.
 cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
@@ -241,3 +244,10 @@ cdef void log_tell(PartitionLog* log) noexcept nogil
 
 # Lets go of files and indexes that nobody used since `before_ns`, where nothing is left to write.
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil
+
+# Closes such files, and keeps what is in memory: for whoever needs a descriptor and holds no lock.
+# How many were closed; 0 when somebody is at work here.
+cdef int64_t log_close_idle(PartitionLog* log, int64_t before_ns) noexcept nogil
+
+# Whether it has bytes that only an open file may write.
+cdef bint log_is_dirty(PartitionLog* log) noexcept nogil

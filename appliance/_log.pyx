@@ -25,9 +25,12 @@ from appliance._batch cimport (
 )
 from appliance._codes cimport (
     BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
-    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
+    FILES_EXHAUSTED, LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE,
+    OFFSET_OUT_OF_RANGE, OK,
     STORAGE_FULL, STORAGE_IO, TXN_STATE_INVALID,
 )
+from appliance._descriptors cimport descriptors_relieve, directory_hold, directory_rest
+from appliance._files cimport failure_errno, failure_note
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
 from appliance._native cimport (
@@ -63,6 +66,11 @@ cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
     log.guard.lock()
     code = _append_locked(log, data, header, options, appended)
     log.guard.unlock()
+    if code == FILES_EXHAUSTED and descriptors_relieve():
+        # Nothing was written, and what was stamped is stamped again.
+        log.guard.lock()
+        code = _append_locked(log, data, header, options, appended)
+        log.guard.unlock()
     if log.shows_appended.load() or log.failed.load() != OK:
         log_tell(log)
     return code
@@ -344,6 +352,13 @@ cdef void log_write_behind(PartitionLog* log) noexcept nogil:
 
 
 cdef int log_roll(PartitionLog* log) noexcept nogil:
+    cdef int code = _roll(log)
+    if code == FILES_EXHAUSTED and descriptors_relieve():
+        code = _roll(log)
+    return code
+
+
+cdef int _roll(PartitionLog* log) noexcept nogil:
     cdef int code = OK
     log.guard.lock()
     if log.failed.load() != OK:
@@ -359,7 +374,10 @@ cdef int log_roll(PartitionLog* log) noexcept nogil:
 cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
     cdef int64_t end_offset = log.log_end_offset.load()
     cdef SegmentRef segment = segment_new(log.directory, end_offset)
-    cdef int code = segment_create(segment.get())
+    cdef FileRef directory
+    cdef int code = directory_hold(log.directory.get(), &directory)
+    if code == OK:
+        code = segment_create(segment.get())
     if code != OK:
         return code
     segment_seal_times(log.segments.back().get())
@@ -367,11 +385,11 @@ cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
     log.segments.push_back(segment)
     log.list_guard.unlock()
     log.active_base.store(end_offset)
-    log.directory_is_dirty = True
+    log.dirty_directory = directory
     log.is_changed.store(True)
     if not log.producers.producers.empty():
         # For Kafka's tools. Recovery believes the journal, so nothing hangs on this file.
-        producers_store_snapshot(&log.producers, log.directory.get().fd, end_offset)
+        producers_store_snapshot(&log.producers, directory.get().fd, end_offset)
     return OK
 
 
@@ -434,6 +452,8 @@ cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
                   Slice* slice) noexcept nogil:
     cdef int64_t truncations = log.truncations.load()
     cdef int code = _read_at(log, offset, max_bytes, limit, slice)
+    if code == FILES_EXHAUSTED and descriptors_relieve():
+        code = _read_at(log, offset, max_bytes, limit, slice)
     if code != OK and (truncations & 1 or truncations != log.truncations.load()):
         # The end moved back under this read: whatever it met says nothing. The reader asks again.
         slice.size = 0
@@ -557,6 +577,14 @@ cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* fou
 
 cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
                        Slice* slice) noexcept nogil:
+    cdef int code = _find_time(log, timestamp, from_offset, limit, slice)
+    if code == FILES_EXHAUSTED and descriptors_relieve():
+        code = _find_time(log, timestamp, from_offset, limit, slice)
+    return code
+
+
+cdef int _find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
+                    Slice* slice) noexcept nogil:
     cdef SegmentRef segment
     cdef Found found
     cdef int64_t next_offset = from_offset
@@ -662,6 +690,7 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
     cdef size_t slot
     plan.log = log
     plan.result = OK
+    plan.error = 0
     it.guard.lock()
     it.commit_is_wanted.store(False)
     if it.failed.load() != OK or it.is_closed.load():
@@ -670,8 +699,9 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
         return
     plan.end_offset = it.log_end_offset.load()
     plan.truncations = it.truncations.load()
-    plan.sync_directory = it.directory_is_dirty and not mutant(b"segment_without_directory_sync")
-    it.directory_is_dirty = False
+    if not mutant(b"segment_without_directory_sync"):
+        plan.directory = it.dirty_directory
+    it.dirty_directory.reset()
     it.unflushed_records = 0
     it.committing_ns.store(it.oldest_unflushed_ns.exchange(0))
     plan.bytes_appended = it.bytes_appended.load()
@@ -703,6 +733,8 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
     if plan.result == LOG_CLOSED:
         return
     if plan.result != OK:
+        if plan.error != 0:
+            failure_note(b"sync", b"", plan.error)  # another thread met it
         log_fail(log, plan.result)
         log_tell(log)
         return
@@ -722,7 +754,7 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
     _forget_ended(log)
     log.guard.unlock()
     log_tell(log)
-    if not plan.with_checkpoint and (not plan.files.empty() or plan.sync_directory):
+    if not plan.with_checkpoint and (not plan.files.empty() or plan.directory.get() != NULL):
         log.is_changed.store(True)
 
 
@@ -741,6 +773,7 @@ cdef void _forget_ended(PartitionLog* log) noexcept nogil:
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil:
     # The first reason is the true one; what follows is its echo.
     if log.failed.load() == OK:
+        log.failed_errno.store(failure_errno() if code <= LOG_FAILED else 0)
         log.failed.store(code)
 
 
@@ -805,6 +838,8 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
     cdef PartitionLog* log = plan.log.get()
     cdef Checkpoint* saved = &log.saved
     cdef int code = _store_indexes(log)
+    if code == FILES_EXHAUSTED and descriptors_relieve():
+        code = _store_indexes(log)
     if code != OK:
         # A failed sync is final; a full disk or no free descriptor is tried again at the next
         # point.
@@ -875,15 +910,20 @@ cdef void _finish_segment(PartitionLog* log, Segment* segment) noexcept nogil:
 cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
     cdef vector[AbortedTxn] here
     cdef int64_t end_offset = segment.end_offset.load()
+    cdef FileRef directory
     cdef size_t i
+    cdef int code = directory_hold(segment.directory.get(), &directory)
+    if log.is_closed.load():
+        code = LOG_CLOSED  # the file may be another log's by now
+    if code != OK:
+        return code
     log.list_guard.lock()
     segment.txn_is_dirty.store(False)
     for i in range(log.aborted.size()):
         if segment.base_offset <= log.aborted[i].last_offset < end_offset:
             here.push_back(log.aborted[i])
     log.list_guard.unlock()
-    cdef int code = txn_index_store(segment.directory.get().fd, segment.base_offset, here.data(),
-                                    here.size())
+    code = txn_index_store(directory.get().fd, segment.base_offset, here.data(), here.size())
     if code != OK:
         segment.txn_is_dirty.store(True)
     return code
@@ -895,6 +935,9 @@ cdef void log_put_locked(PartitionLog* log) noexcept nogil:
 
 
 cdef int log_save_locked(PartitionLog* log) noexcept nogil:
+    # Another log may have its name in the journal by now: one that was opened again, or made anew.
+    if log.is_closed.load():
+        return LOG_CLOSED
     log_put_locked(log)
     return storage_commit(log.storage.get())
 
@@ -920,13 +963,34 @@ cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
     log.guard.lock()
     for i in range(segments.size() - 1):
         if segments[i].get().index_is_final.load():
-            segment_rest(segments[i].get(), before_ns)
+            segment_rest(segments[i].get(), before_ns, False)
     active = log.segments.back().get()
     # A write-back error is told to descriptors that were open when it happened: only a file with
     # nothing left to write may be closed, and only an index that is in its file may be dropped.
     if active.synced_size == active.size.load() and segment_index_is_stored(active):
-        segment_rest(active, before_ns)
+        segment_rest(active, before_ns, False)
+    directory_rest(log.directory.get())
     log.guard.unlock()
+
+
+cdef int64_t log_close_idle(PartitionLog* log, int64_t before_ns) noexcept nogil:
+    cdef Segment* segment
+    cdef int64_t closed = 0
+    cdef size_t i
+    if not log.guard.try_lock():
+        return 0
+    for i in range(log.segments.size()):
+        segment = log.segments[i].get()
+        # As in log_rest: an unsynced file stays open. The index stays, so it need be in no file.
+        if segment.synced_size == segment.size.load():
+            closed += segment_rest(segment, before_ns, True)
+    closed += directory_rest(log.directory.get())
+    log.guard.unlock()
+    return closed
+
+
+cdef bint log_is_dirty(PartitionLog* log) noexcept nogil:
+    return log.oldest_unflushed_ns.load() != 0
 
 
 # ---- with the GIL ----

@@ -1,6 +1,7 @@
 // The few lines that Cython cannot say: who frees a shared object, and the planted mutants.
 #pragma once
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <condition_variable>
@@ -22,6 +23,8 @@ struct no_zeros : std::allocator<T> {
     }
 };
 using raw_bytes = std::vector<uint8_t, no_zeros<uint8_t>>;
+
+inline void set_errno(int value) { errno = value; }
 
 // A shared_ptr whose last owner calls `release` (which closes, unlinks and deletes).
 template <class T>

@@ -7,6 +7,7 @@ from posix.types cimport mode_t, off_t
 cdef extern from "_native.h" nogil:
     shared_ptr[T] own[T](T* object, void (*release)(T*) noexcept nogil)
     bint mutant(const char* name)
+    void set_errno(int value)
 
     cppclass RawBytes "raw_bytes":
         uint8_t* data()
@@ -53,7 +54,7 @@ cdef extern from "_native.h" nogil:
 cdef extern from "errno.h" nogil:
     int errno
     enum:
-        EINTR, EIO, ENOSPC, EDQUOT, EMFILE, ENFILE, ENOENT, EEXIST, EAGAIN
+        EINTR, EIO, ENOSPC, EDQUOT, EMFILE, ENFILE, ENOENT, ENOTDIR, EEXIST, EAGAIN
 
 cdef extern from "time.h" nogil:
     struct timespec:
@@ -93,6 +94,8 @@ cdef extern from "sys/stat.h" nogil:
         off_t st_size
         mode_t st_mode
         int64_t st_blocks
+        unsigned long st_dev
+        unsigned long st_ino
         timespec st_mtim
     int fstat(int fd, c_stat* status)
     int fstatat(int directory_fd, const char* path, c_stat* status, int flags)

@@ -3,14 +3,14 @@
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcmp, strlen
 from libcpp.algorithm cimport sort
-from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._codes cimport OK, STORAGE_IO
+from appliance._descriptors cimport directory_of, file_borrow
 from appliance._files cimport open_file
 from appliance._native cimport O_DIRECTORY, O_RDONLY, close
-from appliance._segment cimport File, FileRef, SegmentRef, segment_new, segment_unlink
+from appliance._segment cimport SegmentRef, segment_new, segment_unlink
 
 cdef extern from "dirent.h" nogil:
     ctypedef struct DIR:
@@ -74,17 +74,8 @@ cdef int list_directory(int directory_fd, vector[int64_t]* bases, vector[int64_t
 
 
 cdef int unlink_base(int directory_fd, int64_t base) noexcept nogil:
-    cdef FileRef none
-    cdef SegmentRef segment = segment_new(none, base)
-    segment.get().directory = _borrow(directory_fd)
+    cdef SegmentRef segment = segment_new(directory_of(file_borrow(directory_fd)), base)
     return segment_unlink(segment.get())
-
-
-cdef FileRef _borrow(int fd) noexcept nogil:
-    """A reference that does not own its descriptor: for the length of one call."""
-    cdef FileRef file = make_shared[File]()
-    file.get().fd = fd
-    return file
 
 
 # ---- with the GIL ----

@@ -30,8 +30,9 @@ from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
 )
 from appliance._codes cimport OK, STORAGE_FULL
+from appliance._descriptors cimport directory_hold, directory_leave, directory_new
 from appliance._files cimport (
-    NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
+    NAME_SIZE, file_name, file_size, open_file, read_whole, failure_note, sync_directory, sync_file,
     write_whole,
 )
 from appliance._holes cimport holes_forget_bytes, holes_place
@@ -40,7 +41,7 @@ from appliance._kafka_dir cimport finish_kafka_swaps
 from appliance._partition_dir cimport list_directory, unlink_base
 from appliance._journal cimport Checkpoint, hole_new, journal_find
 from appliance._log cimport (
-    LogRef, LogSettings, PartitionLog, log_capture, log_note, log_put_locked, log_store_aborted,
+    LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_put_locked, log_store_aborted,
 )
 from appliance._native cimport (
     ENOENT, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, POSIX_FADV_DONTNEED, S_ISREG, close,
@@ -48,7 +49,7 @@ from appliance._native cimport (
 )
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, file_own, segment_close, segment_create, segment_file,
+    FileRef, Segment, SegmentRef, segment_close, segment_create, segment_file,
     segment_load_index, segment_new, segment_note, segment_past_damage, segment_seal_times,
     segment_unlink,
 )
@@ -74,7 +75,7 @@ cdef int _finish_swap(int directory_fd, const Checkpoint* checkpoint) noexcept n
     file_name(name, checkpoint.swap_base, b".log")
     file_name(swap, checkpoint.swap_base, b".log.swap")
     if renameat(directory_fd, swap, directory_fd, name) < 0 and errno != ENOENT:
-        return storage_code(errno)
+        return failure_note(b"rename", swap, errno)
     cdef int code = list_directory(directory_fd, &bases, &txn_bases, &rubbish)
     if code != OK:
         return code
@@ -110,10 +111,13 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     cdef LogRef log = make_shared[PartitionLog]()
     cdef PartitionLog* it = log.get()
     cdef Checkpoint checkpoint
-    cdef int fd = open_file(storage.get().directory.get().fd, name.c_str(), O_RDONLY | O_DIRECTORY)
+    cdef FileRef directory
     cdef int code
-    if fd < 0:
-        return fd
+    it.directory = directory_new(storage.get().directory, name)
+    # Held until all is done here: below, `it.directory.get().fd` is open.
+    code = directory_hold(it.directory.get(), &directory)
+    if code != OK:
+        return code
     it.name = name
     it.storage = storage
     it.settings = settings[0]
@@ -121,7 +125,6 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.watches.first = NULL
     it.is_compacted.store(settings.cleanup_compact)
     it.is_mirror.store(settings.is_mirror)
-    it.directory = file_own(fd)
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
     recovered.cut_offset = recovered.lost_first_offset = recovered.lost_end_offset = -1
     recovered.was_known = journal_find(&storage.get().journal, name, &checkpoint)
@@ -134,10 +137,13 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
         code = _store_aborted(it)
     if code == OK and not is_trusted:
         # Names that only the page cache knew are about to be relied on.
-        code = sync_directory(fd)
+        code = sync_directory(directory.get().fd)
     if code != OK:
         return code
     _publish(it, &checkpoint, is_trusted)
+    # Ten thousand logs may be opened, and few of them be used.
+    directory.reset()
+    log_close_idle(it, INT64_MAX)
     opened[0] = log
     return OK
 
@@ -223,7 +229,7 @@ cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:
     cdef c_stat status
     file_name(name, base, b".log")
     if fstatat(log.directory.get().fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0:
-        return storage_code(errno)
+        return failure_note(b"stat", name, errno)
     if not S_ISREG(status.st_mode):
         return OK  # a link, a pipe: not ours, left alone
     segment = segment_new(log.directory, base)
@@ -544,7 +550,7 @@ cdef int _cut(PartitionLog* log, size_t slot, Recovered* recovered) noexcept nog
             return code
         log.segments.pop_back()
     if ftruncate(file.get().fd, position) < 0:
-        return storage_code(errno)
+        return failure_note(b"truncate", b"", errno)
     recovered.cut_bytes += end - position
     recovered.cut_offset = segment.end_offset.load()
     code = sync_file(file.get().fd)
@@ -613,7 +619,7 @@ cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp,
         snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
                  <long long>stamp)
         if renameat(directory_fd, name, directory_fd, aside) < 0:
-            return storage_code(errno)
+            return failure_note(b"rename", name, errno)
         recovered.aside_bytes += size
     return segment_unlink(segment)
 
@@ -659,6 +665,7 @@ cdef void log_close(PartitionLog* log) noexcept nogil:
     # and a deleted file keeps its descriptor and its blocks until it is closed.
     for i in range(segments.size()):
         segment_close(segments[i].get())
+    directory_leave(log.directory.get())
 
 
 # ---- with the GIL ----

@@ -4,12 +4,13 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
-from appliance._segment cimport FileRef, SegmentRef
+from appliance._descriptors cimport DirectoryRef, FileRef
+from appliance._segment cimport SegmentRef
 from appliance._storage cimport StorageRef
 
 cdef cppclass Replacement:
     StorageRef storage             # constant
-    FileRef directory              # constant; of the partition
+    DirectoryRef directory         # constant; of the partition
     bint may_fill                  # the disk was full already when the round began
     int64_t index_interval
     SegmentRef segment             # its index and statistics grow with every batch

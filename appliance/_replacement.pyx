@@ -12,12 +12,13 @@ from libc.stdint cimport int64_t, uint8_t
 
 from appliance._batch cimport BatchHeader
 from appliance._codes cimport BATCH_LARGER_THAN_SEGMENT, OK, STORAGE_FULL, STORAGE_IO
+from appliance._descriptors cimport FileRef, directory_hold, file_own
 from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_file, write_whole,
 )
 from appliance._native cimport O_CREAT, O_RDWR, O_TRUNC, errno, renameat, unlinkat
 from appliance._segment cimport (
-    SEGMENT_SIZE_MAX, Segment, file_own, segment_new, segment_note, segment_seal_times,
+    SEGMENT_SIZE_MAX, Segment, segment_new, segment_note, segment_seal_times,
 )
 
 cdef enum:
@@ -37,12 +38,16 @@ cdef void replacement_start(Replacement* into, int64_t base_offset) noexcept nog
 
 cdef int replacement_begin(Replacement* into, int source_fd) except? -1 nogil:
     cdef char[NAME_SIZE] name
+    cdef FileRef directory
     cdef int64_t got
     cdef int fd, code = OK
     if into.file.get() != NULL:
         return OK
+    fd = directory_hold(into.directory.get(), &directory)
+    if fd != OK:
+        return fd
     file_name(name, into.segment.get().base_offset, b".log.cleaned")
-    fd = open_file(into.directory.get().fd, name, O_RDWR | O_CREAT | O_TRUNC)
+    fd = open_file(directory.get().fd, name, O_RDWR | O_CREAT | O_TRUNC)
     if fd < 0:
         return fd
     into.file = file_own(fd)
@@ -90,12 +95,16 @@ cdef int replacement_finish(Replacement* into) noexcept nogil:
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] swap
     cdef Segment* segment = into.segment.get()
-    cdef int directory_fd = into.directory.get().fd
+    cdef FileRef directory
+    cdef int directory_fd
     cdef int code = _write_waiting(into)
     if code == OK:
         code = sync_file(into.file.get().fd)
+    if code == OK:
+        code = directory_hold(into.directory.get(), &directory)
     if code != OK:
         return code
+    directory_fd = directory.get().fd
     file_name(name, segment.base_offset, b".log.cleaned")
     file_name(swap, segment.base_offset, b".log.swap")
     if renameat(directory_fd, name, directory_fd, swap) < 0:
@@ -109,12 +118,15 @@ cdef int replacement_finish(Replacement* into) noexcept nogil:
 
 cdef void replacement_drop(Replacement* into, bint is_named) noexcept nogil:
     cdef char[NAME_SIZE] name
+    cdef FileRef directory
     if into.file.get() == NULL and not is_named:
         return
     file_name(
         name, into.segment.get().base_offset, b".log.swap" if is_named else b".log.cleaned"
     )
-    unlinkat(into.directory.get().fd, name, 0)
+    # Where its directory cannot be opened it stays until the next start, which removes it.
+    if directory_hold(into.directory.get(), &directory) == OK:
+        unlinkat(directory.get().fd, name, 0)
     into.file.reset()
 
 

@@ -15,6 +15,7 @@ from libcpp.vector cimport vector
 
 from appliance._batch cimport ATTRIBUTE_CONTROL, BatchHeader, batch_control_type
 from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO
+from appliance._descriptors cimport directory_hold
 from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
@@ -63,7 +64,7 @@ cdef int64_t _retain(PartitionLog* log, int64_t now_ms, int64_t keep_from,
     cdef vector[SegmentRef] segments
     cdef LogSettings settings
     cdef int64_t doomed, code
-    if log.failed.load() != OK:
+    if log.failed.load() != OK or log.is_closed.load():
         return 0
     _look(log, &segments, &settings)
     if settings.cleanup_delete and settings.retention_ms >= 0:
@@ -236,7 +237,10 @@ cdef int log_delete_before(PartitionLog* log, int64_t offset) noexcept nogil:
 # Truncation
 
 cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
-    cdef int code = OK
+    cdef FileRef directory  # held: below, `log.directory.get().fd` is open
+    cdef int code = directory_hold(log.directory.get(), &directory)
+    if code != OK:
+        return code
     log.maintenance.lock()
     log.saved_guard.lock()
     log.guard.lock()
@@ -493,9 +497,13 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
                   const SegmentRef& cleaned, bint leaves_gaps) noexcept nogil:
     cdef int64_t base = cleaned.get().base_offset
     cdef int64_t end = group.back().get().end_offset.load()
-    cdef int directory_fd = log.directory.get().fd
+    cdef FileRef directory  # held: below, `log.directory.get().fd` is open
+    cdef int directory_fd
     cdef size_t i
-    cdef int code
+    cdef int code = directory_hold(log.directory.get(), &directory)
+    if code != OK:
+        return code
+    directory_fd = directory.get().fd
     cleaned.get().end_offset.store(end)
     for i in range(group.size()):
         code = segment_pin(group[i].get())

@@ -35,6 +35,7 @@ from appliance._batch cimport (
 )
 from appliance._bytes cimport load_i64
 from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK
+from appliance._descriptors cimport FileRef, directory_hold, file_own
 from appliance._disk_reader cimport DiskReader, disk_at, disk_forget, disk_have, disk_open
 from appliance._engine cimport Log
 from appliance._files cimport (
@@ -54,7 +55,7 @@ from appliance._native cimport (
     posix_fadvise, renameat, snprintf, wall_ms,
 )
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, file_own, segment_file, segment_past_damage,
+    Segment, SegmentRef, segment_file, segment_past_damage,
     segment_rebuild_index, segment_store_index,
 )
 
@@ -122,6 +123,7 @@ cdef cppclass Flaw:
 cdef cppclass Scan:
     LogRef log
     SegmentRef segment
+    FileRef directory              # held: `segment.directory.get().fd` is open
     DiskReader disk
     bint is_active
     bint is_moot                   # there is nothing to verify, or not any more
@@ -191,7 +193,9 @@ cdef void _bound(Scan* scan) noexcept nogil:
 cdef int _open(Scan* scan) noexcept nogil:
     cdef FileRef file
     cdef Flaw flaw
-    cdef int code = segment_file(scan.segment.get(), &file)
+    cdef int code = directory_hold(scan.segment.get().directory.get(), &scan.directory)
+    if code == OK:
+        code = segment_file(scan.segment.get(), &file)
     if code == OFFSET_OUT_OF_RANGE:
         flaw.why, flaw.is_refused = NO_FILE, False
         flaw.hole = hole_new(scan.next_offset, scan.end_offset)

@@ -5,6 +5,7 @@ from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
+from appliance._descriptors cimport DirectoryRef, FileRef
 from appliance._index cimport Index
 from appliance._native cimport atomic_bool, atomic_i64, mutex
 
@@ -13,14 +14,6 @@ cdef enum:
     INDEX_GAP_MAX = 8388608        # an index silent about so many bytes is rebuilt
     SEGMENT_SIZE_MAX = 2147483647  # positions and relative offsets are 32 bits on disk
 
-# An open file, closed by its last owner: a reader may hold it long after retention unlinked it.
-cdef cppclass File:
-    int fd
-
-ctypedef shared_ptr[File] FileRef
-
-cdef FileRef file_own(int fd) noexcept nogil
-
 # Bytes of a segment that are no batches any more: whoever walks passes them.
 cdef struct Damaged:
     int64_t position
@@ -28,7 +21,7 @@ cdef struct Damaged:
 
 cdef cppclass Segment:
     int64_t base_offset            # constant
-    FileRef directory              # constant; of the partition
+    DirectoryRef directory         # constant; of the partition
     mutex guard                    # over file, index, index_is_loaded, is_closed
     FileRef file                   # empty until first used; dropped when idle
     bint is_replaced               # another file took the name: this one must stay open
@@ -71,7 +64,7 @@ cdef struct Walker:
     int64_t window_size
     uint8_t[WINDOW_SIZE] window
 
-cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexcept nogil
+cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) noexcept nogil
 
 # Creates the file; it must not exist. The caller syncs the directory before it acknowledges into
 # it.
@@ -89,8 +82,9 @@ cdef int64_t segment_index_bytes(Segment* segment) noexcept nogil
 # Whether the index files hold all that the index in memory does.
 cdef bint segment_index_is_stored(Segment* segment) noexcept nogil
 
-# Lets go of the file and the index if nobody read them since `before_ns`.
-cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil
+# Lets go of the file, and of the index unless it is to be kept, if nobody read them since
+# `before_ns`; whether a file was closed.
+cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) noexcept nogil
 
 # Lets go of the file and the index for good. Who holds the file goes on with it.
 cdef void segment_close(Segment* segment) noexcept nogil

@@ -17,15 +17,18 @@ from appliance._batch cimport (
 from appliance._codes cimport (
     BATCH_CORRUPT, LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK,
 )
+from appliance._descriptors cimport (
+    DirectoryRef, FileRef, directory_hold, file_own, open_counted,
+)
 from appliance._files cimport (
-    NAME_SIZE, file_name, open_file, read_whole, storage_code, write_whole,
+    NAME_SIZE, failure_note, file_name, read_whole, write_whole,
 )
 from appliance._index cimport (
     OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_load,
     index_offset_before, index_position, index_position_before, index_store,
 )
 from appliance._native cimport (
-    ENOENT, O_CREAT, O_EXCL, O_RDWR, close, errno, ftruncate, monotonic_ns, own, unlinkat,
+    ENOENT, O_CREAT, O_EXCL, O_RDWR, errno, ftruncate, monotonic_ns, unlinkat,
 )
 
 
@@ -35,18 +38,7 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef void _file_close(File* file) noexcept nogil:
-    close(file.fd)
-    del file
-
-
-cdef FileRef file_own(int fd) noexcept nogil:
-    cdef File* file = new File()
-    file.fd = fd
-    return own[File](file, _file_close)
-
-
-cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexcept nogil:
+cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) noexcept nogil:
     cdef SegmentRef segment = make_shared[Segment]()
     segment.get().base_offset = base_offset
     segment.get().directory = directory
@@ -61,9 +53,12 @@ cdef SegmentRef segment_new(const FileRef& directory, int64_t base_offset) noexc
 
 cdef int segment_create(Segment* segment) noexcept nogil:
     cdef char[NAME_SIZE] name
-    cdef int fd
+    cdef FileRef directory
+    cdef int fd = directory_hold(segment.directory.get(), &directory)
+    if fd != OK:
+        return fd
     file_name(name, segment.base_offset, b".log")
-    fd = open_file(segment.directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
+    fd = open_counted(directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
     if fd < 0:
         return fd
     segment.file = file_own(fd)
@@ -84,15 +79,19 @@ cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil:
 
 cdef int _open_locked(Segment* segment) noexcept nogil:
     cdef char[NAME_SIZE] name
+    cdef FileRef directory
     cdef int fd
     if segment.file.get() != NULL:
         return OK
     if segment.is_closed:
         return LOG_CLOSED
+    fd = directory_hold(segment.directory.get(), &directory)
+    if fd != OK:
+        return fd
     file_name(name, segment.base_offset, b".log")
     # Writable although most are only read: a descriptor kept open for the file's active life is
     # what reports a write-back error, whoever caused it.
-    fd = open_file(segment.directory.get().fd, name, O_RDWR)
+    fd = open_counted(directory.get().fd, name, O_RDWR)
     if fd < 0:
         return OFFSET_OUT_OF_RANGE if errno == ENOENT else fd
     segment.file = file_own(fd)
@@ -127,15 +126,21 @@ cdef bint segment_index_is_stored(Segment* segment) noexcept nogil:
     return is_stored
 
 
-cdef void segment_rest(Segment* segment, int64_t before_ns) noexcept nogil:
+cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) noexcept nogil:
     cdef Index empty
+    cdef bint was_open
     if segment.read_ns.load() >= before_ns or not segment.guard.try_lock():
-        return
-    if not segment.is_replaced:
+        return False
+    # What a reader holds stays open whatever is done here.
+    was_open = (not segment.is_replaced and segment.file.get() != NULL
+                and segment.file.use_count() == 1)
+    if was_open or not segment.is_replaced and not keeps_index:
         segment.file.reset()
+    if not segment.is_replaced and not keeps_index:
         segment.index = empty
         segment.index_is_loaded = False
     segment.guard.unlock()
+    return was_open
 
 
 cdef void segment_close(Segment* segment) noexcept nogil:
@@ -219,6 +224,7 @@ cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader
     if code != OK:
         # Nobody has seen these bytes: the visible size still ends before them.
         if ftruncate(file.get().fd, position) < 0:
+            failure_note(b"truncate", b"", errno)
             return LOG_FAILED
         return code
     segment_note(segment, header, position, index_interval)
@@ -334,6 +340,7 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
 
 
 cdef int segment_load_index(Segment* segment) noexcept nogil:
+    cdef FileRef directory
     cdef int code = OK
     cdef int64_t known = 0, size
     segment.guard.lock()
@@ -342,7 +349,9 @@ cdef int segment_load_index(Segment* segment) noexcept nogil:
         segment.guard.unlock()
         return code
     size = segment.size.load()
-    code = index_load(&segment.index, segment.directory.get().fd, segment.base_offset, size)
+    code = directory_hold(segment.directory.get(), &directory)
+    if code == OK:
+        code = index_load(&segment.index, directory.get().fd, segment.base_offset, size)
     segment.index_is_loaded = code == OK
     if code == OK and not segment.index.offsets.empty():
         known = segment.index.offsets.back().position
@@ -425,21 +434,29 @@ cdef int segment_load_largest(Segment* segment) noexcept nogil:
 
 
 cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil:
+    cdef FileRef directory
     cdef int code
     segment.guard.lock()
     code = OK
     if segment.index_is_loaded:
-        code = index_store(&segment.index, segment.directory.get().fd, segment.base_offset, durable)
+        code = directory_hold(segment.directory.get(), &directory)
+    if segment.index_is_loaded and code == OK:
+        code = index_store(&segment.index, directory.get().fd, segment.base_offset, durable)
     segment.guard.unlock()
     return code
 
 
 cdef int segment_unlink(Segment* segment) noexcept nogil:
     cdef char[NAME_SIZE] name
-    cdef int directory_fd = segment.directory.get().fd
+    cdef FileRef directory
+    cdef int directory_fd
+    cdef int code = directory_hold(segment.directory.get(), &directory)
+    if code != OK:
+        return code
+    directory_fd = directory.get().fd
     file_name(name, segment.base_offset, b".log")
     if unlinkat(directory_fd, name, 0) < 0 and errno != ENOENT:
-        return storage_code(errno)
+        return failure_note(b"unlink", name, errno)
     file_name(name, segment.base_offset, b".index")
     unlinkat(directory_fd, name, 0)
     file_name(name, segment.base_offset, b".timeindex")

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport BatchHeader
-from appliance._segment cimport FileRef, SegmentRef
+from appliance._descriptors cimport FileRef
+from appliance._segment cimport SegmentRef
 
 cdef cppclass SegmentReader:
     SegmentRef segment

@@ -5,7 +5,7 @@ from libcpp.memory cimport shared_ptr
 
 from appliance._journal cimport Journal
 from appliance._native cimport atomic_bool, atomic_i64, monotonic_ns, wall_ms
-from appliance._segment cimport FileRef
+from appliance._descriptors cimport FileRef
 
 cdef cppclass Storage:
     FileRef directory

@@ -52,6 +52,7 @@ from appliance.groups.modern_group import TopicFacts
 from appliance.ledger import Ledger
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
+from appliance.reopening import Reopening
 from appliance.scram import ScramCredentials
 from appliance.scrub import Scrubber
 from appliance.share.coordinator import ShareCoordinator
@@ -124,6 +125,7 @@ class Broker:
         self.scram = ScramCredentials(catalog, self._change)
         self.quotas = ClientQuotas(catalog, self._change)
         self.client_metrics = ClientMetrics(catalog, self._change)
+        self.reopening = Reopening(self, self._change)
         self.exports = Book(catalog, config.export.runs_max)
         self.ledger = log_dir.ledger = Ledger(catalog)
         self.scrubber = Scrubber(log_dir)
@@ -132,7 +134,7 @@ class Broker:
     @classmethod
     def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
         """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
-        log_dir = LogDir.lock(config.data_dir, config.storage)
+        log_dir = LogDir.lock(config.data_dir, config.storage, config.network.max_connections)
         try:
             # not before the lock: two brokers must not have one catalog open
             catalog = Catalog.open(config.data_dir / NAME)
@@ -293,9 +295,7 @@ class Broker:
         create = topic_directories.create
         logs = await asyncio.to_thread(create, self.catalog, self.log_dir, row, config)
         topic = Topic(name, row.id, kept, logs, row.created_ms)
-        self._names[topic.id] = name
-        self.topics[name] = topic
-        self._show(topic)
+        self.take(topic)
         events.info("topic created", topic=name, partitions=count)
         return topic
 
@@ -314,7 +314,7 @@ class Broker:
         extend = topic_directories.extend
         more = await asyncio.to_thread(extend, self.catalog, self.log_dir, row, total, config)
         topic.logs = [*topic.logs, *more]
-        self._show(topic)
+        self.show(topic)
         events.info("partitions created", topic=name, partitions=total)
 
     async def delete_topic(self, name: str) -> None:
@@ -380,7 +380,7 @@ class Broker:
         topic.configs = configs
         self._configure(topic)
         if was_mirror and not topic.mirror_source:
-            self._show(topic)
+            self.show(topic)
         events.info("topic configured", topic=name, configs=configs)
 
     async def set_broker_configs(
@@ -577,7 +577,14 @@ class Broker:
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
 
-    def _show(self, topic: Topic) -> None:
+    def take(self, topic: Topic) -> None:
+        """From now on it is served."""
+        self._names[topic.id] = topic.name
+        self.topics[topic.name] = topic
+        self.unserved.is_over(topic.name)
+        self.show(topic)
+
+    def show(self, topic: Topic) -> None:
         self.topics_version += 1
         for table in self.tables:
             put(table, topic)

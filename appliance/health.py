@@ -17,6 +17,7 @@ last look.
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from appliance import event_log
+from appliance import _descriptors, descriptors, event_log
 from appliance._engine import log_facts
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
@@ -41,6 +42,8 @@ Level = Literal["degraded", "failing"]
 FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
 TIMESTAMPS_S = 10.0  # between two looks at every log's largest timestamp
 SLICE_LOGS = 500  # looked at in about a millisecond
+TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
+NEARLY_ALL = 0.9  # of the descriptors
 ENTRIES_TOLD = 20  # open entries of the ledger, each a finding; the rest are counted
 
 
@@ -152,6 +155,7 @@ def decide(subject: Subject, watch: Watch) -> Health:
 def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
+    yield from of_descriptors()
     yield from of_machine(watch.machine)
     yield from of_clock(broker)
     yield from of_ledger(broker)
@@ -166,11 +170,11 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
 
 
 def of_logs(broker: Broker) -> Iterator[Finding]:
-    for failure in broker.log_dir.report.failures:
+    for _, failure in sorted(broker.log_dir.unopened.items()):
         yield Finding("failing", "logs", f"not opened: {failure}")
     for (topic, partition), each in broker.log_dir.logs().items():
         if each.failed:
-            yield Finding("failing", "logs", f"{topic}-{partition}: {each.failed}")
+            yield Finding("failing", "logs", f"{topic}-{partition}: {each.failed_text}")
     for name, why in broker.unavailable.items():
         yield Finding("failing", "logs", f"topic {name}: {why}")
 
@@ -186,6 +190,24 @@ def of_storage(broker: Broker) -> Iterator[Finding]:
         yield Finding("failing", "storage", disk_full(free, low_water))
     elif free < 2 * low_water:
         yield Finding("degraded", "storage", f"the disk is nearly full: {room}")
+
+
+def of_descriptors() -> Iterator[Finding]:
+    found, used = _descriptors.counters(), descriptors.in_use()
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = (
+        f"{used} of {limit} file descriptors are in use, {found['open']} of {found['most']} that "
+        "the logs may have"
+    )
+    remedy = "raise LimitNOFILE of the service, or `ulimit -n`"
+    if 0 <= found["refused_ago_ms"] < TROUBLE_MS:
+        text = f"no file descriptor is free, and partitions cannot be read or written: {room}"
+        yield Finding("failing", "descriptors", f"{text}; {remedy}")
+    elif 0 <= found["relieved_ago_ms"] < TROUBLE_MS:
+        text = f"files of partitions are closed so that others can be opened: {room}"
+        yield Finding("degraded", "descriptors", f"{text}; {remedy}")
+    elif used > NEARLY_ALL * limit:
+        yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")
 
 
 def of_machine(machine: Machine) -> Iterator[Finding]:

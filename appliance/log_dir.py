@@ -14,7 +14,6 @@ import errno
 import itertools
 import os
 import re
-import resource
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from appliance import event_log
+from appliance import _descriptors, descriptors, event_log
 from appliance._engine import Engine, Log, Recovered
 from appliance.believed_clock import BelievedClock, boot_id, load
 from appliance.config import LONG_MAX, LogConfig, StorageConfig
@@ -44,6 +43,9 @@ _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,4})")
 _DELETED = "deleted"  # made at the start: on a full disk there is no block for a new directory
 _ORPHANS = "orphans"
 
+# How long a log that is opened again waits for those who read it: longer than an answer is sent.
+READERS_S = 10.0
+
 # Each waits for the disk, not for a core: what they sync at once is one write of the file system's.
 CREATION_THREADS = 16
 
@@ -58,6 +60,17 @@ class LogExists(ApplianceError):
 
 class LogUnknown(ApplianceError):
     kafka_code = 3
+
+
+class LogBusy(ApplianceError):
+    kafka_code = 56
+    retriable = True
+
+
+class DescriptorsExhausted(ApplianceError):
+    """A matter of policy for clients: the operator's limit, which they cannot wait out."""
+
+    kafka_code = 44
 
 
 @dataclass
@@ -167,14 +180,17 @@ class LogDir:
         return log_dir
 
     @classmethod
-    def lock(cls, path: Path | str, config: StorageConfig | None = None) -> LogDir:
-        """Takes the directory, so that no other process can; `recover` is to follow."""
+    def lock(
+        cls, path: Path | str, config: StorageConfig | None = None, clients: int = 0
+    ) -> LogDir:
+        """Takes the directory, so that no other process can; `recover` is to follow. `clients` may
+        connect at most: the logs get what descriptors they leave."""
         config = config or StorageConfig()
         path = Path(path).absolute()
         if not path.exists():
             path.mkdir(parents=True)
             _sync_name(path.parent)
-        _raise_files_limit()
+        descriptors.take(clients)
         remembered = load(path)  # before the journal is touched, whose age may have to do
         engine = Engine(
             str(path),
@@ -238,9 +254,19 @@ class LogDir:
         # One bad partition never stops the others.
         topic, partition, name = found
         try:
-            return self.engine.open_log(name, log_config(topic, partition))
+            return self._open_log(name, log_config(topic, partition))
         except ApplianceError as error:
             return error
+
+    def _open_log(
+        self, name: str, config: LogConfig, is_again: bool = False
+    ) -> tuple[Log, Recovered]:
+        try:
+            return self.engine.open_log(name, config, is_again=is_again)
+        except FilesExhausted:
+            if not _descriptors.relieve():
+                raise
+            return self.engine.open_log(name, config, is_again=is_again)
 
     def _forget_deleted(self) -> list[Path]:
         """What interrupted deletions left: out of the journal first, its files after that."""
@@ -287,6 +313,7 @@ class LogDir:
         what threads sync at once the file system writes together."""
         keys = [(topic, number) for number in partitions]
         made: list[str] = []
+        self._check_descriptors(topic, len(keys))
         try:
             for key in keys:
                 made.append(self._make_directory(key))
@@ -315,24 +342,62 @@ class LogDir:
             raise _storage_error(error, f"{name} cannot be created") from error
         return name
 
-    def _open_new(self, names: list[str], config: LogConfig) -> list[Log]:
-        logs: list[Log] = []
-        if len(names) == 1:
-            return [self._open_fresh(names[0], config, logs)]
-        with ThreadPoolExecutor(CREATION_THREADS, "creation") as pool:
-            return list(pool.map(lambda name: self._open_fresh(name, config, logs), names))
+    def _check_descriptors(self, topic: str, count: int) -> None:
+        """Before half of them is made: those that are opened at once must find room."""
+        wanted = descriptors.BUSY_PARTITION * min(count, CREATION_THREADS)
+        found = _descriptors.counters()
+        if found["most"] - found["open"] < wanted and not _descriptors.relieve(wanted):
+            found = _descriptors.counters()
+            raise DescriptorsExhausted(
+                f"{topic}: to make {count} partitions takes {wanted} file descriptors at once, and "
+                f"logs that are in use hold {found['open']} of the {found['most']} that they may "
+                "have: raise LimitNOFILE of the service, or try again when fewer are written"
+            )
 
-    def _open_fresh(self, name: str, config: LogConfig, beside: list[Log]) -> Log:
+    def _open_new(self, names: list[str], config: LogConfig) -> list[Log]:
+        if len(names) == 1:
+            return [self._open_log(names[0], config)[0]]
+        with ThreadPoolExecutor(CREATION_THREADS, "creation") as pool:
+            return list(pool.map(lambda name: self._open_log(name, config)[0], names))
+
+    def reopen(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
+        """Opens a log that could not be opened, or that failed, as after a crash: nothing of it is
+        trusted. Where it cannot be, it is among those that are not open."""
+        key = (topic, partition)
+        name = directory_name(topic, partition)
+        if not self.holds(topic, partition):
+            raise LogUnknown(f"there is no log {name} in {self.path}")
+        if key in self._logs:
+            self._let_go(self._logs[key])
+            del self._logs[key]
+            self.unopened[key] = "it is being opened again"
         try:
-            log, _ = self.engine.open_log(name, config)
-        except FilesExhausted:
-            # Idle files are closed by a timer; when descriptors run out it is done at once.
-            self.rest(0)
-            for each in tuple(beside):
-                each.rest(0)
-            log, _ = self.engine.open_log(name, config)
-        beside.append(log)
+            log, recovered = self._open_log(name, config or LogConfig(), is_again=True)
+        except ApplianceError as error:
+            self.unopened[key] = str(error)
+            raise
+        found = RecoveryReport(was_clean=False)
+        found.note(log, recovered)
+        self.ledger.note(found.losses)
+        self.engine.commit_journal()
+        self._logs[key] = log
+        del self.unopened[key]
         return log
+
+    def _let_go(self, log: Log) -> None:
+        """Closes a log that is to be opened again."""
+        if log.failed is None:
+            log.flush()
+        # A page that a reader holds cannot be dropped from the page cache, and what the cache shows
+        # after a failed write is what must not be believed.
+        deadline = time.monotonic() + READERS_S
+        while log.files_held():
+            if time.monotonic() > deadline:
+                raise LogBusy(f"{log.name} is still read after {READERS_S:g} s, and cannot be "
+                              "opened again before that ends: stop its consumers and exports")
+            time.sleep(0.01)
+        log.close()
+        log.settle()
 
     def _take_back(self, names: list[str]) -> None:
         for name in names:
@@ -526,13 +591,6 @@ def _partitions(path: Path) -> Iterable[tuple[str, int, str]]:
             match = _DIRECTORY.fullmatch(entry.name)
             if match and entry.is_dir(follow_symlinks=False):
                 yield match[1], int(match[2]), entry.name
-
-
-def _raise_files_limit() -> None:
-    # Two descriptors a busy partition, one an idle one; the soft limit is often 1,024.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _remove(directory: Path) -> None:

@@ -61,7 +61,7 @@ class Reconciliation:
         rows = self.catalog.topics()
         self._set_orphans_aside(rows)
         for row in rows:
-            self._serve(row)
+            self.serve(row)
 
     def _note(self, text: str) -> None:
         events.warning(text)
@@ -142,7 +142,7 @@ class Reconciliation:
 
     # Topics
 
-    def _serve(self, row: TopicRow) -> None:
+    def serve(self, row: TopicRow) -> None:
         configs, faults = topic_config.readable(row.configs, self.broker)
         for fault in faults:
             self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")

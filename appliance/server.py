@@ -16,7 +16,6 @@ import asyncio
 import gc
 import ipaddress
 import os
-import resource
 import secrets
 import signal
 import socket
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from appliance import admin_http, event_log, scrub
+from appliance import admin_http, descriptors, event_log, scrub
 from appliance._data_plane import DataPlane
 from appliance.broker import Broker
 from appliance.broker_configs import CLEANER_BACKOFF
@@ -269,6 +268,7 @@ class Server:
             self._every("clock", Interval(CLOCK_MS), log_dir.watch_clock),
             self._every("compaction", compaction, log_dir.compact),
             self._every("scrub", Interval(scrub.TURN_MS), broker.scrubber.turn),
+            broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
         ]
 
@@ -338,15 +338,17 @@ def _tune_the_collector() -> None:
 
 
 def within_descriptors(network: NetworkConfig) -> NetworkConfig:
-    """Clients get half of the file descriptors that this process may have: with none left no
-    segment could be opened, and every partition would pay for a flood of connections."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(1, limit // 2)
-    if network.max_connections <= most:
+    """As many clients as there are descriptors for, beside those of the logs."""
+    found = descriptors.take(network.max_connections)
+    if network.max_connections <= found.clients:
         return network
-    log.warning("fewer connections than max.connections.total are taken: half of the descriptors",
-                wanted=network.max_connections, taken=most, descriptors=limit)
-    return replace(network, max_connections=most)
+    log.warning(
+        "fewer connections than max.connections.total are taken: the rest of the descriptors is "
+        "for the logs; raise LimitNOFILE of the service, or `ulimit -n`",
+        wanted=network.max_connections, taken=found.clients, logs=found.logs,
+        descriptors=found.limit,
+    )  # fmt: skip
+    return replace(network, max_connections=found.clients)
 
 
 def listening(address: Address) -> socket.socket:

@@ -275,7 +275,7 @@ def losses(broker: Broker) -> list[Damage]:
     return broker.log_dir.report.losses
 
 
-@pytest.mark.parametrize("step", ["_make_directory", "_open_fresh"])
+@pytest.mark.parametrize("step", ["_make_directory", "_open_log"])
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_creation_that_fails_is_undone(
     step: str, works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -298,7 +298,7 @@ def test_a_creation_that_fails_is_undone(
     assert with_broker(tmp_path, look) == {"t": 3}
 
 
-@pytest.mark.parametrize("step", ["_make_directory", "_open_fresh"])
+@pytest.mark.parametrize("step", ["_make_directory", "_open_log"])
 @pytest.mark.parametrize("works", [0, 1])
 def test_adding_partitions_that_fails_is_undone(
     step: str, works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from appliance import __version__
+from appliance import __version__, _descriptors, descriptors
 from appliance._data_plane import DataPlane
 from appliance._traffic import TIME_BOUNDS_NS
 from appliance.admin.groups import protocol_of
@@ -72,6 +73,7 @@ def one(family: GaugeMetricFamily | CounterMetricFamily, value: float) -> Metric
 
 def families(process: Process) -> Iterator[Metric]:
     yield from of_process(process)
+    yield from of_descriptors()
     if process.registration is not None:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
@@ -100,6 +102,19 @@ def of_process(process: Process) -> Iterator[Metric]:
     for labels, count in sorted(counts.items()):
         family.add_metric(labels, count)
     yield family
+
+
+def of_descriptors() -> Iterator[Metric]:
+    found, (limit, _) = _descriptors.counters(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield one(gauge("descriptors_limit", "File descriptors the process may have."), limit)
+    yield one(gauge("descriptors", "File descriptors it has."), descriptors.in_use())
+    logs_limit = gauge("descriptors_logs_limit", "Of these, what the logs may have.")
+    yield one(logs_limit, found["most"])
+    yield one(gauge("descriptors_logs", "Of these, what the logs have."), found["open"])
+    closed = counter("descriptors_relieved", "Files of logs closed so that others can be opened.")
+    yield one(closed, found["relieved"])
+    refused = counter("descriptors_refused", "Times that no descriptor was free for a log.")
+    yield one(refused, found["refused"])
 
 
 def of_zookeeper(status: str) -> Metric:

@@ -57,7 +57,7 @@ class NetworkConfig:
         "max.connections.total",
         10_000,
         "Connections at a time: each costs a few KiB and a file descriptor. Half of those that the "
-        "system allows are kept for the logs, so there may be fewer.",
+        "system allows are kept for the logs, so there may be fewer: see File descriptors.",
         minimum=1,
     )
     max_connections_per_ip: int = setting(

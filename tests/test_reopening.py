@@ -1,0 +1,181 @@
+"""Partitions that are there but not open are opened while the broker runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from appliance.broker import Broker
+from appliance.config import BrokerConfig
+from appliance.errors import StorageIoFailed
+from appliance.log_dir import LogBusy, LogUnknown
+from appliance.reopening import RETRY_MAX_MS, RETRY_MIN_MS
+from tests.support.logs import STORAGE, batch, everything, log_config, opened, values
+
+HEAD = f"{0:020d}"
+
+
+# A log
+
+
+def test_what_the_kernel_said_of_which_file_is_in_the_error(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("orders", 3, log_config()).append_durable(batch("a"))
+        log_dir.abandon()
+    (tmp_path / "orders-3" / f"{HEAD}.log").unlink()
+    (tmp_path / "orders-3" / f"{HEAD}.log").mkdir()
+    with opened(tmp_path) as log_dir:
+        assert log_dir.unopened == {
+            ("orders", 3): "orders-3: the log cannot be opened: "
+            f"open {HEAD}.log: EEXIST File exists"
+        }
+        log_dir.abandon()
+
+
+def test_a_log_that_could_not_be_opened_is_opened_when_its_reason_is_gone(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0, log_config()).append_durable(batch("a"))
+        log_dir.abandon()
+    file = tmp_path / "t-0" / f"{HEAD}.log"
+    file.rename(tmp_path / "kept")
+    file.mkdir()
+    with opened(tmp_path) as log_dir:
+        assert [*log_dir.unopened] == [("t", 0)]
+        with pytest.raises(StorageIoFailed, match="EEXIST"):
+            log_dir.reopen("t", 0)
+        assert [*log_dir.unopened] == [("t", 0)]
+        file.rmdir()
+        (tmp_path / "kept").rename(file)
+        log = log_dir.reopen("t", 0, log_config())
+        assert values(everything(log)) == ["a"]
+        assert log.append_durable(batch("b")).base_offset == 1
+        assert (log_dir.unopened, log_dir.log("t", 0)) == ({}, log)
+    with opened(tmp_path) as log_dir:
+        assert log_dir.report.was_clean
+        assert values(everything(log_dir.log("t", 0))) == ["a", "b"]
+
+
+def test_a_log_that_is_served_is_opened_again_with_all_it_has(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        old = log_dir.create("t", 0, log_config())
+        old.append_durable(batch("a"))
+        epoch = old.leader_epoch
+        old.append(batch("b"))
+        new = log_dir.reopen("t", 0, log_config())
+        assert values(everything(new)) == ["a", "b"]
+        assert new.leader_epoch > epoch  # clients may have seen what is gone
+        assert old.retain(10**15) == 0  # nothing of the old one reaches the files or the journal
+        new.append_durable(batch("c"))
+        log_dir.abandon()
+    with opened(tmp_path) as log_dir:
+        assert values(everything(log_dir.log("t", 0))) == ["a", "b", "c"]
+        assert log_dir.report.losses == []
+
+
+def test_a_log_that_is_read_is_not_opened_again_under_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.log_dir.READERS_S", 0.05)
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.append_durable(batch("a"))
+        held = log.slice(0)
+        with pytest.raises(LogBusy, match=r"t-0 is still read after 0.05 s"):
+            log_dir.reopen("t", 0)
+        assert log_dir.log("t", 0) is log
+        assert log.append_durable(batch("b")).base_offset == 1
+        del held
+        assert values(everything(log_dir.reopen("t", 0, log_config()))) == ["a", "b"]
+
+
+def test_what_is_not_there_cannot_be_opened_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir, pytest.raises(LogUnknown):
+        log_dir.reopen("t", 0)
+
+
+# A broker
+
+
+def config(path: Path) -> BrokerConfig:
+    return BrokerConfig(data_dir=path, storage=STORAGE)
+
+
+def filled(path: Path) -> None:
+    async def fill() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(path))
+        topic = await broker.create_topic("orders", 2)
+        for log in topic.logs:
+            await asyncio.to_thread(log.append_durable, batch("a"))
+        broker.log_dir.abandon()
+        await broker.close()
+
+    asyncio.run(fill())
+
+
+def test_a_topic_is_served_again_when_what_kept_it_closed_is_gone(tmp_path: Path) -> None:
+    filled(tmp_path)
+    file = tmp_path / "orders-1" / f"{HEAD}.log"
+    file.rename(tmp_path / "kept")
+    file.mkdir()
+
+    async def run() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+        try:
+            assert "EEXIST" in broker.unavailable["orders"]
+            assert await broker.reopening.retry() == 0
+            assert [*broker.unavailable] == ["orders"]
+            file.rmdir()
+            (tmp_path / "kept").rename(file)
+            assert await broker.reopening.retry() == 2  # the partition, and the topic
+            assert (broker.unavailable, [*broker.topics]) == ({}, ["orders"])
+            assert [values(everything(log)) for log in broker.topics["orders"].logs] == [
+                ["a"], ["a"]
+            ]  # fmt: skip
+            assert not broker.reopening.is_wanted
+        finally:
+            await broker.close()
+
+    asyncio.run(run())
+
+
+def test_a_partition_of_a_served_topic_is_opened_again_in_its_place(tmp_path: Path) -> None:
+    filled(tmp_path)
+
+    async def run() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+        try:
+            before = broker.topics["orders"].logs
+            await broker.reopening.reopen("orders", 1)
+            after = broker.topics["orders"].logs
+            assert after[0] is before[0]
+            assert after[1] is broker.log_dir.log("orders", 1) is not before[1]
+            assert values(everything(after[1])) == ["a"]
+        finally:
+            await broker.close()
+
+    asyncio.run(run())
+
+
+def test_attempts_come_seldom_while_nothing_changes(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / "orders-1" / f"{HEAD}.log").unlink()
+    (tmp_path / "orders-1" / f"{HEAD}.log").mkdir()
+    waits: list[int] = []
+
+    async def stops_within(interval_ms: int) -> bool:
+        waits.append(interval_ms)
+        return len(waits) == 10
+
+    async def run() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+        try:
+            await broker.reopening.run(stops_within)
+        finally:
+            broker.log_dir.abandon()
+            await broker.close()
+
+    asyncio.run(run())
+    assert waits[:3] == [RETRY_MIN_MS, 2 * RETRY_MIN_MS, 4 * RETRY_MIN_MS]
+    assert waits[-1] == RETRY_MAX_MS

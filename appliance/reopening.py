@@ -87,7 +87,8 @@ class Reopening:
                 events.warning("still not opened", log=directory_name(*key), error=error)
             else:
                 count += 1
-        await asyncio.to_thread(self._finish_deletions)
+        for name in await asyncio.to_thread(self._finish_deletions):
+            self._served.unserved.is_over(name)
         return count + await self._serve_all()
 
     async def _reopen(self, name: str, partition: int) -> None:
@@ -135,12 +136,14 @@ class Reopening:
             events.info("topic served again", topic=topic.name, partitions=len(topic.logs))
         return bool(found.topics)
 
-    def _finish_deletions(self) -> None:
-        served = self._served
+    def _finish_deletions(self) -> list[str]:
+        """The names that are free now."""
+        served, finished = self._served, []
         for row in served.catalog.deletions():
             try:
                 finish_deletion(served.catalog, served.log_dir, row.name)
             except ApplianceError as error:
                 events.warning("a deletion is still not finished", topic=row.name, error=error)
             else:
-                served.unserved.is_over(row.name)
+                finished.append(row.name)
+        return finished

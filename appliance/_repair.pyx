@@ -31,6 +31,7 @@ from appliance._codes cimport (
     OFFSET_OUT_OF_RANGE, OK, TXN_STATE_INVALID,
 )
 from appliance._engine cimport Log
+from appliance._descriptors cimport FileRef, directory_hold
 from appliance._files cimport NAME_SIZE, file_name, read_whole
 from appliance._holes cimport holes_cover, holes_fill, holes_place, holes_skip
 from appliance._journal cimport Hole
@@ -273,8 +274,12 @@ cdef void _keep_damaged(Filling* filling) noexcept nogil:
     """A segment with damaged bytes stays beside the new one, for who can make more of them."""
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] aside
-    cdef int directory_fd = filling.log.get().directory.get().fd
+    cdef FileRef directory
+    cdef int directory_fd
     cdef size_t i
+    if directory_hold(filling.log.get().directory.get(), &directory) != OK:
+        return  # nor is there a swap then
+    directory_fd = directory.get().fd
     for i in range(filling.group.size()):
         if filling.group[i].get().is_damaged.load():
             file_name(name, filling.group[i].get().base_offset, b".log")

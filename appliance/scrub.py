@@ -85,7 +85,7 @@ class Scrubber:
 
     def __init__(self, log_dir: LogDir, now_ms: Callable[[], int] | None = None) -> None:
         self._log_dir = log_dir
-        self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
+        self._now_ms = now_ms or log_dir.clock.now_ms
         self.config = log_dir.config
         self.round: Round | None = None  # in the background, under way
         self.last: Round | None = None  # the last whole one of all topics

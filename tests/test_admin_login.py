@@ -24,6 +24,7 @@ from appliance.admin.route import ADMIN, OPERATOR, VIEWER
 from appliance.catalog import NAME, Catalog, has_admin_users
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
+from appliance.wall_clock import Remembered, WallClock
 from tests.support.people import PASSWORD, PEOPLE, asked, denied, is_let_in, logged_in, make_people
 from tests.support.rest import PREFIX, Rest
 
@@ -172,6 +173,19 @@ def test_a_token_is_for_programs(broker: RunningBroker) -> None:
         assert denied(bad.ask("GET", "/topics")) == (401, "login_required")
 
 
+@pytest.mark.parametrize("back_ms", [3_600_000, 10 * 365 * 86_400_000])
+def test_a_start_with_the_clock_set_back_makes_no_token_good_again(
+    tmp_path: Path, back_ms: int
+) -> None:
+    catalog, now_ms = Catalog.open(tmp_path / NAME), 1_700_000_000_000
+    before = users.Users(catalog, lambda: now_ms)
+    _, secret = asyncio.run(before.make_token("short", VIEWER, expires_ms=now_ms + 1))
+    assert before.of_token(secret) is not None
+    clock = WallClock(lambda: now_ms - back_ms, remembered=Remembered(now_ms + 1, 0, ""))
+    assert users.Users(catalog, clock.latest_ms).of_token(secret) is None
+    catalog.close()
+
+
 def test_a_token_is_good_until_its_day(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +194,7 @@ def test_a_token_is_good_until_its_day(
     assert made["expires_ms"] - made["created_ms"] == pytest.approx(86_400_000, abs=1000)
     program = Rest(broker.admin, {"Authorization": f"Bearer {made['token']}"})
     assert program.get("/session")["name"] == "short"
-    monkeypatch.setattr(users, "now_ms", lambda: made["expires_ms"])
+    monkeypatch.setattr(users.Users, "now_ms", lambda own: made["expires_ms"])
     assert denied(program.ask("GET", "/topics")) == (401, "login_required")
     monkeypatch.undo()
     for days in (0, -1, 3651):

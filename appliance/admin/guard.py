@@ -54,7 +54,7 @@ class Guard:
         if broker is None:
             return None
         if self._users is None or self._users[0] is not broker:
-            self._users = (broker, Users(broker.catalog))
+            self._users = (broker, Users(broker.catalog, broker.clock.latest_ms))
         return self._users[1]
 
     def check(self, request: web.Request, route: Route) -> Identity:

@@ -12,7 +12,7 @@ from typing_extensions import NotRequired
 
 from appliance.admin.guard import COOKIE, Denied, Guard
 from appliance.admin.route import ADMIN, ANYONE, VIEWER, Call, NotServing, delete, get, patch, post
-from appliance.admin.users import Users, now_ms
+from appliance.admin.users import Users
 from appliance.catalog import AdminToken
 from appliance.errors import ApplianceError, RequestInvalid
 
@@ -263,7 +263,7 @@ async def create_token(call: Call) -> MadeToken:
     days = body.get("days")
     if days is not None and not 1 <= days <= DAYS_MAX:
         raise RequestInvalid(f"days: got {days}, wanted 1 to {DAYS_MAX}, or none for ever")
-    expires_ms = None if days is None else now_ms() + days * DAY_MS
+    expires_ms = None if days is None else users.now_ms() + days * DAY_MS
     made, secret = await users.make_token(
         body["name"], body["role"], body.get("may_read", True), expires_ms
     )

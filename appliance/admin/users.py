@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import argon2
@@ -20,6 +20,7 @@ import argon2
 from appliance.admin.route import ADMIN, ROLES
 from appliance.catalog import AdminToken, AdminUser, Catalog
 from appliance.errors import ApplianceError, RequestInvalid
+from appliance.wall_clock import wall_now_ms
 
 NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
 PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; a longer one would be work for nobody's good
@@ -56,8 +57,9 @@ class Identity:
 class Users:
     """All of them, in memory and in the catalog. Lives on the event loop."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, now_ms: Callable[[], int] = wall_now_ms) -> None:
         self._catalog = catalog
+        self._now_ms = now_ms  # in doubt the latest: what has expired stays so
         self._users = {each.name: each for each in catalog.admin_users()}
         self._tokens = {each.digest: each for each in catalog.admin_tokens()}
         self._hasher = argon2.PasswordHasher()
@@ -65,6 +67,9 @@ class Users:
         self._changing = asyncio.Lock()  # what was looked at stays so until the change is made
         self._used: dict[bytes, int] = {}  # when a token was used last, since the start
         self._nobody = ""  # a hash that fits no password
+
+    def now_ms(self) -> int:
+        return self._now_ms()
 
     @property
     def is_open(self) -> bool:
@@ -107,7 +112,7 @@ class Users:
                 raise NameTaken(f"there is a user {name} already")
             if len(self._users) >= USERS_MAX:
                 raise RequestInvalid(f"there are {USERS_MAX} users already")
-            await self._put(AdminUser(name, role, stored, now_ms(), may_read))
+            await self._put(AdminUser(name, role, stored, self.now_ms(), may_read))
 
     async def change(
         self,
@@ -170,14 +175,14 @@ class Users:
                 raise NameTaken(f"there is a token {name} already")
             if len(self._tokens) >= TOKENS_MAX:
                 raise RequestInvalid(f"there are {TOKENS_MAX} tokens already")
-            token = AdminToken(name, role, digest_of(secret), now_ms(), may_read, expires_ms)
+            token = AdminToken(name, role, digest_of(secret), self.now_ms(), may_read, expires_ms)
             await asyncio.to_thread(self._catalog.put_admin_token, token)
             self._tokens[token.digest] = token
         return token, secret
 
     def of_token(self, secret: str) -> Identity | None:
         # Looked up by its digest: how long that takes tells nothing of the secret.
-        token, now = self._tokens.get(digest_of(secret)), now_ms()
+        token, now = self._tokens.get(digest_of(secret)), self.now_ms()
         if token is None or (token.expires_ms is not None and now >= token.expires_ms):
             return None
         self._used[token.digest] = now
@@ -224,10 +229,6 @@ def check_password(password: str) -> None:
 
 def _identity(user: AdminUser) -> Identity:
     return Identity(user.name, user.role, may_read=bool(user.may_read))
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def digest_of(secret: str) -> bytes:

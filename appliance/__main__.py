@@ -1,5 +1,17 @@
-"""`python -m appliance` is the `appliance` command."""
+"""The `appliance` command, also as `python -m appliance`."""
 
-from appliance.cli import main
+import sys
 
-main()
+from appliance.stop_signals import stop_signals
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["serve"]:
+        stop_signals.hold()  # before a second of imports
+    from appliance.cli import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ from libcpp.vector cimport vector
 
 from appliance._log cimport CommitPlan, LogRef
 from appliance._native cimport atomic_bool, atomic_i64, condition, mutex
+from appliance._open_logs cimport OpenLogs
 from appliance._storage cimport StorageRef
 from appliance._traffic cimport Times
 
@@ -32,6 +33,9 @@ cdef cppclass Committer:
     int threads_count
     int64_t checkpoint_interval_ns
     int64_t poll_interval_ns       # of the free space
+
+    OpenLogs open_logs
+    atomic_bool syncfs_failed      # files from then on
 
     mutex guard
     condition wake                 # the committer thread: work, a deadline, stop

@@ -8,10 +8,12 @@ syncs, `log_commit_end`); no lock of a log is held while the disk works.
 How a commit is made durable (`commit.sync`):
     files        fdatasync of each dirty segment and fsync of each changed directory, spread over a
                  few threads, so that the file system can merge their journal commits
-    filesystem   one syncfs. It also writes what others left dirty on that file system; it reports
-                 their errors as ours, so an error fails every log of the commit
+    filesystem   one syncfs. It also writes what others left dirty on that file system, and says
+                 once that something was lost, not what: an error fails every log that has unsynced
+                 bytes, also those that are not in the commit. From then on: files
     auto         files below SYNCFS_FILES_MIN descriptors, the file system from there on
-A sync that failed is never repeated on that descriptor: the log fails instead.
+A sync that failed is never repeated on that descriptor: the log fails instead. One that succeeded
+counts only if the file system still takes writes after it.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
@@ -21,13 +23,14 @@ from libcpp.vector cimport vector
 from cython.operator cimport dereference
 
 from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO, TIMED_OUT
-from appliance._files cimport failure_errno, storage_code, sync_directory, sync_file
+from appliance._files cimport failure_errno, failure_note, storage_code, sync_directory, sync_file
 from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
     log_write_behind,
 )
-from appliance._native cimport EINTR, errno, monotonic_ns, mutant, syncfs, wait_until
-from appliance._storage cimport storage_commit, storage_poll
+from appliance._native cimport EINTR, EROFS, errno, monotonic_ns, mutant, syncfs, wait_until
+from appliance._open_logs cimport open_logs_fail_unsynced, open_logs_prune
+from appliance._storage cimport storage_commit, storage_poll, storage_takes_writes
 from appliance._traffic cimport times_note
 from appliance._wake_soon cimport wake_soon
 from appliance._watch cimport InboxRef, inboxes_keep, inboxes_visit
@@ -187,6 +190,8 @@ cdef void _drop_closed(Committer* committer) noexcept nogil:
     committer.guard.unlock()
     deadlines.clear()
     _take_closed(&committer.changed, &gone)
+    gone.clear()
+    open_logs_prune(&committer.open_logs)
 
 
 cdef void _take_closed(vector[LogRef]* logs, vector[LogRef]* gone) noexcept nogil:
@@ -312,14 +317,15 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     if jobs.empty():
         return
     committer.storage.get().commits_at_disk.fetch_add(1)
-    if committer.sync_by == SYNC_FILESYSTEM or (committer.sync_by == SYNC_AUTO
-                                                and jobs.size() >= SYNCFS_FILES_MIN):
+    if _is_for_file_system(committer, jobs.size()):
         _sync_file_system(committer, &jobs)
     elif jobs.size() >= POOL_JOBS_MIN and not committer.pool.empty():
         _sync_in_pool(committer, &jobs)
     else:
         for i in range(jobs.size()):
             _sync_one(&jobs[i])
+    if not storage_takes_writes(committer.storage.get()):
+        _fail_all(committer, &jobs, EROFS)
     committer.storage.get().committed_ns.store(monotonic_ns())
     committer.storage.get().commits_at_disk.fetch_add(-1)
     for i in range(jobs.size()):
@@ -330,6 +336,24 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     took = monotonic_ns() - began
     committer.sync_ns.fetch_add(took)
     times_note(&committer.commit_times, took)
+
+
+cdef bint _is_for_file_system(Committer* committer, size_t jobs) noexcept nogil:
+    # After an error it may succeed over what was lost: syncfs tells of it once.
+    if committer.syncfs_failed.load():
+        return False
+    return committer.sync_by == SYNC_FILESYSTEM or (committer.sync_by == SYNC_AUTO
+                                                    and jobs >= SYNCFS_FILES_MIN)
+
+
+cdef void _fail_all(Committer* committer, vector[SyncJob]* jobs, int error) noexcept nogil:
+    """An error that stands for the whole file system: the next sync will not tell it again."""
+    cdef size_t i
+    failure_note(b"sync of the file system", b"", error)
+    for i in range(jobs.size()):
+        jobs.at(i).result = STORAGE_IO
+        jobs.at(i).error = error
+    open_logs_fail_unsynced(&committer.open_logs, STORAGE_IO)
 
 
 cdef void _add_job(vector[SyncJob]* jobs, int fd, bint is_directory, size_t plan) noexcept nogil:
@@ -348,16 +372,11 @@ cdef void _sync_one(SyncJob* job) noexcept nogil:
 
 
 cdef void _sync_file_system(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
-    cdef size_t i
-    cdef int code = OK, error = 0
     while syncfs(committer.storage.get().directory.get().fd) < 0:
         if errno != EINTR:
-            code = STORAGE_IO
-            error = errno
-            break
-    for i in range(jobs.size()):
-        jobs[0][i].result = code
-        jobs[0][i].error = error
+            committer.syncfs_failed.store(True)
+            _fail_all(committer, jobs, errno)
+            return
 
 
 cdef void _sync_in_pool(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
@@ -436,6 +455,8 @@ cdef void* _run_behind(void* argument) noexcept nogil:
         committer.behind_guard.unlock()
         for i in range(logs.size()):
             log_write_behind(logs[i].get())
+            if logs[i].get().failed.load() != OK:
+                committer_notify(committer)
         logs.clear()
         committer.behind_guard.lock()
     committer.behind_guard.unlock()

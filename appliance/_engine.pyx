@@ -45,6 +45,7 @@ from appliance._native cimport (
     O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, monotonic_ns, mutant,
 )
 from appliance._offset_map cimport KEYS_MAX
+from appliance._open_logs cimport open_logs_add
 from appliance._producers cimport Producer
 from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
 from appliance._relief cimport relief_watch
@@ -354,6 +355,8 @@ cdef class Engine:
         log.partition = int(partition)
         with nogil:
             code = log_open(self.storage, c_name, &c_settings, is_trusted, &log.log, &found)
+            if code == OK:
+                open_logs_add(&self.committer.get().open_logs, log.log)
         if code != OK:
             raise error_of(code, f"{name}: the log cannot be opened")
         relief_watch(self.committer, log.log)

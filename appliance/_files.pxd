@@ -39,4 +39,8 @@ cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into
 
 cdef int sync_directory(int directory_fd) noexcept nogil
 cdef int sync_file(int fd) noexcept nogil
+
+# Makes the next reads of this file come from the disk. The code is that of the sync before it.
+cdef int drop_cache(int fd) noexcept nogil
+
 cdef int64_t file_size(int fd) noexcept nogil

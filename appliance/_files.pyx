@@ -14,9 +14,9 @@ from libcpp.vector cimport vector
 from appliance._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO
 from appliance._native cimport (
     EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY,
-    S_ISREG,
-    c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, pread, pwrite, set_errno,
-    snprintf,
+    POSIX_FADV_DONTNEED, S_ISREG,
+    c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, posix_fadvise, pread, pwrite,
+    set_errno, snprintf,
 )
 
 from appliance.errors import from_code
@@ -152,6 +152,14 @@ cdef int sync_file(int fd) noexcept nogil:
             # Also ENOSPC: what was to find its place only now has none, and is lost.
             return STORAGE_IO
     return OK
+
+
+cdef int drop_cache(int fd) noexcept nogil:
+    # Only clean pages are dropped: hence the sync. And the whole file, however little of it is in
+    # doubt: a folio that begins before the range is kept, and one may be megabytes (ext4, XFS).
+    cdef int code = sync_file(fd)
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED)
+    return code
 
 
 cdef int64_t file_size(int fd) noexcept nogil:

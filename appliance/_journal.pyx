@@ -31,7 +31,7 @@ from appliance._bytes cimport (
 from appliance._codes cimport OK
 from appliance._crc cimport crc32c
 from appliance._files cimport (
-    file_size, open_file, read_whole, sync_directory, sync_file, write_whole,
+    drop_cache, file_size, open_file, read_whole, sync_directory, sync_file, write_whole,
 )
 from appliance._native cimport O_CREAT, O_RDWR, close, mutant, wall_ms
 
@@ -161,6 +161,7 @@ cdef int _read_file(Journal* journal, int which, const char* name, Reading* read
     cdef vector[uint8_t] data
     cdef int64_t got
     if journal.fds[which] == 0:
+        _read_anew(journal, name)
         journal.fds[which] = open_file(journal.directory_fd, name, O_RDWR | O_CREAT)
     if journal.fds[which] < 0:
         return journal.fds[which]
@@ -171,6 +172,16 @@ cdef int _read_file(Journal* journal, int which, const char* name, Reading* read
         return <int>got
     _read(journal, &data, reading)
     return OK
+
+
+cdef void _read_anew(Journal* journal, const char* name) noexcept nogil:
+    """A generation that only the page cache holds would be believed, and then the other file, which
+    holds the last true one, rewritten. A sync that fails here speaks of what is dropped now; its
+    descriptor is used for nothing else."""
+    cdef int fd = open_file(journal.directory_fd, name, O_RDWR)
+    if fd >= 0:
+        drop_cache(fd)
+        close(fd)
 
 
 cdef bint _is_newer(const Reading* one, const Reading* other) noexcept nogil:

@@ -34,7 +34,8 @@ from appliance._files cimport failure_errno, failure_note
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
 from appliance._native cimport (
-    SYNC_FILE_RANGE_WRITE, count_own, monotonic_ns, mutant, sync_file_range,
+    EDQUOT, EIO, ENOSPC, EROFS, SYNC_FILE_RANGE_WRITE, count_own, errno, monotonic_ns, mutant,
+    sync_file_range,
 )
 from appliance._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_expire,
@@ -346,9 +347,15 @@ cdef void log_write_behind(PartitionLog* log) noexcept nogil:
     segment.written_behind = position + size
     log.behind_is_wanted.store(False)
     log.guard.unlock()
-    # No result to check: what it could not start, the sync will do and report.
-    if code == OK and size > 0 and log.failed.load() == OK:
-        sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE)
+    if code != OK or size <= 0 or log.failed.load() != OK:
+        return
+    # What it could not start, the sync will do and report. But what has no place on the disk yet
+    # gets it now: where that fails the bytes may be dropped, and the sync has nothing to report.
+    if sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE) < 0:
+        if errno in (EIO, ENOSPC, EDQUOT, EROFS):
+            failure_note(b"write", b"", errno)
+            log_fail(log, STORAGE_IO)
+            log_tell(log)
 
 
 cdef int log_roll(PartitionLog* log) noexcept nogil:

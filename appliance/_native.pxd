@@ -54,7 +54,7 @@ cdef extern from "_native.h" nogil:
 cdef extern from "errno.h" nogil:
     int errno
     enum:
-        EINTR, EIO, ENOSPC, EDQUOT, EMFILE, ENFILE, ENOENT, ENOTDIR, EEXIST, EAGAIN
+        EINTR, EIO, ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ENOENT, ENOTDIR, EEXIST, EAGAIN
 
 cdef extern from "time.h" nogil:
     struct timespec:

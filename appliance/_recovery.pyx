@@ -32,8 +32,8 @@ from appliance._batch cimport (
 from appliance._codes cimport OK, STORAGE_FULL
 from appliance._descriptors cimport directory_hold, directory_leave, directory_new
 from appliance._files cimport (
-    NAME_SIZE, file_name, file_size, open_file, read_whole, failure_note, sync_directory, sync_file,
-    write_whole,
+    NAME_SIZE, drop_cache, file_name, file_size, open_file, read_whole, failure_note,
+    sync_directory, sync_file, write_whole,
 )
 from appliance._holes cimport holes_forget_bytes, holes_place
 from appliance._index cimport index_truncate, txn_index_load
@@ -44,8 +44,8 @@ from appliance._log cimport (
     LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_put_locked, log_store_aborted,
 )
 from appliance._native cimport (
-    ENOENT, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, POSIX_FADV_DONTNEED, S_ISREG, close,
-    c_stat, errno, fstatat, ftruncate, mutant, posix_fadvise, renameat, snprintf, unlinkat, wall_ms,
+    ENOENT, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, S_ISREG, close, c_stat, errno, fstatat,
+    ftruncate, mutant, renameat, snprintf, unlinkat, wall_ms,
 )
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
 from appliance._segment cimport (
@@ -60,7 +60,6 @@ cdef extern from "fcntl.h" nogil:
 
 cdef enum:
     SCAN_SIZE = 1048576
-    PAGE_MASK = 4095
 
 
 # ---- without the GIL ----
@@ -416,7 +415,8 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
     if code != OK:
         return code
     end = file_size(file.get().fd)
-    code = _drop_cache(file.get().fd, position)
+    # After a failed sync the page cache shows what the disk lacks.
+    code = OK if mutant(b"cache_kept_after_failed_sync") else drop_cache(file.get().fd)
     if code == OK:
         code = _forget_index(log, segment, position)
     if code != OK:
@@ -462,17 +462,6 @@ cdef bint _follows(PartitionLog* log, const BatchHeader* header, int64_t offset,
     if not log.epochs.empty() and header.leader_epoch < log.epochs.back().epoch:
         return False
     return header.base_offset + header.last_offset_delta < end_limit
-
-
-cdef int _drop_cache(int fd, int64_t position) noexcept nogil:
-    """Makes the next read come from the disk. Only clean pages are dropped: hence the sync."""
-    cdef int code
-    if mutant(b"cache_kept_after_failed_sync"):
-        return OK
-    code = sync_file(fd)
-    if code == OK:
-        posix_fadvise(fd, position & ~<int64_t>PAGE_MASK, 0, POSIX_FADV_DONTNEED)
-    return code
 
 
 cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) noexcept nogil:

@@ -26,6 +26,11 @@ ctypedef shared_ptr[Storage] StorageRef
 # Looks at the free space; sets or clears is_full; takes the reserve back when there is room.
 cdef void storage_poll(Storage* storage) noexcept nogil
 
+# Whether the file system can be written to. One that gave up after an error lets a sync succeed
+# that wrote nothing: syncfs does nothing on a read-only one, and of btrfs's fsyncs that were under
+# way only one hears of it.
+cdef bint storage_takes_writes(Storage* storage) noexcept nogil
+
 # An append met ENOSPC: writes stop until storage_poll finds room.
 cdef void storage_mark_full(Storage* storage) noexcept nogil
 

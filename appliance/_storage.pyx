@@ -12,14 +12,17 @@ from appliance._codes cimport OK, STORAGE_FULL
 from appliance._files cimport open_file, sync_directory
 from appliance._journal cimport journal_commit
 from appliance._native cimport (
-    O_CREAT, O_RDWR, c_stat, close, fallocate, fstat, unlinkat,
+    EINTR, O_CREAT, O_RDWR, c_stat, close, errno, fallocate, fstat, unlinkat,
 )
 
 cdef extern from "sys/statvfs.h" nogil:
     struct c_statvfs "statvfs":
         unsigned long f_frsize
         unsigned long f_bavail
+        unsigned long f_flag
     int fstatvfs(int fd, c_statvfs* status)
+    enum:
+        ST_RDONLY
 
 
 # ---- without the GIL ----
@@ -39,6 +42,14 @@ cdef void storage_poll(Storage* storage) noexcept nogil:
     elif free_bytes >= storage.low_water_bytes + storage.low_water_bytes // 8:
         # A little above the mark, so that the state does not flutter with every append.
         storage.is_full.store(False)
+
+
+cdef bint storage_takes_writes(Storage* storage) noexcept nogil:
+    cdef c_statvfs status
+    while fstatvfs(storage.directory.get().fd, &status) < 0:
+        if errno != EINTR:
+            return False
+    return not status.f_flag & ST_RDONLY
 
 
 cdef void storage_mark_full(Storage* storage) noexcept nogil:

@@ -43,6 +43,7 @@ from typing import Any
 
 from appliance import kafka_uuid
 from appliance.errors import ApplianceError, StorageFull
+from appliance.page_cache import read_anew
 
 NAME = "catalog.db"
 APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
@@ -342,6 +343,8 @@ class Catalog:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise CatalogUnusable(f"{path} cannot be opened: {error.strerror}") from error
+        for each in (path, path.with_name(f"{path.name}-wal")):
+            read_anew(each)
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         catalog = cls(database, path)
         try:

@@ -156,6 +156,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
     yield from of_descriptors()
+    yield from of_syncs(broker)
     yield from of_machine(watch.machine)
     yield from of_clock(broker)
     yield from of_ledger(broker)
@@ -208,6 +209,11 @@ def of_descriptors() -> Iterator[Finding]:
         yield Finding("degraded", "descriptors", f"{text}; {remedy}")
     elif used > NEARLY_ALL * limit:
         yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")
+
+
+def of_syncs(broker: Broker) -> Iterator[Finding]:
+    if not broker.log_dir.syncs.is_proven:
+        yield Finding("degraded", "file system", broker.log_dir.syncs.text)
 
 
 def of_machine(machine: Machine) -> Iterator[Finding]:

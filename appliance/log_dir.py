@@ -30,6 +30,7 @@ from appliance.config import LONG_MAX, LogConfig, StorageConfig
 from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
 from appliance.ledger import Damage
 from appliance.machine.clock import is_kept_right_by_the_kernel
+from appliance.machine.syncs import Syncs, syncs_on
 from appliance.wall_clock import Doubt, WallClock
 
 events = event_log.named("log_dir")
@@ -102,7 +103,7 @@ class RecoveryReport:
         """What was found and lost, in plain words."""
         stop = "a clean stop" if self.was_clean else "an unclean end (crash, kill or power cut)"
         if self.is_new and not self.partitions:
-            return "Began a new data directory."
+            return "\n".join(["Began a new data directory.", *self.notes])
         lines = [f"Opened {self.partitions} partitions in {self.seconds:.2f} s after {stop}."]
         if self.scanned_bytes:
             lines.append(f"Read and checked {self.scanned_bytes:,} bytes that were not known good.")
@@ -152,11 +153,13 @@ class LogDir:
     """All logs under one directory. `open` is the constructor."""
 
     def __init__(
-        self, engine: Engine, path: Path, config: StorageConfig, clock: WallClock
+        self, engine: Engine, path: Path, config: StorageConfig, clock: WallClock, syncs: Syncs
     ) -> None:
         self.path = path
         self.config = config
+        self.syncs = syncs
         self.report = RecoveryReport(engine.was_clean, engine.is_new)
+        self.report.notes += syncs.warnings(config.sync)
         self.engine = engine
         self.keeper: Keeper = NoKeeper()
         self.ledger: Losses = NoLedger()
@@ -192,19 +195,20 @@ class LogDir:
             _sync_name(path.parent)
         descriptors.take(clients)
         remembered = load(path)  # before the journal is touched, whose age may have to do
+        syncs = syncs_on(path)
         engine = Engine(
             str(path),
             checkpoint_interval_ms=config.checkpoint_interval_ms,
             reserve_bytes=config.reserve_bytes,
             low_water_bytes=config.low_water_bytes,
-            sync=_sync_by(config.sync),
+            sync=_sync_by(config.sync, syncs),
             sync_threads=config.sync_threads,
             write_behind_bytes=config.write_behind_bytes,
         )
         clock = WallClock(
             is_synchronised=is_kept_right_by_the_kernel, remembered=remembered, boot_id=boot_id()
         )
-        return cls(engine, path, config, clock)
+        return cls(engine, path, config, clock, syncs)
 
     def recover(
         self,
@@ -241,7 +245,11 @@ class LogDir:
                     self._logs[topic, partition] = result[0]
                     self.report.note(*result)
                 done += 1
-                progress(done, len(found))
+                try:
+                    progress(done, len(found))
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)  # the start is to stop here
+                    raise
         self.ledger.note(self.report.losses)
         self.engine.start()
         for each in dead:
@@ -465,10 +473,11 @@ class LogDir:
             target.parent.mkdir(exist_ok=True)
             if target.exists():
                 shutil.rmtree(target)
-            if (topic, partition) in self._logs:
-                self._logs[topic, partition].close()
             (self.path / name).rename(target)
-            self._logs.pop((topic, partition), None)
+            # Not before: a log that cannot be moved is served as it was.
+            log = self._logs.pop((topic, partition), None)
+            if log is not None:
+                log.close()
             self.unopened.pop((topic, partition), None)
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be moved to {target.parent}") from error
@@ -601,10 +610,12 @@ def _remove(directory: Path) -> None:
         events.warning("files of a deleted log stay for now", path=directory, error=error)
 
 
-def _sync_by(chosen: str) -> str:
+def _sync_by(chosen: str, syncs: Syncs) -> str:
     # Before Linux 5.8 syncfs kept write errors to itself: an acknowledgement could be a lie.
     major, minor = map(int, re.findall(r"\d+", os.uname().release)[:2])
-    return "files" if chosen == "auto" and (major, minor) < (5, 8) else chosen
+    if not syncs.may_syncfs or (chosen == "auto" and (major, minor) < (5, 8)):
+        return "files"
+    return chosen
 
 
 def _sync_name(directory: Path) -> None:

@@ -39,6 +39,7 @@ from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.health import Health, Watch, decide, sentence
 from appliance.log_dir import Progress
+from appliance.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from appliance.zookeeper import Registration
@@ -67,6 +68,10 @@ def notify(state: str) -> None:
             channel.sendto(state.encode(), address)
         except OSError as error:
             log.warning("systemd was not told", state=state, error=error)
+
+
+class StartStopped(ApplianceError):
+    """A signal came while logs were being opened."""
 
 
 class Server:
@@ -101,17 +106,24 @@ class Server:
 
     async def run(self, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
-        await self.serve(progress)
+        # Not the own ones of the loop: they are gone before the process is.
+        stop_signals.hold()
+        stop_signals.tell(lambda number: loop.call_soon_threadsafe(self._on_signal, number))
+        try:
+            await self.serve(progress)
+        finally:
+            stop_signals.tell(None)
 
     async def serve(self, progress: Progress) -> None:
         """From start to stop; `stop` ends it."""
         with event_log.kept():
             try:
                 await self._serve(progress)
+            except StartStopped:
+                pass  # as it was asked to; the next start begins again
             finally:
                 event_log.repeats.flush(is_end=True)
+        log.info("stopped")
 
     async def _serve(self, progress: Progress) -> None:
         runner, self.admin_address = await admin_http.start(self, self._admin_address())
@@ -130,10 +142,11 @@ class Server:
         finally:
             watching.cancel()
             await runner.cleanup()
-        log.info("stopped")
 
     def _open(self, progress: Progress) -> Broker:
         def on_progress(done: int, found: int) -> None:
+            if self.stopping.is_set():
+                raise StartStopped("the start was stopped")
             self.recovered = (done, found)
             progress(done, found)
             # a long recovery is life: systemd's start timeout is pushed on as long as it moves
@@ -141,6 +154,7 @@ class Server:
             self._notify(f"EXTEND_TIMEOUT_USEC=60000000\n{status}")
 
         begin = time.monotonic()
+        on_progress(0, 0)
         broker = Broker.open(self.config, on_progress)
         took_ms = round((time.monotonic() - begin) * 1000)
         log.info("recovered", partitions=len(broker.log_dir.logs()), ms=took_ms)
@@ -244,8 +258,8 @@ class Server:
             print(f"No password is set for the admin pages. Set one, once: {link}",
                   file=sys.stderr, flush=True)
 
-    def _on_signal(self, number: int) -> None:
-        log.info("stopping", signal=signal.Signals(number).name)
+    def _on_signal(self, number: signal.Signals) -> None:
+        log.info("stopping", signal=number.name)
         self.stop()
 
     def stop(self) -> None:

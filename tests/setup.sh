@@ -5,7 +5,7 @@
 #                                               and for the running broker
 #   kcat                                        a client of librdkafka, in an old release of it
 #   Chromium                                    the console is tested in a real browser
-#   mkfs.ext4                                   crash and full-disk tests spoil a file system
+#   mkfs.ext4, mkfs.xfs, mkfs.btrfs, FUSE 3     crash and full-disk tests spoil file systems
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -16,7 +16,8 @@ jdk_is_new() {
         [ -x "$(dirname "$(readlink -f "$(command -v java)")")/javac" ]
 }
 
-# In the package manager's names: compiler, headers, venv, jdk, maven, e2fsprogs, kcat, chromium
+# In the package manager's names: compiler, headers, venv, jdk, maven, e2fsprogs, kcat, chromium,
+# xfsprogs, btrfs-progs, fuse3
 missing() {
     command -v "${CXX:-c++}" >/dev/null || echo "$1"
     python3_has "$headers" || echo "$2"
@@ -26,11 +27,17 @@ missing() {
     command -v mkfs.ext4 >/dev/null || echo "$6"
     command -v kcat >/dev/null || echo "$7"
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo "$8"
+    command -v mkfs.xfs >/dev/null || echo "$9"
+    command -v mkfs.btrfs >/dev/null || echo "${10}"
+    command -v fusermount3 >/dev/null || echo "${11}"
 }
-missing_debian() { missing g++ python3-dev python3-venv "$1" maven e2fsprogs kcat chromium; }
+missing_debian() {
+    missing g++ python3-dev python3-venv "$1" maven e2fsprogs kcat chromium xfsprogs btrfs-progs \
+        fuse3
+}
 missing_fedora() {
     missing gcc-c++ python3-devel python3 java-21-openjdk-devel maven e2fsprogs kcat \
-        chromium
+        chromium xfsprogs btrfs-progs fuse3
 }
 
 if [ "$(id -u)" = 0 ]; then
@@ -57,7 +64,8 @@ fi
 if [ -n "$(missing_debian java)" ]; then
     echo "make test: please install:" \
         "$(missing 'a C++ compiler,' "Python's headers (python3-dev)," 'python3-venv,' \
-            'a JDK of Java 17 or newer,' 'Maven,' 'e2fsprogs,' 'kcat,' 'Chromium,' |
+            'a JDK of Java 17 or newer,' 'Maven,' 'e2fsprogs,' 'kcat,' 'Chromium,' \
+            'xfsprogs,' 'btrfs-progs,' 'FUSE 3,' |
             tr '\n' ' ' | sed 's/, $//')" >&2
     exit 1
 fi

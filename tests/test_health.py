@@ -15,6 +15,7 @@ from appliance.catalog import NAME, Catalog
 from appliance.cli import main
 from appliance.health import Finding, Health, from_the_future, sentence
 from appliance.ledger import Damage, Ledger
+from appliance.machine.syncs import Syncs
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -106,3 +107,15 @@ def test_the_worst_is_said_first_and_the_rest_is_counted() -> None:
 def test_records_from_the_future(largest: dict[str, int], names: list[str]) -> None:
     found = from_the_future(largest, lambda name: name != "kept", DAY_MS - 1)
     assert [each.text.split()[0] for each in found] == names
+
+
+def test_a_file_system_of_which_nothing_is_proven_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "the data directory is on zfs, of which nothing is proven"
+    it = Syncs("zfs", False, text)
+    monkeypatch.setattr("appliance.log_dir.syncs_on", lambda path: it)
+    with running_broker(tmp_path) as broker:
+        status, told = healthz(broker)
+        assert (status, told["status"], told["reasons"]) == (200, "degraded", [text])
+        assert "appliance_file_system_proven 0" in metrics(broker)

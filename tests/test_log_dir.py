@@ -305,6 +305,18 @@ def test_what_is_deleted_meanwhile_is_no_failure(tmp_path: Path) -> None:
         assert log_dir._each(job) == 1
 
 
+def test_a_log_that_cannot_be_moved_is_served_as_it_was(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.append_durable(batch("kept"))
+        (tmp_path / "deleted").rmdir()
+        (tmp_path / "deleted").write_bytes(b"in the way")
+        with pytest.raises(ApplianceError, match="t-0 cannot be moved"):
+            log_dir.delete("t", 0)
+        log.append_durable(batch("more"))
+        assert values(everything(log_dir.log("t", 0))) == ["kept", "more"]
+
+
 def test_a_log_is_set_aside_with_its_files(tmp_path: Path) -> None:
     with opened(tmp_path) as log_dir:
         for i in range(3):

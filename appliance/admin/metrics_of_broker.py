@@ -135,6 +135,8 @@ def of_storage(broker: Broker) -> Iterator[Metric]:
     yield one(low, log_dir.config.low_water_bytes)
     full = gauge("storage_full", "1: writes are refused for want of space.")
     yield one(full, log_dir.is_full)
+    proven = gauge("file_system_proven", "0: nothing is proven of the syncs of this file system.")
+    yield one(proven, log_dir.syncs.is_proven)
     journal = gauge("checkpoints_failing", "1: recovery points cannot be saved.")
     yield one(journal, log_dir.journal_failed)
     yield one(gauge("logs_not_opened", "Partitions that could not be opened."),

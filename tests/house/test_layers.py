@@ -16,8 +16,8 @@ PACKAGE = Path(__file__).parents[2] / "appliance"
 # From the ground up. A module may import (or cimport) what stands on a line above its own.
 LAYERS = [
     ("log_repeats",),
-    ("__init__", "errors", "event_log", "wall_clock", "same_machine", "spoken", "_native",
-     "_socket", "_wake_soon", "_codes", "_bytes"),
+    ("__init__", "errors", "event_log", "wall_clock", "same_machine", "spoken", "page_cache",
+     "stop_signals", "_native", "_socket", "_wake_soon", "_codes", "_bytes"),
     ("closures", "request_queue", "_traffic", "_codec"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
@@ -31,7 +31,7 @@ LAYERS = [
     ("_mirror", "_segment_reader", "_storage", "_partition_dir", "_record_reader", "arrow",
      "topic_config", "acls", "scram", "client_quotas"),
     ("_log", "_kafka_dir", "_replacement", "_disk_reader"),
-    ("_holes",),
+    ("_holes", "_open_logs"),
     ("_committer", "_quota", "_recovery", "_survivors", "_topics"),
     ("_plane", "_relief"),
     ("_connection",),
@@ -76,7 +76,7 @@ ONLY = {
     "admin_http": {"admin", "config", "errors", "event_log", "export"},
     # a client of two clusters, neither of which need be on this machine
     "mirror": {"client", "command", "errors", "event_log", "wire", "_batch", "_mirror"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "stop_signals"},
 }
 
 # The packages beside it are clients, and see of it what they list. `spark/` is shipped to workers

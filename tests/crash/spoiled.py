@@ -1,0 +1,210 @@
+"""A life over a disk that refuses some writes, with every order of append, commit, roll, rest,
+restart and power cut; and what of it must be there whatever happened: all that was acknowledged,
+and all that a start has served since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from appliance import _batch
+from appliance.config import LogConfig, StorageConfig
+from appliance.errors import ApplianceError
+from appliance.log_dir import LogDir
+
+from .bad_disk import BadDisk
+
+MARK = b"<spoil>"
+LOGS = 4
+STARTS_MAX = 3  # one for each write error that no descriptor had heard of yet
+CONFIG = LogConfig(segment_bytes=40_000, retention_ms=-1)
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def storage(sync: str) -> StorageConfig:
+    return StorageConfig(sync=sync, checkpoint_interval_ms=3_600_000, reserve_bytes=0,
+                         low_water_bytes=0, write_behind_bytes=8192)
+
+
+def batch(value: bytes) -> bytes:
+    return _batch.build([(1_700_000_000_000, b"k", value)])
+
+
+def served(log: Any) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    offset = log.log_start_offset
+    while data := log.read(offset, 1 << 20):
+        for record in _batch.records(data):
+            found[record.offset] = record.value or b""
+        offset = max(found) + 1
+    return found
+
+
+def files(folder: Path) -> Iterator[int]:
+    for each in sorted(folder.glob("*.log")):
+        fd = os.open(each, os.O_RDONLY)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def read_ahead(folder: Path) -> None:
+    """The kernel does, into folios that are larger than a page."""
+    for fd in files(folder):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        while os.read(fd, 16384):
+            pass
+
+
+class Life:
+    def __init__(self, disk: BadDisk, sync: str, seed: int) -> None:
+        self.disk, self.sync = disk, sync
+        self.chance = random.Random(seed)
+        self.promised: list[dict[int, bytes]] = [{} for _ in range(LOGS)]
+        self.wrong: list[str] = []
+        self.done: list[str] = []
+        self.acknowledged = 0
+        self.log_dir: Any = None  # between two lives: none
+        self.open()
+        for number in range(LOGS):
+            self.log_dir.create("t", number, CONFIG)
+
+    @property
+    def path(self) -> Path:
+        return self.disk.root / "data"
+
+    def open(self) -> None:
+        self.log_dir = LogDir.open(self.path, storage(self.sync), log_config=lambda *_: CONFIG)
+
+    # What may happen
+
+    def append(self, number: int) -> None:
+        value = MARK + b"%d:" % self.chance.getrandbits(60) + bytes(self.chance.randrange(9000))
+        log = self.log_dir.log("t", number)
+        try:
+            appended = log.append(batch(value))
+            if self.chance.random() < 0.6:
+                log.await_durable(appended.last_offset)
+                self.promised[number][appended.base_offset] = value
+                self.acknowledged += 1
+        except ApplianceError:
+            pass  # refused: nothing was promised
+
+    def together(self, number: int) -> None:
+        """So many at once that it may be one sync of the file system."""
+        waits = []
+        for each in range(LOGS):
+            log = self.log_dir.log("t", each)
+            value = MARK + b"%d" % self.chance.getrandbits(60)
+            try:
+                waits.append((each, log, log.append(batch(value)).last_offset, value))
+                log.ask_commit()
+            except ApplianceError:
+                continue
+        for each, log, offset, value in waits:
+            try:
+                log.await_durable(offset)
+            except ApplianceError:
+                continue
+            self.promised[each][offset] = value
+            self.acknowledged += 1
+
+    def roll(self, number: int) -> None:
+        with contextlib.suppress(ApplianceError):
+            self.log_dir.log("t", number).roll()
+
+    def rest(self, number: int) -> None:
+        self.log_dir.rest(0)
+
+    def checkpoint(self, number: int) -> None:
+        with contextlib.suppress(ApplianceError):
+            self.log_dir.checkpoint()
+
+    def neighbour(self, number: int) -> None:
+        """Another program's sync hears of the error first."""
+        with contextlib.suppress(OSError):
+            for fd in files(self.path / f"t-{number}"):
+                if LIBC.syncfs(fd) == 0:
+                    os.fsync(fd)
+
+    def read_ahead(self, number: int) -> None:
+        with contextlib.suppress(OSError):  # the file system gave up: it has to be mounted anew
+            read_ahead(self.path / f"t-{number}")
+
+    def spoil(self, number: int) -> None:
+        self.disk.spoil(MARK, self.chance.randrange(1, 4))
+
+    def restart(self, number: int) -> None:
+        self.let_go(cleanly=self.chance.random() < 0.3)
+        try:
+            self.start_again("restart")
+        except (ApplianceError, OSError):  # the file system gave up: it has to be mounted anew
+            gc.collect()
+            self.cut(number)
+
+    def cut(self, number: int) -> None:
+        if self.log_dir is not None:
+            self.let_go(cleanly=False)
+        self.disk.cut_the_power(self.chance.getrandbits(30))
+        self.start_again("power cut")
+
+    # Ending and beginning
+
+    def let_go(self, cleanly: bool) -> None:
+        try:
+            if cleanly:
+                self.log_dir.close()
+            else:
+                self.log_dir.abandon()
+        except ApplianceError:
+            self.log_dir.abandon()
+        self.log_dir = None
+        gc.collect()
+
+    def start_again(self, after: str) -> None:
+        self.disk.heal()
+        self.open()
+        for _ in range(STARTS_MAX):
+            if not self.log_dir.unopened:
+                break
+            self.let_go(cleanly=False)
+            self.open()  # the error was told once
+        for number in range(LOGS):
+            self.compare(number, after)
+
+    def compare(self, number: int, after: str) -> None:
+        try:
+            found = served(self.log_dir.log("t", number))
+        except ApplianceError as error:
+            self.wrong.append(f"t-{number} after a {after}: {error!r}")
+            return
+        for offset, value in self.promised[number].items():
+            if found.get(offset) != value:
+                self.wrong.append(f"t-{number} after a {after}: offset {offset} is lost, behind "
+                                  f"{self.done[-12:]}")
+        # Whoever reads it now relies on it.
+        self.promised[number] = found
+
+    def run(self, steps: int) -> list[str]:
+        likely: list[tuple[Callable[[int], None], int]] = [
+            (self.append, 30), (self.together, 8), (self.roll, 5), (self.rest, 8),
+            (self.checkpoint, 4), (self.neighbour, 5), (self.read_ahead, 5), (self.spoil, 8),
+            (self.restart, 6), (self.cut, 3),
+        ]
+        acts, weights = zip(*likely, strict=True)
+        for _ in range(steps):
+            act = self.chance.choices(acts, weights)[0]
+            number = self.chance.randrange(LOGS)
+            self.done.append(f"{act.__name__} {number}")
+            act(number)
+        self.cut(0)
+        self.let_go(cleanly=True)
+        return self.wrong

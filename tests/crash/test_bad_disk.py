@@ -1,0 +1,230 @@
+"""A disk that dies, refuses writes and forgets them, below real file systems: what was acknowledged
+is there. CRASH_NIGHTLY=1 tries more orders, CRASH_SEED others."""
+
+from __future__ import annotations
+
+import gc
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import _batch
+from appliance.catalog import Catalog, TopicRow
+from appliance.config import LogConfig
+from appliance.errors import ApplianceError, LogFailed
+from appliance.log_dir import LogDir
+from appliance.machine.syncs import PROVEN, SYNCFS, syncs_on
+from tests.support.logs import until
+
+from .bad_disk import KINDS, BadDisk, why_not
+from .build import engine_environment
+from .harness import NIGHTLY
+from .spoiled import CONFIG, MARK, Life, batch, read_ahead, served, storage
+from .test_power_cut_states import SEED
+
+LIVES = 40 if NIGHTLY else 2
+STEPS = 300 if NIGHTLY else 70
+DEATHS = 40 if NIGHTLY else 3
+WRITERS = 10
+WAYS = [(kind, sync) for kind in KINDS for sync in ("files", "filesystem")
+        if sync == "files" or kind in SYNCFS]
+# Ends of a file that the kernel reads ahead in a folio with what goes before them.
+IN_LARGE_FOLIOS = (130_000, 192_522, 267_144)
+reason = why_not()
+pytestmark = [pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.first]
+
+
+@pytest.fixture
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BadDisk]:
+    with BadDisk(tmp_path, request.param) as made:
+        yield made
+        gc.collect()
+
+
+def opened(disk: BadDisk, sync: str = "files") -> LogDir:
+    path = disk.root / "data"
+    return LogDir.open(path, storage(sync), log_config=lambda *_: CONFIG)
+
+
+def of_kinds(kinds: Any) -> Any:
+    return pytest.mark.parametrize("disk", kinds, indirect=True)
+
+
+@of_kinds(KINDS)
+def test_every_file_system_that_is_called_proven_is_tried_here(disk: BadDisk) -> None:
+    found = syncs_on(disk.root)
+    assert (found.kind, found.is_proven) == (disk.kind, True)
+    assert found.may_syncfs == ((disk.kind, "filesystem") in WAYS)
+    assert set(PROVEN) == set(KINDS)
+
+
+@pytest.mark.parametrize(("disk", "sync"), WAYS, indirect=["disk"])
+def test_write_errors_that_pass_take_nothing_acknowledged(disk: BadDisk, sync: str) -> None:
+    for turn in range(LIVES):
+        life = Life(disk, sync, SEED * 1000 + turn)
+        assert life.run(STEPS) == [], f"seed {SEED}, life {turn}: {life.done}"
+        assert life.acknowledged > STEPS // 10, "hardly anything was acknowledged: no test"
+        subprocess.run(["rm", "-rf", life.path], check=True)
+
+
+@pytest.mark.parametrize(("disk", "sync"), WAYS, indirect=["disk"])
+def test_a_disk_that_dies_takes_nothing_acknowledged(disk: BadDisk, sync: str) -> None:
+    chance = random.Random(SEED)
+    for turn in range(DEATHS):
+        promised = die_under_load(disk, sync, chance.uniform(0.05, 0.4))
+        disk.cut_the_power(chance.getrandbits(30))
+        log_dir = opened(disk)
+        for number, records in enumerate(promised):
+            found = served(log_dir.log(f"d{number}", 0))
+            assert [each for each in records if each not in found.values()] == [], f"death {turn}"
+        log_dir.abandon()
+        del log_dir
+        gc.collect()
+        subprocess.run(["rm", "-rf", disk.root / "data"], check=True)
+
+
+def die_under_load(disk: BadDisk, sync: str, seconds: float) -> list[list[bytes]]:
+    """What each writer was told is on disk, while it died and after."""
+    log_dir = opened(disk, sync)
+    logs = [log_dir.create(f"d{each}", 0, CONFIG) for each in range(WRITERS)]
+    promised: list[list[bytes]] = [[] for _ in logs]
+
+    def write(number: int) -> None:
+        try:
+            for serial in range(1_000_000):
+                value = b"%d:%d:" % (number, serial) + bytes(2000)
+                logs[number].append_durable(batch(value))
+                promised[number].append(value)
+        except ApplianceError:
+            return  # as it should be: the log has failed
+
+    threads = [threading.Thread(target=write, args=(each,)) for each in range(WRITERS)]
+    for each in threads:
+        each.start()
+    until(lambda: all(promised), 60)
+    time.sleep(seconds)
+    disk.die()
+    for each in threads:
+        each.join(60)
+        assert not each.is_alive(), "a dead disk goes on taking records"
+    log_dir.abandon()
+    logs.clear()
+    del log_dir
+    gc.collect()
+    return promised
+
+
+@of_kinds(KINDS)
+@pytest.mark.parametrize("size", IN_LARGE_FOLIOS)
+def test_what_a_failed_sync_left_in_the_page_cache_is_not_served_after_a_restart(
+    disk: BadDisk, size: int
+) -> None:
+    log_dir = opened(disk)
+    log = log_dir.create("t", 0, LogConfig())
+    log.append_durable(batch(bytes(size)))
+    log_dir.checkpoint()
+    read_ahead(disk.root / "data" / "t-0")
+    disk.spoil(MARK, 1)
+    log.append(batch(MARK))
+    with pytest.raises(LogFailed):
+        log.await_durable(1)
+    disk.heal()
+    log_dir.abandon()
+    again = opened(disk)
+    assert sorted(served(again.log("t", 0))) == [0]
+    again.abandon()
+
+
+@of_kinds(sorted(SYNCFS))
+def test_a_failed_sync_of_the_file_system_fails_every_log_with_unsynced_bytes(
+    disk: BadDisk,
+) -> None:
+    """It wrote their bytes as well, and will not say again what became of them."""
+    log_dir = opened(disk, "filesystem")
+    asked, other, idle = (log_dir.create(f"t{each}", 0, CONFIG) for each in range(3))
+    for log in (asked, other, idle):
+        log.append_durable(batch(b"kept"))
+    disk.spoil(MARK, 1)
+    other.append(batch(MARK))
+    asked.append(batch(b"beside it"))
+    with pytest.raises(LogFailed):
+        asked.await_durable(1)
+    assert (other.failed, idle.failed) == ("StorageIoFailed", None)
+    with pytest.raises(LogFailed):
+        other.append_durable(batch(b"late"))
+    # What had nothing to lose goes on, file by file.
+    assert idle.append_durable(batch(b"more")).base_offset == 1
+    log_dir.abandon()
+
+
+@of_kinds(KINDS)
+def test_a_recovery_point_of_which_the_disk_knows_nothing_is_not_believed(disk: BadDisk) -> None:
+    stamp = 1_700_123_456_789
+    log_dir = opened(disk)
+    log = log_dir.create("t", 0, CONFIG)
+    log.append_durable(batch_at(stamp))
+    disk.spoil(stamp.to_bytes(8, "big"), 1)
+    with pytest.raises(ApplianceError):
+        log_dir.checkpoint()
+    assert disk.tell()["spoiled"] == 1
+    disk.heal()
+    log_dir.abandon()
+    again = opened(disk)
+    assert again.report.scanned_bytes > 0
+    assert sorted(served(again.log("t", 0))) == [0]
+    again.abandon()
+
+
+def batch_at(stamp: int) -> bytes:
+    return _batch.build([(stamp, b"k", b"v")])
+
+
+# Two changes, the second of which is refused; then it dies as by a kill: nothing is closed.
+CHANGES = """
+import os, sys, uuid
+from pathlib import Path
+from appliance.catalog import Catalog, CatalogFailed, TopicRow
+catalog = Catalog.open(Path(sys.argv[1]))
+catalog.put_topic(TopicRow("kept", uuid.uuid4(), 1))
+print("ready", flush=True)
+input()
+try:
+    catalog.put_topic(TopicRow(sys.argv[2], uuid.uuid4(), 1))
+except CatalogFailed:
+    print("refused", flush=True)
+os._exit(0)
+"""
+
+
+@of_kinds(KINDS)
+def test_a_change_of_the_catalog_that_was_refused_is_not_read_back(disk: BadDisk) -> None:
+    path = disk.root / "catalog.db"
+    name = MARK.decode()
+    with subprocess.Popen(
+        [sys.executable, "-c", CHANGES, path, name], env=engine_environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        disk.spoil(MARK, 1)
+        said, _ = process.communicate("go\n")
+    assert said == "refused\n"
+    disk.heal()
+    catalog = Catalog.open(path)
+    assert [topic.name for topic in catalog.topics()] == ["kept"]
+    catalog.put_topic(TopicRow("later", uuid.uuid4(), 1))
+    # Behind a hole it would be gone with the next power cut.
+    disk.tell(mode="dead")
+    catalog.close()
+    disk.cut_the_power(SEED)
+    catalog = Catalog.open(path)
+    assert [topic.name for topic in catalog.topics()] == ["kept", "later"]
+    catalog.close()

@@ -41,10 +41,11 @@ from appliance._kafka_dir cimport finish_kafka_swaps
 from appliance._partition_dir cimport list_directory, unlink_base
 from appliance._journal cimport Checkpoint, hole_new, journal_find
 from appliance._log cimport (
-    LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_put_locked, log_store_aborted,
+    LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_put_locked,
+    log_store_aborted,
 )
 from appliance._native cimport (
-    ENOENT, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, S_ISREG, close, c_stat, errno, fstatat,
+    ENOENT, O_CREAT, O_EXCL, O_RDWR, S_ISREG, close, c_stat, errno, fstatat,
     ftruncate, mutant, renameat, snprintf, unlinkat, wall_ms,
 )
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ def topics_of(definition: Mapping[str, Any], topics: Mapping[str, Topic]) -> lis
 
 def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Progress:
     """Looks at each segment of its topics in memory; no disk."""
-    now_ms = time.time() * 1000
+    now_ms = broker.clock.now_ms()  # by which retention deletes
     taken = {
         (each["topic"], each["partition"]): each["to"]
         for each in (last.success or {}).get("partitions", [])

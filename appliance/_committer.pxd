@@ -55,6 +55,8 @@ cdef cppclass Committer:
     condition behind_wake
     vector[LogRef] behind          # behind_guard
     bint behind_is_stopping        # behind_guard
+    bint marks_are_due             # behind_guard; the watermarks are to be synced
+    int64_t marks_synced_ns        # the committer thread's own; when that was asked last
     pthread_t behind_thread
 
     # The sync pool: jobs are handed out by an atomic counter.

@@ -34,6 +34,7 @@ from appliance._storage cimport storage_commit, storage_poll, storage_takes_writ
 from appliance._traffic cimport times_note
 from appliance._wake_soon cimport wake_soon
 from appliance._watch cimport InboxRef, inboxes_keep, inboxes_visit
+from appliance._watermarks cimport watermarks_sync
 
 cdef extern from "pthread.h" nogil:
     int pthread_create(pthread_t* thread, const void* attributes,
@@ -45,6 +46,7 @@ cdef enum:
     SYNCFS_FILES_MIN = 8           # measured: bench/commit.py, docs/decisions/group-commit.md
     POOL_JOBS_MIN = 2
     LITTLE_BYTES = 16384           # of a commit: who waited for it is soon answered
+    MARKS_SYNC_NS = 1000000000     # how old the watermarks on disk may be; no commit waits for them
 
 
 # ---- without the GIL ----
@@ -147,12 +149,24 @@ cdef void* _run(void* argument) noexcept nogil:
             _drop_closed(committer)
             storage_poll(committer.storage.get())
             poll_ns = now + committer.poll_interval_ns
+            _ask_marks(committer, now)
         if with_checkpoint:
             _checkpoint(committer)
             checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
         committer.guard.lock()
     committer.guard.unlock()
     return NULL
+
+
+cdef void _ask_marks(Committer* committer, int64_t now) noexcept nogil:
+    if (not committer.storage.get().marks.is_dirty.load()
+            or now < committer.marks_synced_ns + MARKS_SYNC_NS):
+        return
+    committer.marks_synced_ns = now
+    committer.behind_guard.lock()
+    committer.marks_are_due = True
+    committer.behind_wake.notify_one()
+    committer.behind_guard.unlock()
 
 
 cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
@@ -444,15 +458,20 @@ cdef void committer_write_behind(Committer* committer, const LogRef& log) noexce
 cdef void* _run_behind(void* argument) noexcept nogil:
     cdef Committer* committer = <Committer*>argument
     cdef vector[LogRef] logs
+    cdef bint marks_are_due
     cdef size_t i
     committer.behind_guard.lock()
     while not committer.behind_is_stopping:
-        if committer.behind.empty():
+        marks_are_due = committer.marks_are_due
+        if committer.behind.empty() and not marks_are_due:
             committer.behind_wake.wait(committer.behind_guard)
             continue
         logs.clear()
         logs.swap(committer.behind)
+        committer.marks_are_due = False
         committer.behind_guard.unlock()
+        if marks_are_due:
+            watermarks_sync(&committer.storage.get().marks)
         for i in range(logs.size()):
             log_write_behind(logs[i].get())
             if logs[i].get().failed.load() != OK:

@@ -30,7 +30,8 @@ from appliance._files cimport (
 )
 from appliance._index cimport AbortedTxn
 from appliance._journal cimport (
-    Hole, journal_close, journal_commit, journal_open, journal_remove, journal_start,
+    Checkpoint, Hole, Journal, journal_close, journal_find, journal_open, journal_remove,
+    journal_start,
 )
 from appliance._log cimport (
     ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
@@ -47,9 +48,10 @@ from appliance._native cimport (
 from appliance._offset_map cimport KEYS_MAX
 from appliance._open_logs cimport open_logs_add
 from appliance._producers cimport Producer
-from appliance._recovery cimport Recovered as CRecovered, log_close, log_open
+from appliance._recovery cimport log_close, log_open
 from appliance._relief cimport relief_watch
 from appliance._retention cimport log_delete_before, log_kept_bytes, log_retain, log_truncate
+from appliance._salvage cimport Recovered as CRecovered
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef,
 )
@@ -59,6 +61,10 @@ from appliance._storage cimport (
 )
 
 from appliance._traffic cimport TIME_BUCKETS
+from appliance._watermarks cimport (
+    Watermarks, watermarks_close, watermarks_find, watermarks_open, watermarks_start,
+    watermarks_take_back,
+)
 
 from appliance import compression
 from appliance._batch import check, headers, records
@@ -73,8 +79,9 @@ cdef extern from "sys/file.h" nogil:
 Appended = namedtuple("Appended", "base_offset last_offset append_time duplicate")
 Recovered = namedtuple(
     "Recovered",
-    "scanned_bytes cut_bytes cut_offset lost_first_offset lost_end_offset aside_bytes was_known",
+    "scanned_bytes cut_bytes cut_offset aside_bytes was_known is_noted promised_offset losses",
 )
+RecoveredLoss = namedtuple("RecoveredLoss", "first_offset end_offset cause aside")
 SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
 LogFacts = namedtuple(
     "LogFacts",
@@ -92,6 +99,9 @@ _LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
 _ORIGINS = {
     "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
 }
+# In the order of `Cause`.
+_CAUSES = ("a segment is missing", "a file is shorter than it was", "a batch is damaged",
+           "a batch is damaged, and may have been acknowledged")
 _SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
 
 # `LogFacts` of one log.
@@ -148,15 +158,24 @@ cdef int _engine_open(StorageRef storage, const char* path) noexcept nogil:
         return storage.get().lock_fd
     if flock(storage.get().lock_fd, LOCK_EX | LOCK_NB) < 0:
         return LOG_CLOSED
-    return journal_open(&storage.get().journal, fd)
+    cdef int code = journal_open(&storage.get().journal, fd)
+    return code if code != OK else watermarks_open(&storage.get().marks, fd)
 
 
 cdef int _engine_start(StorageRef storage, CommitterRef committer) noexcept nogil:
-    cdef int code = journal_start(&storage.get().journal)
+    cdef Journal* journal = &storage.get().journal
+    cdef Watermarks* marks = &storage.get().marks
+    cdef int code
+    # A journal that lost its newest generation must not use that number for another one.
+    journal.generation = max(journal.generation, marks.found_generation)
+    code = journal_start(journal)
     if code != OK and storage_release_reserve(storage.get()):
-        code = journal_start(&storage.get().journal)
+        code = journal_start(journal)
     if code != OK:
         return code
+    if (watermarks_start(marks, journal.durable_generation, journal.durable_records) != OK
+            and storage_release_reserve(storage.get())):
+        watermarks_start(marks, journal.durable_generation, journal.durable_records)
     storage_poll(storage.get())
     return committer_start(committer.get())
 
@@ -268,6 +287,7 @@ cdef class Engine:
         if self.is_started and not self.is_closed:
             committer_stop(self.committer.get())
             journal_close(&self.storage.get().journal, False)
+            watermarks_close(&self.storage.get().marks)
         if self.storage.get() != NULL and self.storage.get().lock_fd > 0:
             close(self.storage.get().lock_fd)
 
@@ -279,6 +299,33 @@ cdef class Engine:
     def is_new(self):
         """Whether no journal was found: the directory is new, or was never ours."""
         return self.storage.get().journal.generation == 0
+
+    @property
+    def journal_is_behind(self):
+        """Whether it is older than what the watermarks say of it: its newest part is damaged."""
+        cdef const Journal* journal = &self.storage.get().journal
+        cdef const Watermarks* marks = &self.storage.get().marks
+        if not marks.was_found:
+            return False
+        if journal.durable_generation != marks.found_generation:
+            return journal.durable_generation < marks.found_generation
+        return journal.durable_records < marks.found_records
+
+    @property
+    def journal_is_lost(self):
+        """Whether there was one, and neither of its files can be read."""
+        cdef const Journal* journal = &self.storage.get().journal
+        return not journal.was_found and (self.storage.get().marks.was_found
+                                          or min(journal.sizes[0], journal.sizes[1]) > 0)
+
+    @property
+    def has_watermarks(self):
+        return self.storage.get().marks.was_found
+
+    @property
+    def is_same_boot(self):
+        """Whether the machine ran on since the last life, so that every watermark is there."""
+        return self.storage.get().marks.was_found and self.storage.get().marks.is_same_boot
 
     @property
     def closed_ms(self):
@@ -306,6 +353,16 @@ cdef class Engine:
         for entry in self.storage.get().journal.live:
             names.append((<bytes>entry.first).decode())
         return names
+
+    def promised(self, str name not None):
+        """(log start offset, end) of what was durable of a log that the journal knows."""
+        cdef Checkpoint checkpoint
+        cdef string c_name = name.encode()
+        cdef int64_t noted = watermarks_find(&self.storage.get().marks, c_name)
+        if not journal_find(&self.storage.get().journal, c_name, &checkpoint):
+            return 0, max(noted, <int64_t>0)
+        return (max(checkpoint.log_start_offset, <int64_t>0),
+                max(checkpoint.recovery_offset, min(noted, checkpoint.end_limit)))
 
     def counters(self):
         cdef Committer* committer = self.committer.get()
@@ -344,9 +401,15 @@ cdef class Engine:
         cdef LogSettings c_settings
         cdef string c_name = name.encode()
         cdef CRecovered found
-        cdef bint is_trusted = self.storage.get().journal.was_clean or self.is_started
-        is_trusted = is_trusted and not is_again
+        cdef Journal* journal = &self.storage.get().journal
+        # Once started, only a new log's directory is known to be as this process left it.
+        cdef bint is_trusted = journal.was_clean and not self.is_started
+        cdef size_t i
         cdef int code
+        if self.is_started:
+            journal.guard.lock()
+            is_trusted = journal.live.count(c_name) == 0
+            journal.guard.unlock()
         _fill_settings(&c_settings, settings)
         failure_forget()
         log.engine = self
@@ -360,9 +423,21 @@ cdef class Engine:
         if code != OK:
             raise error_of(code, f"{name}: the log cannot be opened")
         relief_watch(self.committer, log.log)
+        losses = [
+            RecoveredLoss(found.losses[i].first_offset, found.losses[i].end_offset,
+                          _CAUSES[found.losses[i].cause], found.losses[i].aside.decode())
+            for i in range(found.losses.size())
+        ]
         return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_offset,
-                              found.lost_first_offset, found.lost_end_offset, found.aside_bytes,
-                              bool(found.was_known))
+                              found.aside_bytes, bool(found.was_known), bool(found.is_noted),
+                              found.promised_offset, losses)
+
+    def release_reserve(self):
+        """Lets go of the space held back: whether there was any."""
+        cdef bint was_held
+        with nogil:
+            was_held = storage_release_reserve(self.storage.get())
+        return was_held
 
     def sync_directory(self):
         """Makes the names in the data directory durable."""
@@ -384,10 +459,12 @@ cdef class Engine:
         cdef size_t i
         with nogil:
             failure_forget()
+            code = watermarks_take_back(&self.storage.get().marks, &gone, -1)
             for i in range(gone.size()):
-                journal_remove(&self.storage.get().journal, gone[i])
-            if self.is_started:
-                code = journal_commit(&self.storage.get().journal)
+                if code == OK:
+                    journal_remove(&self.storage.get().journal, gone[i])
+            if self.is_started and code == OK:
+                code = storage_commit(self.storage.get())
         if code != OK:
             raise error_of(code, f"{names[0]} and {len(names) - 1} more: their deletion cannot be "
                                   "written to the journal")
@@ -426,6 +503,7 @@ cdef class Engine:
             if self.is_started:
                 committer_stop(self.committer.get())
             code = journal_close(&self.storage.get().journal, cleanly and self.is_started)
+            watermarks_close(&self.storage.get().marks)
             close(self.storage.get().lock_fd)
             self.storage.get().lock_fd = -1
         if code != OK:

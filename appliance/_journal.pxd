@@ -66,6 +66,9 @@ cdef cppclass Journal:
     vector[uint8_t] pending        # framed, not yet written
     int failed                     # the code of a failed sync: nothing is written any more
     bint was_clean                 # the last life ended with a clean stop
+    int64_t durable_generation     # what the last commit, or the last life, made durable:
+    int64_t durable_records        # so many records of that generation
+    bint was_found                 # a complete generation; what follows is of it
     int64_t closed_ms              # wall clock of that stop, or of the last record of any kind
 
 # Reads what the last life left; writes nothing.
@@ -79,6 +82,9 @@ cdef bint journal_find(Journal* journal, const string& name, Checkpoint* checkpo
 cdef void journal_put(Journal* journal, const string& name,
                       const Checkpoint* checkpoint) noexcept nogil
 cdef void journal_remove(Journal* journal, const string& name) noexcept nogil
+
+# How far the journal itself is durable.
+cdef void journal_reached(Journal* journal, int64_t* generation, int64_t* records) noexcept nogil
 
 # Makes everything put so far durable.
 cdef int journal_commit(Journal* journal) noexcept nogil

@@ -152,6 +152,9 @@ cdef int journal_open(Journal* journal, int directory_fd) noexcept nogil:
         journal.live.clear()
     journal.position = second.end
     journal.generation = max(first.generation, second.generation, <int64_t>0)
+    journal.was_found = second.complete
+    journal.durable_generation = second.generation if second.complete else 0
+    journal.durable_records = second.sequence if second.complete else 0
     journal.was_clean = second.complete and second.clean
     journal.closed_ms = second.closed_ms
     return code
@@ -223,8 +226,21 @@ cdef int _rotate(Journal* journal) noexcept nogil:
         return code
     journal.active = other
     journal.position = image.size()
-    journal.pending.clear()
+    _reached(journal)
     return OK
+
+
+cdef void _reached(Journal* journal) noexcept nogil:
+    journal.pending.clear()
+    journal.durable_generation = journal.generation
+    journal.durable_records = journal.sequence
+
+
+cdef void journal_reached(Journal* journal, int64_t* generation, int64_t* records) noexcept nogil:
+    journal.guard.lock()
+    generation[0] = journal.durable_generation
+    records[0] = journal.durable_records
+    journal.guard.unlock()
 
 
 cdef int _preallocate(Journal* journal, int which, int64_t size) noexcept nogil:
@@ -267,7 +283,7 @@ cdef int _commit(Journal* journal) noexcept nogil:
         journal.failed = code
         return code
     journal.position += journal.pending.size()
-    journal.pending.clear()
+    _reached(journal)
     return OK
 
 

@@ -52,6 +52,7 @@ from appliance._storage cimport (
     storage_commit, storage_earliest_ms, storage_mark_full, storage_now,
 )
 from appliance._watch cimport Reached, watches_tell
+from appliance._watermarks cimport watermarks_note
 
 cdef enum:
     CHECKPOINT_WORTH = 16          # a checkpoint may cost 1/16 of what it saves recovery
@@ -728,6 +729,8 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
             break
         if mutant(b"roll_without_sync_of_old_segment"):
             break
+    if mutant(b"watermark_before_sync"):
+        watermarks_note(&it.storage.get().marks, it.name, plan.end_offset)
     plan.with_checkpoint = with_checkpoint
     if with_checkpoint:
         log_capture(it, &plan.checkpoint)
@@ -753,6 +756,10 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
     for i in range(plan.segments.size()):
         plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
     if plan.end_offset > log.durable_offset.load():
+        # Before anybody is answered, so that after a kill recovery knows what was. Not for a log
+        # that is closed: its note was taken back, and its name may be another's soon.
+        if not log.is_closed.load():
+            watermarks_note(&log.storage.get().marks, log.name, plan.end_offset)
         log.durable_offset.store(plan.end_offset)
     log.bytes_durable.store(plan.bytes_appended)
     if not plan.files.empty():

@@ -4,17 +4,8 @@ from libc.stdint cimport int64_t
 from libcpp.string cimport string
 
 from appliance._log cimport LogRef, LogSettings, PartitionLog
+from appliance._salvage cimport Recovered
 from appliance._storage cimport StorageRef
-
-# What opening a log met. Offsets are -1 where nothing of the kind happened.
-cdef struct Recovered:
-    int64_t scanned_bytes          # read and checked, because they were not known to be good
-    int64_t cut_bytes              # of a torn tail that was never acknowledged as durable
-    int64_t cut_offset             # the log's end after the cut
-    int64_t lost_first_offset      # durable records that are gone or damaged: [first, end)
-    int64_t lost_end_offset
-    int64_t aside_bytes            # moved to `.corrupt-*` files
-    bint was_known                 # the journal had a checkpoint
 
 # Opens or creates the log in directory `name` below the data directory. `is_trusted`: the last life
 # ended with a clean stop, so that the page cache tells the truth and nothing need be read.

@@ -32,29 +32,31 @@ from appliance._batch cimport (
 from appliance._codes cimport OK, STORAGE_FULL
 from appliance._descriptors cimport directory_hold, directory_leave, directory_new
 from appliance._files cimport (
-    NAME_SIZE, drop_cache, file_name, file_size, open_file, read_whole, failure_note,
-    sync_directory, sync_file, write_whole,
+    NAME_SIZE, drop_cache, failure_note, file_name, file_size, read_whole, sync_directory,
 )
 from appliance._holes cimport holes_forget_bytes, holes_place
-from appliance._index cimport index_truncate, txn_index_load
+from appliance._index cimport AbortedTxn, index_truncate, txn_index_load
 from appliance._kafka_dir cimport finish_kafka_swaps
 from appliance._partition_dir cimport list_directory, unlink_base
-from appliance._journal cimport Checkpoint, hole_new, journal_find
+from appliance._journal cimport Checkpoint, journal_find
 from appliance._log cimport (
     LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_put_locked,
     log_store_aborted,
 )
 from appliance._native cimport (
-    ENOENT, O_CREAT, O_EXCL, O_RDWR, S_ISREG, close, c_stat, errno, fstatat,
-    ftruncate, mutant, renameat, snprintf, unlinkat, wall_ms,
+    ENOENT, S_ISREG, c_stat, errno, fstatat, mutant, renameat, unlinkat,
 )
 from appliance._producers cimport producers_first_open, producers_load, producers_load_snapshot
+from appliance._salvage cimport (
+    CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_NOT_NOTED, CAUSE_SEGMENT_MISSING, Recovered,
+    recovered_start, salvage_cut, salvage_hole, salvage_segment, salvage_split,
+)
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, segment_close, segment_create, segment_file,
-    segment_load_index, segment_new, segment_note, segment_past_damage, segment_seal_times,
-    segment_unlink,
+    FileRef, Segment, SegmentRef, segment_close, segment_file, segment_load_index, segment_new,
+    segment_note, segment_past_damage, segment_seal_times,
 )
 from appliance._storage cimport StorageRef, storage_latest_ms, storage_release_reserve
+from appliance._watermarks cimport Watermarks, watermarks_find
 
 cdef extern from "fcntl.h" nogil:
     int AT_SYMLINK_NOFOLLOW
@@ -125,12 +127,12 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.watches.first = NULL
     it.is_compacted.store(settings.cleanup_compact)
     it.is_mirror.store(settings.is_mirror)
-    recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
-    recovered.cut_offset = recovered.lost_first_offset = recovered.lost_end_offset = -1
+    recovered_start(recovered)
     recovered.was_known = journal_find(&storage.get().journal, name, &checkpoint)
     if not recovered.was_known:
         _unknown(&checkpoint)
-    code = _load_segments(it, &checkpoint, recovered.was_known)
+    _promise(it, &checkpoint, is_trusted, recovered)
+    code = _load_segments(it, &checkpoint, recovered)
     if code == OK:
         code = _recover(it, &checkpoint, is_trusted, recovered)
     if code == OK and not is_trusted:
@@ -140,12 +142,27 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
         code = sync_directory(directory.get().fd)
     if code != OK:
         return code
-    _publish(it, &checkpoint, is_trusted)
+    _publish(it, &checkpoint, is_trusted and recovered.losses.empty())
     # Ten thousand logs may be opened, and few of them be used.
     directory.reset()
     log_close_idle(it, INT64_MAX)
     opened[0] = log
+    # It is in the log now. What is left at the start's end is of logs that could not be opened.
+    storage.get().marks.guard.lock()
+    storage.get().marks.found.erase(name)
+    storage.get().marks.guard.unlock()
     return OK
+
+
+cdef void _promise(PartitionLog* log, const Checkpoint* checkpoint, bint is_trusted,
+                   Recovered* recovered) noexcept nogil:
+    """How far the log was durable when the last life ended, by journal and watermarks."""
+    cdef Watermarks* marks = &log.storage.get().marks
+    cdef int64_t noted = watermarks_find(marks, log.name)
+    # A truncation took its own note back; a crash may have come between the note and the journal.
+    noted = min(noted, checkpoint.end_limit)
+    recovered.promised_offset = max(noted, checkpoint.recovery_offset)
+    recovered.is_noted = is_trusted or noted >= 0 or (recovered.was_known and marks.was_found)
 
 
 cdef int _store_aborted(PartitionLog* log) noexcept nogil:
@@ -178,7 +195,8 @@ cdef void _unknown(Checkpoint* checkpoint) noexcept nogil:
     checkpoint.producers.clear()
 
 
-cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_known) noexcept nogil:
+cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
+                        const Recovered* recovered) noexcept nogil:
     """Fills log.segments from the directory, after finishing or undoing what was interrupted."""
     cdef int directory_fd = log.directory.get().fd
     cdef vector[int64_t] bases, txn_bases
@@ -190,7 +208,7 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
         _forget_swapped(checkpoint)
     if code == OK:
         code = list_directory(directory_fd, &bases, &txn_bases, &rubbish)
-    if code == OK and not was_known and not rubbish.empty():
+    if code == OK and not recovered.was_known and not rubbish.empty():
         code = finish_kafka_swaps(directory_fd, &rubbish)
         bases.clear()
         txn_bases.clear()
@@ -208,8 +226,8 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint, bint was_know
         if code != OK:
             return code
     if log.segments.empty():
-        return _first_segment(log, checkpoint)
-    if not was_known:
+        return _first_segment(log, checkpoint, recovered.promised_offset)
+    if not recovered.was_known:
         _begin_at_first(log, checkpoint)
     for i in range(txn_bases.size()):
         code = txn_index_load(directory_fd, txn_bases[i], checkpoint.recovery_offset,
@@ -242,26 +260,15 @@ cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:
     return OK
 
 
-cdef int _first_segment(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
+cdef int _first_segment(PartitionLog* log, Checkpoint* checkpoint,
+                        int64_t promised) noexcept nogil:
     """A new log; or one whose every segment is gone, which the recovery point then shows."""
     cdef int64_t base = max(checkpoint.recovery_offset, checkpoint.log_start_offset, <int64_t>0)
-    cdef int code = _append_segment(log, base)
+    cdef int code
+    base = max(base, promised)
+    code = salvage_segment(log, base)
     if checkpoint.recovery_offset < 0:
         checkpoint.recovery_offset = checkpoint.segment_base = checkpoint.log_start_offset = base
-    return code
-
-
-cdef int _append_segment(PartitionLog* log, int64_t base) noexcept nogil:
-    cdef SegmentRef segment = segment_new(log.directory, base)
-    cdef int code = segment_create(segment.get())
-    if not log.segments.empty():
-        log.segments.back().get().end_offset.store(base)
-    if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
-        code = segment_create(segment.get())
-    if code == OK:
-        log.segments.push_back(segment)
-        if not mutant(b"segment_without_directory_sync"):
-            code = sync_directory(log.directory.get().fd)
     return code
 
 
@@ -313,6 +320,7 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
 cdef void _miss_segments(PartitionLog* log, const Checkpoint* checkpoint,
                          Recovered* recovered) noexcept nogil:
     """Segments that the journal lists and the directory lacks: what they held is a hole."""
+    cdef string none
     cdef size_t i, j
     cdef int64_t end
     cdef bint is_there
@@ -324,51 +332,68 @@ cdef void _miss_segments(PartitionLog* log, const Checkpoint* checkpoint,
         for j in range(log.segments.size()):
             is_there = is_there or log.segments[j].get().base_offset == checkpoint.bases[i]
         if not is_there:
-            _note_hole(log, max(checkpoint.bases[i], checkpoint.log_start_offset), end, recovered)
+            salvage_hole(log, max(checkpoint.bases[i], checkpoint.log_start_offset), end,
+                         CAUSE_SEGMENT_MISSING, none, recovered)
 
 
 cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* checkpoint,
                            Recovered* recovered) noexcept nogil:
     """Bytes that were durable are gone. What is whole before and after the loss stays readable."""
     cdef int64_t first = checkpoint.segment_base, resume = checkpoint.recovery_offset
+    cdef int cause = CAUSE_SEGMENT_MISSING
     cdef Segment* segment = log.segments[slot].get()
-    cdef Recovered prefix = recovered[0]
+    cdef string aside
     cdef int code = OK
     if segment.base_offset == checkpoint.segment_base:
         # The size below which it is whole is found by reading it; the lost rest is a hole after it.
-        code = _scan_segment(log, slot, 0, segment.base_offset, True, INT64_MAX, &prefix)
+        code = _scan_prefix(log, slot, checkpoint, recovered)
         if code < 0:
             return code
+        cause = CAUSE_BATCH_DAMAGED if code == 1 else CAUSE_FILE_SHORT
+        if code == 1:
+            aside = _own_name(segment)
         first = segment.end_offset.load()
-        recovered.scanned_bytes = prefix.scanned_bytes
         slot += 1
     elif segment.base_offset < checkpoint.segment_base:
         slot += 1
     if slot < log.segments.size():
         resume = max(resume, log.segments[slot].get().base_offset)
-    _note_hole(log, first, resume, recovered)
+    else:
+        resume = max(resume, recovered.promised_offset)
+    salvage_hole(log, first, resume, cause, aside, recovered)
     producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
     log.epochs = checkpoint.epochs
     if slot == log.segments.size():
-        code = _append_segment(log, resume)
+        code = salvage_segment(log, resume)
         log.segments.back().get().end_offset.store(resume)
         return code
     return log_scan(log, slot, 0, log.segments[slot].get().base_offset, False,
                     checkpoint.end_limit, recovered)
 
 
-cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end,
-                     Recovered* recovered) noexcept nogil:
-    cdef size_t i
-    if first >= end:
-        return
-    for i in range(log.holes.size()):
-        if log.holes[i].first_offset <= first and end <= log.holes[i].end_offset:
-            return  # known, and reported when it was found
-    log.holes.push_back(hole_new(first, end))
-    if recovered.lost_first_offset < 0:
-        recovered.lost_first_offset = first
-    recovered.lost_end_offset = end
+cdef int _scan_prefix(PartitionLog* log, size_t slot, const Checkpoint* checkpoint,
+                      Recovered* recovered) noexcept nogil:
+    """Reads a segment that the checkpoint lies behind, and leaves the log's state as it was then:
+    of producers, epochs and aborted transactions the journal knows more than is left here."""
+    cdef vector[AbortedTxn] aborted = log.aborted
+    cdef Segment* segment = log.segments[slot].get()
+    cdef size_t kept = 0
+    cdef int code
+    while kept < log.epochs.size() and log.epochs[kept].start_offset <= segment.base_offset:
+        kept += 1
+    log.epochs.resize(kept)
+    log.producers.producers.clear()
+    log.producers.open_txns.clear()
+    code = _scan_segment(log, slot, 0, segment.base_offset, True, INT64_MAX, recovered)
+    log.aborted = aborted
+    log.ended.clear()
+    return code
+
+
+cdef string _own_name(Segment* segment) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    file_name(name, segment.base_offset, b".log")
+    return string(<const char*>name)
 
 
 # Scanning
@@ -376,28 +401,79 @@ cdef void _note_hole(PartitionLog* log, int64_t first, int64_t end,
 cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
                   bint may_have_gaps,
                   int64_t end_limit, Recovered* recovered) noexcept nogil:
-    """Checks every batch from `position` of segment `slot` on; the first bad one ends the log."""
+    """Checks every batch from `position` of segment `slot` on. The first bad one ends the log, if
+    nobody was promised what follows; otherwise what was promised is a hole, and the log goes on."""
     cdef Segment* segment
     cdef int code
     while True:
-        segment = log.segments[slot].get()
         code = _scan_segment(log, slot, position, offset, may_have_gaps, end_limit, recovered)
+        if code == 1:
+            code = _split(log, slot, may_have_gaps, recovered)
         if code < 0:
             return code
+        segment = log.segments[slot].get()
         offset = segment.end_offset.load()
         if slot + 1 == log.segments.size():
-            return OK if code == 0 else _cut(log, slot, recovered)
-        if code == 0 and (may_have_gaps or log.segments[slot + 1].get().base_offset == offset):
-            segment.end_offset.store(log.segments[slot + 1].get().base_offset)
-        elif may_have_gaps:
-            _note_hole(log, offset, log.segments[slot + 1].get().base_offset, recovered)
-            segment.end_offset.store(log.segments[slot + 1].get().base_offset)
-        else:
-            return _cut(log, slot, recovered)
+            return OK if code == 0 and offset >= recovered.promised_offset else _end(
+                log, slot, code, recovered)
+        if not _passes(log, slot, code, may_have_gaps, recovered):
+            return _end(log, slot, code, recovered)
+        segment.end_offset.store(log.segments[slot + 1].get().base_offset)
         segment_seal_times(segment)
         slot += 1
         position = 0
         offset = log.segments[slot].get().base_offset
+
+
+cdef int _split(PartitionLog* log, size_t slot, bint may_have_gaps,
+                Recovered* recovered) noexcept nogil:
+    """0 where whole batches behind the bad one are kept; 1 where none is there, or is owed."""
+    cdef int64_t offset = log.segments[slot].get().end_offset.load()
+    cdef int64_t high = INT64_MAX
+    cdef bint is_last = slot + 1 == log.segments.size()
+    if not is_last:
+        high = log.segments[slot + 1].get().base_offset
+    if offset < recovered.promised_offset:
+        return salvage_split(log, slot, min(high, recovered.promised_offset + 1),
+                             CAUSE_BATCH_DAMAGED, recovered)
+    # Nobody knows whether these were acknowledged. In the middle of a foreign log they stay as
+    # they are.
+    if not recovered.is_noted and is_last:
+        return salvage_split(log, slot, high, CAUSE_NOT_NOTED, recovered)
+    return 1
+
+
+cdef bint _passes(PartitionLog* log, size_t slot, int code, bint may_have_gaps,
+                  Recovered* recovered) noexcept nogil:
+    """Whether the log goes on with the next segment; what is missing before it is noted."""
+    cdef int64_t offset = log.segments[slot].get().end_offset.load()
+    cdef int64_t next_offset = log.segments[slot + 1].get().base_offset
+    cdef string aside
+    if code == 0 and (may_have_gaps or next_offset == offset):
+        return True
+    if not may_have_gaps and next_offset > recovered.promised_offset:
+        return False
+    if code == 1:
+        aside = _own_name(log.segments[slot].get())
+    salvage_hole(log, offset, next_offset,
+                 CAUSE_BATCH_DAMAGED if code == 1 else CAUSE_FILE_SHORT, aside, recovered)
+    return True
+
+
+cdef int _end(PartitionLog* log, size_t slot, int code, Recovered* recovered) noexcept nogil:
+    """The log ends at what is good; or, if more was promised, goes on where that ended, so that no
+    offset is given out twice."""
+    cdef int64_t offset = log.segments[slot].get().end_offset.load()
+    cdef int64_t promised = recovered.promised_offset
+    cdef int cause = CAUSE_BATCH_DAMAGED if code == 1 else CAUSE_FILE_SHORT
+    cdef string aside
+    code = salvage_cut(log, slot, offset < promised, &aside, recovered)
+    if code != OK or offset >= promised:
+        return code
+    salvage_hole(log, offset, promised, cause, aside, recovered)
+    code = salvage_segment(log, promised)
+    log.segments.back().get().end_offset.store(promised)
+    return code
 
 
 cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
@@ -513,105 +589,6 @@ cdef int _load_batch(int fd, int64_t position, int64_t end, vector[uint8_t]* win
     if mutant(b"recovery_without_crc"):
         return 0
     return 0 if batch_check_crc(window.data() + at[0], header) == OK else 1
-
-
-# Cutting
-
-cdef int _cut(PartitionLog* log, size_t slot, Recovered* recovered) noexcept nogil:
-    """Ends the log where segment `slot` stopped being good."""
-    cdef Segment* segment = log.segments[slot].get()
-    cdef int64_t position = segment.size.load(), end
-    cdef int64_t stamp = wall_ms()
-    cdef FileRef file
-    cdef int code = segment_file(segment, &file)
-    if code != OK:
-        return code
-    end = file_size(file.get().fd)
-    if end > position and _holds_batches(file.get().fd, position + 1, end,
-                                         segment.end_offset.load()):
-        code = _copy_aside(log, segment, file.get().fd, position, end, stamp)
-        if code != OK and code != STORAGE_FULL:
-            return code
-        # On a full disk the copy is given up rather than the start: none of it was acknowledged.
-        recovered.aside_bytes += end - position if code == OK else 0
-    while log.segments.size() > slot + 1:
-        code = _put_aside(log, log.segments.back().get(), stamp, recovered)
-        if code != OK:
-            return code
-        log.segments.pop_back()
-    if ftruncate(file.get().fd, position) < 0:
-        return failure_note(b"truncate", b"", errno)
-    recovered.cut_bytes += end - position
-    recovered.cut_offset = segment.end_offset.load()
-    code = sync_file(file.get().fd)
-    segment.synced_size = segment.written_behind = position
-    return code
-
-
-cdef bint _holds_batches(int fd, int64_t position, int64_t end, int64_t offset) noexcept nogil:
-    """Whether a whole batch with a good CRC and a later offset stands anywhere in the range."""
-    cdef vector[uint8_t] data
-    cdef BatchHeader header
-    cdef int64_t at = 0, size
-    size = min(end - position, <int64_t>64 * SCAN_SIZE)
-    data.resize(size)
-    size = read_whole(fd, data.data(), size, position)
-    while at + BATCH_HEADER_SIZE <= size:
-        if data[at + 16] == 2:
-            batch_load_header(data.data() + at, &header)
-            if (header.base_offset >= offset and batch_check_header(&header, size - at) == OK
-                    and batch_check_crc(data.data() + at, &header) == OK):
-                return True
-        at += 1
-    return False
-
-
-cdef int _copy_aside(PartitionLog* log, Segment* segment, int fd, int64_t position, int64_t end,
-                     int64_t stamp) noexcept nogil:
-    cdef char[NAME_SIZE] name
-    cdef vector[uint8_t] data
-    cdef int64_t got, done = 0
-    cdef int copy, code = OK
-    snprintf(name, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
-             <long long>stamp)
-    copy = open_file(log.directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
-    if copy < 0:
-        return copy
-    data.resize(SCAN_SIZE)
-    while code == OK and position + done < end:
-        got = read_whole(fd, data.data(), min(<int64_t>SCAN_SIZE, end - position - done),
-                         position + done)
-        if got <= 0:
-            break
-        code = write_whole(copy, data.data(), got, done)
-        done += got
-    if code == OK:
-        code = sync_file(copy)
-    close(copy)
-    if code != OK:
-        unlinkat(log.directory.get().fd, name, 0)
-        return code
-    return sync_directory(log.directory.get().fd)
-
-
-cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp,
-                    Recovered* recovered) noexcept nogil:
-    """A segment behind the end: kept under another name for the operator, unless it is empty."""
-    cdef char[NAME_SIZE] name
-    cdef char[NAME_SIZE] aside
-    cdef int directory_fd = log.directory.get().fd
-    cdef c_stat status
-    cdef int64_t size = 0
-    file_name(name, segment.base_offset, b".log")
-    if fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0:
-        size = status.st_size
-    if size > 0:
-        snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
-                 <long long>stamp)
-        if renameat(directory_fd, name, directory_fd, aside) < 0:
-            return failure_note(b"rename", name, errno)
-        recovered.aside_bytes += size
-    return segment_unlink(segment)
 
 
 cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) noexcept nogil:

@@ -11,6 +11,7 @@ a truncated one is replaced by a copy of what stays.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._batch cimport ATTRIBUTE_CONTROL, BatchHeader, batch_control_type
@@ -33,13 +34,15 @@ from appliance._producers cimport (
     producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
     producers_store,
 )
-from appliance._recovery cimport Recovered, log_scan
+from appliance._recovery cimport log_scan
+from appliance._salvage cimport Recovered, recovered_start
 from appliance._segment cimport (
     FileRef, Found, Segment, SegmentRef, Walker, segment_file, segment_find, segment_load_largest,
     segment_new, segment_pin, segment_store_index, segment_unlink,
     walker_next, walker_start,
 )
 from appliance._storage cimport storage_latest_ms
+from appliance._watermarks cimport watermarks_take_back
 
 cdef enum:
     COPY_SIZE = 1048576
@@ -267,12 +270,18 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
 
 cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
     cdef Recovered recovered
+    cdef vector[string] names
     cdef size_t slot = 0
     cdef int64_t end_offset
     cdef int code
     while slot + 1 < log.segments.size() and log.segments[slot + 1].get().base_offset <= offset:
         slot += 1
     code = _settle(log, slot)
+    if code == OK:
+        names.push_back(log.name)
+        # As far back as the recovery point goes: a batch that the limit cuts goes as a whole.
+        code = watermarks_take_back(&log.storage.get().marks, &names,
+                                    log.segments[slot].get().base_offset)
     if code == OK:
         code = _announce_truncation(log, slot, offset)
     if code != OK:
@@ -291,8 +300,8 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
     code = _replace_by_prefix(log, slot, offset)
     if code != OK:
         return code
-    recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
-    recovered.lost_first_offset = recovered.lost_end_offset = recovered.cut_offset = -1
+    recovered_start(&recovered)
+    recovered.is_noted = True
     _forget_from(log, log.segments[slot].get().base_offset)
     code = log_scan(log, slot, 0, log.segments[slot].get().base_offset, True, INT64_MAX, &recovered)
     if code != OK:

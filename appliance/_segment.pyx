@@ -209,8 +209,8 @@ cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil:
         if got < BATCH_HEADER_SIZE:
             return BATCH_CORRUPT
     batch_load_header(walker.window + (walker.position - walker.window_from), header)
-    got = batch_check_header(header, left)
-    return 1 if got == OK else <int>got
+    # Also one of another magic: what is stored was none when it was written.
+    return 1 if batch_check_header(header, left) == OK else BATCH_CORRUPT
 
 
 cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,

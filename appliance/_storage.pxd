@@ -6,11 +6,13 @@ from libcpp.memory cimport shared_ptr
 from appliance._journal cimport Journal
 from appliance._native cimport atomic_bool, atomic_i64, monotonic_ns, wall_ms
 from appliance._descriptors cimport FileRef
+from appliance._watermarks cimport Watermarks
 
 cdef cppclass Storage:
     FileRef directory
     int lock_fd                    # flock: one broker per directory
     Journal journal
+    Watermarks marks
     atomic_bool is_full            # clients' appends are refused
     atomic_i64 free_bytes          # at the last look
     int64_t low_water_bytes        # refuse below this
@@ -37,7 +39,7 @@ cdef void storage_mark_full(Storage* storage) noexcept nogil
 # Gives the reserve to whoever must write now (recovery, retention's journal). True if it was held.
 cdef bint storage_release_reserve(Storage* storage) noexcept nogil
 
-# journal_commit, with the reserve's help on a full disk.
+# journal_commit, with the reserve's help on a full disk; how far it came is noted.
 cdef int storage_commit(Storage* storage) noexcept nogil
 
 # The time, as a span: at least `earliest` by whatever may be right, at most `latest`. They are the

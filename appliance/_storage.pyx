@@ -10,10 +10,11 @@ from libc.stdint cimport int64_t
 
 from appliance._codes cimport OK, STORAGE_FULL
 from appliance._files cimport open_file, sync_directory
-from appliance._journal cimport journal_commit
+from appliance._journal cimport journal_commit, journal_reached
 from appliance._native cimport (
     EINTR, O_CREAT, O_RDWR, c_stat, close, errno, fallocate, fstat, unlinkat,
 )
+from appliance._watermarks cimport watermarks_note_journal
 
 cdef extern from "sys/statvfs.h" nogil:
     struct c_statvfs "statvfs":
@@ -78,9 +79,13 @@ cdef bint storage_release_reserve(Storage* storage) noexcept nogil:
 
 
 cdef int storage_commit(Storage* storage) noexcept nogil:
+    cdef int64_t generation, records
     cdef int code = journal_commit(&storage.journal)
     if code == STORAGE_FULL and storage_release_reserve(storage):
         code = journal_commit(&storage.journal)
+    if code == OK:
+        journal_reached(&storage.journal, &generation, &records)
+        watermarks_note_journal(&storage.marks, generation, records)
     return code
 
 

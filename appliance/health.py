@@ -44,6 +44,7 @@ TIMESTAMPS_S = 10.0  # between two looks at every log's largest timestamp
 SLICE_LOGS = 500  # looked at in about a millisecond
 TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
 NEARLY_ALL = 0.9  # of the descriptors
+GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
 ENTRIES_TOLD = 20  # open entries of the ledger, each a finding; the rest are counted
 
 
@@ -161,6 +162,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_clock(broker)
     yield from of_ledger(broker)
     yield from of_owners(broker)
+    yield from of_groups(broker)
     for name, text in sorted(subject.faults.items()):
         yield Finding("failing", "upkeep", f"{name}: {text}")
     if subject.registration is not None:
@@ -256,6 +258,20 @@ def of_owners(broker: Broker) -> Iterator[Finding]:
     for owner in (broker.groups, broker.transactions, broker.share_partitions):
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)
+
+
+def of_groups(broker: Broker) -> Iterator[Finding]:
+    """While nobody has acknowledged the loss itself."""
+    lost = {f"{each.damage.topic}-{each.damage.partition}" for each in broker.ledger.open()}
+    for name, groups in sorted(broker.groups.doubtful.items()):
+        if name in lost and groups:
+            told = ", ".join(groups[:GROUPS_TOLD])
+            more = f" and {len(groups) - GROUPS_TOLD} more" if len(groups) > GROUPS_TOLD else ""
+            text = (
+                f"records of {name} are lost: commits of groups {told}{more}, or of groups not "
+                "known any more, may be among them, and these go on from older offsets"
+            )
+            yield Finding("degraded", "groups and transactions", text)
 
 
 def of_registration(registration: Registered) -> Iterator[Finding]:

@@ -17,16 +17,18 @@ A write alone goes at once. The event loop builds the batches; a thread that nev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance import _batch, event_log
 from appliance._engine import Log
 from appliance._log_writer import LogWriter
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
 from appliance.wire.codec import decode, encode
 from appliance.wire.errors import MalformedMessage
 
@@ -43,6 +45,9 @@ HELD_UP_S = 1.0
 
 # Read at a time: few calls, and no more memory than a start can spare.
 READ_BYTES = 4 << 20
+
+# Behind a header that leads nowhere; a batch of ours has no more records than that.
+OFFSETS_TRIED = 1000
 
 # Base offset, bytes after the field that says so, last offset delta.
 BATCH_HEAD = struct.Struct(">qi11xi")
@@ -227,14 +232,19 @@ def _build(writes: list[Write]) -> bytes:
 def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:
     """Gives whole batches from the first on, some at a time; those that `take` cannot read one by
     one, so that a damaged batch costs what is in it. Blocks: for a thread."""
-    holes = dict(log.holes())
+    holes = log.holes()
     offset, end_offset = log.log_start_offset, log.log_end_offset
     while offset < end_offset:
-        if offset in holes:
-            on_fault(f"offsets {offset} to {holes[offset] - 1} are lost")
-            offset = holes[offset]
+        hole = next((end for first, end in holes if first <= offset < end), None)
+        if hole is not None:
+            on_fault(f"offsets {offset} to {hole - 1} are lost")
+            offset = hole
             continue
-        data = log.read(offset, READ_BYTES, "end")
+        try:
+            data = _ordered(log.read(offset, READ_BYTES, "end"), offset, end_offset)
+        except (BatchCorrupt, BatchTorn):
+            offset = _take_rest(log, offset, take, on_fault)
+            continue
         if not data:
             return
         try:
@@ -242,6 +252,64 @@ def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], 
         except ApplianceError:
             _take_each(data, take, on_fault)
         offset = [each.next_offset for each in _batches_in(data)][-1]
+
+
+def _ordered(data: bytes, offset: int, end_offset: int) -> bytes:
+    """As far as offsets rise: the checksum does not cover them, and a wrong one leads astray."""
+    floor, size = -1, 0
+    for each in _batches_in(data):
+        if each.base_offset < floor or not offset < each.next_offset <= end_offset:
+            break
+        floor, size = each.next_offset, each.end
+    if data and not size:
+        raise BatchCorrupt(f"the batch at offset {offset} says another offset")
+    return data[:size]
+
+
+def _take_rest(
+    log: Log,
+    offset: int,
+    take: Callable[[bytes], None],
+    on_fault: Callable[[str], None],
+) -> int:
+    """What is whole of a segment behind a header that leads nowhere, found by its bytes; the first
+    offset behind the segment."""
+    segments = log.segments()
+    at = max(i for i, each in enumerate(segments) if each.base_offset <= offset or i == 0)
+    limit = segments[at + 1].base_offset if at + 1 < len(segments) else log.log_end_offset
+    for base, next_offset, batch in _batches_behind(Path(segments[at].path), offset, limit):
+        if base > offset:
+            on_fault(f"offsets {offset} to {base - 1} cannot be read: damage")
+        _take_each(batch, take, on_fault)
+        offset = next_offset
+    if offset < limit:
+        on_fault(f"offsets {offset} to {limit - 1} cannot be read: damage")
+    return limit
+
+
+def _batches_behind(path: Path, offset: int, limit: int) -> Iterator[tuple[int, int, bytes]]:
+    """(base offset, next offset, the batch), each with a good checksum."""
+    data, at = path.read_bytes(), 0
+    while offset < limit:
+        found = next(_found(data, at, offset, limit), None)
+        if found is None:
+            return
+        yield found.base_offset, found.next_offset, data[found.position : found.end]
+        at, offset = found.end, found.next_offset
+
+
+def _found(data: bytes, begin: int, offset: int, limit: int) -> Iterator[_Place]:
+    for each in range(offset, min(limit, offset + OFFSETS_TRIED)):
+        at = data.find(each.to_bytes(8, "big"), begin)
+        while at >= 0:
+            if len(data) >= at + BATCH_HEAD.size:
+                _, size_after, last_delta = BATCH_HEAD.unpack_from(data, at)
+                end = at + SIZE_AFTER + size_after
+                if at + BATCH_HEAD.size < end <= len(data) and each + last_delta < limit:
+                    with contextlib.suppress(ApplianceError):
+                        _batch.headers(data[at:end])
+                        yield _Place(at, end, each, each + last_delta + 1)
+            at = data.find(each.to_bytes(8, "big"), at + 1)
 
 
 def _take_each(data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:

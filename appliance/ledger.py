@@ -85,6 +85,15 @@ class Ledger:
         """What nobody has acknowledged."""
         return [each for each in self.entries() if each.is_open]
 
+    def knows(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it has an entry, open or not, about this offset."""
+        return any(
+            (each.damage.topic, each.damage.partition) == (topic, partition)
+            and each.damage.first_offset <= offset
+            and (each.damage.last_offset is None or offset <= each.damage.last_offset)
+            for each in self.entries()
+        )
+
     @property
     def unsaved(self) -> int:
         return len(self._unsaved)

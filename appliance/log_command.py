@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from appliance import _batch, event_log, log_files
+from appliance import _batch, event_log, log_files, log_verify, promises
 from appliance.command import NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
 from appliance.progress import Progress
 from appliance.remote.repair import repair
@@ -134,14 +134,22 @@ class Verified:
     bytes: int = 0
     damaged: int = 0
     tails: int = 0
+    missing: int = 0
+    fault: str = ""  # why what was promised is not, or not all, known
 
     def sentence(self) -> str:
         read = (
             f"{self.segments} segments of {self.partitions} partitions, {size(self.bytes)}: "
         )
         found = f"{self.damaged} damaged batches" if self.damaged else "every batch is as written"
+        lost = f"; {self.missing} ranges of durable offsets are missing" if self.missing else ""
         cut = f"; {self.tails} torn tails, which the next start cuts" if self.tails else ""
-        return read + found + cut
+        doubt = f"; {self.fault}" if self.fault else ""
+        return read + found + lost + cut + doubt
+
+    @property
+    def is_well(self) -> bool:
+        return not self.damaged and not self.missing and not self.fault
 
 
 @log.command("verify", cls=Command)
@@ -150,38 +158,64 @@ class Verified:
 @AS_JSON
 @click.pass_context
 def verify(context: click.Context, data_dir: Path, topic: str | None, as_json: bool) -> None:
-    """Read every segment in DIR and check each batch. Exit code 10 when one is damaged.
+    """Read every segment in DIR, and check each batch and that none is missing.
 
-    The broker must be stopped. What a power cut left at an end is no damage: nobody was promised
-    it, and the next start cuts it."""
+    Exit code 10 when one is damaged, or when records are missing of which the checkpoint journal
+    says that they were durable, or when that is not known. The broker must be stopped. What a power
+    cut left at an end is no damage: nobody was promised it, and the next start cuts it."""
     with files_of(data_dir) as partitions:
         chosen = [each for each in partitions if topic in (None, each.topic)]
-        if topic is not None and not chosen:
+        promised = promises.read(data_dir)
+        own = {
+            name: one
+            for name, one in promised.logs.items()
+            if topic in (None, name.rpartition("-")[0])
+        }
+        if topic is not None and not chosen and not own:
             raise Failed(f"{data_dir}: no partition of topic {topic}", NOT_FOUND)
-        seen = Verified(len(chosen))
-        for damage in damages(chosen, seen):
-            row = {**vars(damage), "segment": str(damage.segment)}
-            word = "tail" if damage.is_tail else "damage"
-            line = f"{word}: {damage.segment} position {damage.position}: {damage.what}"
-            click.echo(json.dumps(row) if as_json else line)
+        seen = Verified(len(chosen), fault=promised.fault)
+        for each in findings(chosen, own, seen):
+            click.echo(json.dumps(row_of(each)) if as_json else line_of(each))
     click.echo(json.dumps(vars(seen)) if as_json else seen.sentence())
-    if seen.damaged:
+    if not seen.is_well:
         context.exit(UNHEALTHY)
 
 
-def damages(partitions: list[log_files.Partition], seen: Verified) -> Iterator[log_files.Damage]:
+def row_of(found: log_verify.Finding) -> dict[str, Any]:
+    row = dict(vars(found))
+    return {**row, "segment": str(row["segment"])} if "segment" in row else row
+
+
+def line_of(found: log_verify.Finding) -> str:
+    if isinstance(found, log_verify.Missing):
+        return f"missing: {found}"
+    word = "tail" if found.is_tail else "damage"
+    return f"{word}: {found.segment} position {found.position}: {found.what}"
+
+
+def findings(
+    partitions: list[log_files.Partition],
+    promised: dict[str, promises.Promise],
+    seen: Verified,
+) -> Iterator[log_verify.Finding]:
     """Counts in `seen` as it goes."""
-    segments = [(path, path == each.segments[-1]) for each in partitions for path in each.segments]
-    sizes = sum(path.stat().st_size for path, _ in segments)
+    sizes = sum(path.stat().st_size for each in partitions for path in each.segments)
     progress = Progress("verified", size)
 
     def on_bytes(count: int) -> None:
         seen.bytes += count
         progress(seen.bytes, sizes)
 
-    for path, is_last in segments:
-        seen.segments += 1
-        for damage in log_files.verify(path, is_last, on_bytes):
-            seen.tails += damage.is_tail
-            seen.damaged += not damage.is_tail
-            yield damage
+    names = {f"{each.topic}-{each.partition}": each for each in partitions}
+    for gone in log_verify.missing_partitions(names, promised):
+        seen.missing += 1
+        yield gone
+    for name, each in names.items():
+        seen.segments += len(each.segments)
+        for found in log_verify.verify(each, promised.get(name), on_bytes):
+            if isinstance(found, log_verify.Missing):
+                seen.missing += 1
+            else:
+                seen.tails += found.is_tail
+                seen.damaged += not found.is_tail
+            yield found

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +30,7 @@ from appliance.errors import ApplianceError, FilesExhausted, StorageFull, Storag
 from appliance.ledger import Damage
 from appliance.machine.clock import is_kept_right_by_the_kernel
 from appliance.machine.syncs import Syncs, syncs_on
+from appliance.recovery_report import Knowledge, RecoveryReport
 from appliance.wall_clock import Doubt, WallClock
 
 events = event_log.named("log_dir")
@@ -74,62 +74,33 @@ class DescriptorsExhausted(ApplianceError):
     kafka_code = 44
 
 
-@dataclass
-class RecoveryReport:
-    was_clean: bool
-    is_new: bool = False
-    partitions: int = 0
-    seconds: float = 0.0
-    scanned_bytes: int = 0
-    cut_bytes: int = 0
-    aside_bytes: int = 0
-    losses: list[Damage] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)  # logs that could not be opened, and why
-    notes: list[str] = field(default_factory=list)  # where directories and catalog did not agree
-
-    def note(self, log: Log, found: Recovered) -> None:
-        self.partitions += 1
-        self.scanned_bytes += found.scanned_bytes
-        self.cut_bytes += found.cut_bytes
-        self.aside_bytes += found.aside_bytes
-        if found.lost_first_offset >= 0:
-            cause = "durable records are gone or damaged; what is left of them is set aside"
-            self.losses.append(
-                Damage(log.topic, log.partition, found.lost_first_offset,
-                       found.lost_end_offset - 1, cause)
-            )
-
-    def text(self) -> str:
-        """What was found and lost, in plain words."""
-        stop = "a clean stop" if self.was_clean else "an unclean end (crash, kill or power cut)"
-        if self.is_new and not self.partitions:
-            return "\n".join(["Began a new data directory.", *self.notes])
-        lines = [f"Opened {self.partitions} partitions in {self.seconds:.2f} s after {stop}."]
-        if self.scanned_bytes:
-            lines.append(f"Read and checked {self.scanned_bytes:,} bytes that were not known good.")
-        if self.cut_bytes:
-            lines.append(f"Cut {self.cut_bytes:,} bytes of unfinished writes, none acknowledged "
-                         "as durable.")
-        if self.aside_bytes:
-            lines.append(f"Set {self.aside_bytes:,} bytes aside in files named *.corrupt-*.")
-        lines += [f"{each.kind.upper()} {each}." for each in self.losses]
-        lines += [f"NOT OPENED {failure}" for failure in self.failures]
-        lines += self.notes
-        if not self.losses and not self.failures:
-            lines.append("No acknowledged record was lost.")
-        return "\n".join(lines)
-
-
 class Losses(Protocol):
     """Who remembers what is lost or damaged (`ledger.py`)."""
+
+    @property
+    def unsaved(self) -> int: ...
 
     def note(self, damages: Iterable[Damage]) -> None:
         """Before the journal forgets that it was there."""
         ...
 
+    def knows(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it has an entry, open or not, about this offset."""
+        ...
+
+    def save(self) -> None: ...
+
 
 class NoLedger:
+    unsaved = 0
+
     def note(self, damages: Iterable[Damage]) -> None:
+        return
+
+    def knows(self, topic: str, partition: int, offset: int) -> bool:
+        return True
+
+    def save(self) -> None:
         return
 
 
@@ -158,12 +129,13 @@ class LogDir:
         self.path = path
         self.config = config
         self.syncs = syncs
-        self.report = RecoveryReport(engine.was_clean, engine.is_new)
+        self.report = RecoveryReport(engine.was_clean, engine.is_new, Knowledge.of(engine))
         self.report.notes += syncs.warnings(config.sync)
         self.engine = engine
         self.keeper: Keeper = NoKeeper()
         self.ledger: Losses = NoLedger()
         self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
+        self.missing: dict[Key, str] = {}  # had records, and have no directory; its name
         self._logs: dict[Key, Log] = {}
         self.clock = clock
         self._belief = BelievedClock(path, clock)
@@ -233,7 +205,7 @@ class LogDir:
             self.engine.sync_directory()
         dead = self._forget_deleted()
         found = sorted(_partitions(self.path))
-        self._forget_missing({name for _, _, name in found})
+        self._miss({name for _, _, name in found})
         done = 0
         with ThreadPoolExecutor(self.config.recovery_threads, "recovery") as pool:
             opened = pool.map(lambda each: self._open_one(each, log_config), found)
@@ -243,18 +215,35 @@ class LogDir:
                     self.unopened[topic, partition] = str(result)
                 else:
                     self._logs[topic, partition] = result[0]
-                    self.report.note(*result)
+                    self.report.note(*result, self.path / name)
                 done += 1
                 try:
                     progress(done, len(found))
                 except BaseException:
                     pool.shutdown(cancel_futures=True)  # the start is to stop here
                     raise
-        self.ledger.note(self.report.losses)
+        self._tell_ledger()
         self.engine.start()
         for each in dead:
             _remove(each)
         self.report.seconds = time.monotonic() - begin
+
+    def _tell_ledger(self) -> None:
+        """On disk before the journal takes the holes for known; a full disk gives its reserve."""
+        forgotten = [
+            Damage(topic, partition, first, end - 1, "lost or damaged before this start")
+            for (topic, partition), log in self._logs.items()
+            for first, end in log.holes()
+            if not self.ledger.knows(topic, partition, first)
+        ]
+        told = {(each.topic, each.partition, each.first_offset) for each in self.report.losses}
+        self.ledger.note([
+            *self.report.losses,
+            *(each for each in forgotten
+              if (each.topic, each.partition, each.first_offset) not in told),
+        ])  # fmt: skip
+        if self.ledger.unsaved and self.engine.release_reserve():
+            self.ledger.save()
 
     def _open_one(
         self, found: tuple[str, int, str], log_config: Callable[[str, int], LogConfig]
@@ -290,14 +279,26 @@ class LogDir:
         self.engine.forget_names(gone)
         return dead
 
-    def _forget_missing(self, found: set[str]) -> None:
-        missing = [name for name in self.engine.known() if name not in found]
-        gone = [match for match in map(_DIRECTORY.fullmatch, missing) if match]
-        self.report.losses += [
-            Damage(match[1], int(match[2]), 0, None, "the directory is gone") for match in gone
-        ]
-        self.ledger.note(self.report.losses)
-        self.engine.forget_names([match[0] for match in gone])
+    def _miss(self, found: set[str]) -> None:
+        """Logs that the journal knows and that have no directory. One that had records stays in the
+        journal: made anew, it goes on where it ended (`create`)."""
+        empty = []
+        for name in self.engine.known():
+            match = _DIRECTORY.fullmatch(name)
+            if match is None or name in found:
+                continue
+            first, end = self.engine.promised(name)
+            if first >= end or any((self.path / _ORPHANS).glob(f"{name}*")):
+                empty.append(name)  # its creation, or its way into `orphans`, was interrupted
+                continue
+            key = (match[1], int(match[2]))
+            self.missing[key] = name
+            self.report.losses.append(Damage(*key, first, end - 1, "the directory is gone"))
+        self.engine.forget_names(empty)
+
+    def forget_missing(self, keys: Iterable[Key]) -> None:
+        """These are not waited for any more."""
+        self.engine.forget_names([self.missing.pop(key) for key in keys])
 
     # Logs
 
@@ -334,6 +335,8 @@ class LogDir:
             self._take_back(made)
             raise
         self._logs.update(zip(keys, logs, strict=True))
+        for key in keys:
+            self.missing.pop(key, None)
         return logs
 
     def _make_directory(self, key: Key) -> str:
@@ -385,7 +388,7 @@ class LogDir:
             self.unopened[key] = str(error)
             raise
         found = RecoveryReport(was_clean=False)
-        found.note(log, recovered)
+        found.note(log, recovered, self.path / log.name)
         self.ledger.note(found.losses)
         self.engine.commit_journal()
         self._logs[key] = log
@@ -408,10 +411,11 @@ class LogDir:
         log.settle()
 
     def _take_back(self, names: list[str]) -> None:
+        kept = set(self.missing.values())  # what they promised must outlive the failure
         for name in names:
             _remove(self.path / name)
         try:
-            self.engine.forget_names(names)
+            self.engine.forget_names([name for name in names if name not in kept])
         except ApplianceError as error:
             events.error("a creation that failed is in the journal; the next start forgets it",
                          error=error)  # fmt: skip

@@ -2,14 +2,14 @@
 
 Nothing is recovered, cut or written, so a damaged directory can be looked at before a broker opens
 it, and so can one that Apache Kafka wrote. What only the journal knows (log start offset, recovery
-point) is not seen here.
+point) is in `promises.py`, and whether the files keep it in `log_verify.py`.
 """
 
 from __future__ import annotations
 
 import fcntl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,17 +121,6 @@ def read(partition: Partition, offset: int) -> Iterator[Batch]:
         for batch in batches(segment):
             if batch.is_whole and batch.check().last_offset >= offset:
                 yield batch
-
-
-def verify(segment: Path, is_last: bool, on_bytes: Callable[[int], None]) -> Iterator[Damage]:
-    """Every batch whose checksum, length or place is wrong."""
-    floor = int(segment.stem)
-    for batch in batches(segment):
-        try:
-            floor = check_place(batch, floor)
-        except ApplianceError as error:
-            yield Damage(segment, batch.position, str(error), is_last and not batch.is_whole)
-        on_bytes(batch.size)
 
 
 def check_place(batch: Batch, floor: int) -> int:

@@ -6,7 +6,8 @@ that may hold records is deleted but what the catalog says was deleted.
                                              sets `cleanup.policy`
     a deletion that was begun                is finished
     a directory of no topic                  goes to `orphans/`
-    a partition without a directory          is created, empty
+    a partition without a directory          is created, empty; one that had records goes on where
+                                             these ended, and they are told as lost
     a directory with another topic's id      is served; the file that tells the id is corrected
     a topic with a damaged directory         is not served, the others are
 """
@@ -62,6 +63,8 @@ class Reconciliation:
         self._set_orphans_aside(rows)
         for row in rows:
             self.serve(row)
+        wanted = {(row.name, partition) for row in rows for partition in range(row.partitions)}
+        self.log_dir.forget_missing([key for key in self.log_dir.missing if key not in wanted])
 
     def _note(self, text: str) -> None:
         events.warning(text)
@@ -163,12 +166,13 @@ class Reconciliation:
         self.topics[row.name] = Topic(row.name, row.id, configs, logs, row.created_ms)
 
     def _complete(self, row: TopicRow, config: LogConfig) -> None:
-        created = []
+        created, missed = [], []
         for partition in range(row.partitions):
             path = self.log_dir.path / directory_name(row.name, partition)
             if not self.log_dir.holds(row.name, partition):
+                told = missed if (row.name, partition) in self.log_dir.missing else created
                 self.log_dir.create(row.name, partition, config)
-                created.append(path.name)
+                told.append(path.name)
             found = partition_metadata.read(path)
             if found != row.id:
                 partition_metadata.write(path, row.id)
@@ -178,4 +182,10 @@ class Reconciliation:
             self._note(
                 f"{', '.join(created)} had no directory and {'is' if len(created) == 1 else 'are'} "
                 "empty now: the creation was interrupted, or a person removed what was there."
+            )
+        for name in missed:
+            log = self.log_dir.log(row.name, int(name.rpartition("-")[2]))
+            self._note(
+                f"{name} had no directory: it was made anew, and goes on at offset "
+                f"{log.log_end_offset}. What it held is lost, unless the directory is found."
             )

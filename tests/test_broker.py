@@ -589,9 +589,12 @@ def test_a_directory_that_is_gone_is_told_and_made_anew(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         assert records(broker, "t") == [["a"], []]
         (note,) = broker.log_dir.report.notes
-        assert note.startswith("t-1 had no directory and is empty now")
+        assert note.startswith("t-1 had no directory: it was made anew, and goes on at offset 1.")
         (loss,) = broker.log_dir.report.losses
-        assert (loss.topic, loss.partition) == ("t", 1)
+        assert (loss.topic, loss.partition, loss.first_offset, loss.last_offset) == ("t", 1, 0, 0)
+        assert [each.damage for each in broker.ledger.open()] == [loss]
+        log = broker.topics["t"].logs[1]
+        assert log.append_durable(batch("b")).base_offset == 1
 
     with_broker(tmp_path, make)
     shutil.rmtree(tmp_path / "t-1")

@@ -210,16 +210,16 @@ def test_finishing_a_deletion_may_be_interrupted_too(
         log_dir.checkpoint()
         log_dir.abandon()
     (tmp_path / "t-0").rename(tmp_path / "deleted" / "t-0")
-    real = LogDir._forget_missing
+    real = LogDir._miss
     with monkeypatch.context() as patch:
 
         def crash(*_: object) -> None:
             raise Crash
 
-        patch.setattr(LogDir, "_forget_missing", crash)
+        patch.setattr(LogDir, "_miss", crash)
         with pytest.raises(Crash):
             LogDir.open(tmp_path, STORAGE)
-    assert LogDir._forget_missing is real
+    assert LogDir._miss is real
     with opened(tmp_path) as log_dir:
         assert (log_dir.report.losses, log_dir.logs()) == ([], {})
 

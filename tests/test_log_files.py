@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance import _batch, log_files
-from appliance.log_files import Partition
+from appliance import _batch, log_files, log_verify
+from appliance.log_files import Damage, Partition
 
 
 def batch(base_offset: int, count: int = 2) -> bytes:
@@ -25,11 +25,10 @@ def partition(folder: Path, first: bytes, second: bytes | None = None) -> Partit
 
 
 def damages(found: Partition) -> list[tuple[str, int, bool]]:
-    last = found.segments[-1]
     return [
-        (damage.segment.name[18:20], damage.position, damage.is_tail)
-        for segment in found.segments
-        for damage in log_files.verify(segment, segment == last, lambda _: None)
+        (each.segment.name[18:20], each.position, each.is_tail)
+        for each in log_verify.verify(found, None, lambda _: None)
+        if isinstance(each, Damage)
     ]
 
 

@@ -40,6 +40,7 @@ from tests.support.logs import (
     produced,
     values,
 )
+from tests.support.watermarks import note
 
 ALL = up_to(END)
 Damage = Callable[[Damaged], object]
@@ -60,6 +61,13 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
 @pytest.fixture
 def damaged(unclean: Damaged, tmp_path: Path) -> Damaged:
     return Damaged(copied(unclean.path, tmp_path / "data"), unclean.batches)
+
+
+@pytest.fixture
+def unfinished(damaged: Damaged) -> Damaged:
+    """The same, where nothing behind the recovery point was ever acknowledged."""
+    note(damaged.path, "t-0", POINT)
+    return damaged
 
 
 def stale(offset: int, epoch: int = EPOCH) -> bytes:
@@ -115,10 +123,10 @@ BELOW: list[tuple[str, Damage, Wanted]] = [
     ("recovery segment short, a batch torn", lambda d: d.cut(13, 40), without(13, 17)),
     ("recovery segment short by whole batches", lambda d: d.cut(14), without(14, 17)),
     ("recovery segment and all behind it missing", lambda d: d.remove(12, 18),
-     without(12, 14, POINT)),
+     without(12, 20)),
     ("recovery segment short, nothing behind it", lambda d: (d.cut(13, 40), d.remove(18)),
-     without(13, 14, POINT)),
-    ("every segment missing", lambda d: d.remove(*BASES), without(0, 14, POINT)),
+     without(13, 20)),
+    ("every segment missing", lambda d: d.remove(*BASES), without(0, 20)),
     ("first segment missing", lambda d: d.remove(0), without(0, 5)),
     ("middle segment missing", lambda d: d.remove(6), without(6, 11)),
 ]  # fmt: skip
@@ -132,10 +140,10 @@ def rows(table: list[tuple[str, Damage, Wanted]]) -> pytest.MarkDecorator:
 
 @rows(TAIL)
 def test_the_tail_is_cut_and_nothing_durable_with_it(
-    damage: Damage, wanted: Wanted, damaged: Damaged
+    damage: Damage, wanted: Wanted, unfinished: Damaged
 ) -> None:
-    damage(damaged)
-    check(damaged, wanted)
+    damage(unfinished)
+    check(unfinished, wanted)
 
 
 @rows(BELOW)
@@ -151,14 +159,17 @@ def test_the_tail_may_be_torn_at_every_byte(unclean: Damaged, tmp_path: Path) ->
     for size in range(len(last)):
         damaged = Damaged(copied(unclean.path, tmp_path / str(size)), unclean.batches)
         damaged.cut(20, size)
+        note(damaged.path, "t-0", 20)
         with opened(damaged.path, **SETTINGS) as log_dir:
             assert served(log_dir.log("t", 0), damaged) == list(range(20)), size
+            assert log_dir.log("t", 0).log_end_offset == 20
             assert log_dir.report.cut_bytes == size
             assert damaged.aside == []
         shutil.rmtree(damaged.path)
 
 
-def test_what_stood_behind_the_cut_is_kept_whole(damaged: Damaged) -> None:
+def test_what_stood_behind_the_cut_is_kept_whole(unfinished: Damaged) -> None:
+    damaged = unfinished
     damaged.flip(15)
     rest = damaged.segment(12).read_bytes()[damaged.spans[15][0] :]
     behind = damaged.segment(18).read_bytes()
@@ -349,21 +360,37 @@ def test_two_brokers_cannot_have_one_directory(tmp_path: Path) -> None:
         pass
 
 
-def test_a_log_whose_directory_is_gone_is_reported_once(damaged: Damaged) -> None:
+def test_a_log_whose_directory_is_gone_is_lost_and_goes_on_where_it_ended(
+    damaged: Damaged,
+) -> None:
     shutil.rmtree(damaged.folder)
+    for _ in range(2):  # it is missing until somebody makes it anew
+        with opened(damaged.path) as log_dir:
+            (loss,) = log_dir.report.losses
+            assert (loss.topic, loss.partition, loss.first_offset, loss.last_offset) == (
+                "t", 0, 0, END - 1,
+            )  # fmt: skip
+            told = f"LOST t-0: offsets 0 to {END - 1}: the directory is gone."
+            assert told in log_dir.report.text()
+            assert log_dir.logs() == {}
+            log_dir.abandon()
     with opened(damaged.path) as log_dir:
-        (loss,) = log_dir.report.losses
-        assert (loss.topic, loss.partition, loss.first_offset, loss.last_offset) == (
-            "t",
-            0,
-            0,
-            None,
-        )
-        assert "LOST t-0: offsets 0 to ?: the directory is gone." in log_dir.report.text()
-        assert log_dir.logs() == {}
-        log_dir.abandon()
+        log = log_dir.create("t", 0)
+        assert (log.log_start_offset, log.log_end_offset) == (END, END)
+        assert log.append_durable(batch("a")).base_offset == END
     with opened(damaged.path) as log_dir:
         assert log_dir.report.losses == []
+
+
+def test_a_directory_without_records_that_is_gone_is_an_interrupted_creation(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0)
+        log_dir.abandon()
+    shutil.rmtree(tmp_path / "t-0")
+    with opened(tmp_path) as log_dir:
+        assert (log_dir.report.losses, log_dir.missing) == ([], {})
         assert log_dir.create("t", 0).log_end_offset == 0
 
 
@@ -466,7 +493,7 @@ def test_the_report_of_a_clean_stop_has_nothing_to_tell(tmp_path: Path) -> None:
         first, last = report.text().splitlines()
         assert first.startswith("Opened 1 partition")
         assert first.endswith("after a clean stop.")
-        assert last == "No acknowledged record was lost."
+        assert last.startswith("No acknowledged record was lost: every segment")
 
 
 def test_the_report_of_a_new_directory_speaks_of_no_crash(tmp_path: Path) -> None:
@@ -474,7 +501,8 @@ def test_the_report_of_a_new_directory_speaks_of_no_crash(tmp_path: Path) -> Non
         assert not any(word in log_dir.report.text() for word in ("unclean", "crash", "LOST"))
 
 
-def test_the_report_says_what_was_cut_and_set_aside(damaged: Damaged) -> None:
+def test_the_report_says_what_was_cut_and_set_aside(unfinished: Damaged) -> None:
+    damaged = unfinished
     damaged.flip(15)
     size = sum(len(each) for each in damaged.batches[15:18])
     behind = damaged.segment(18).stat().st_size
@@ -483,15 +511,15 @@ def test_the_report_says_what_was_cut_and_set_aside(damaged: Damaged) -> None:
     assert "after an unclean end (crash, kill or power cut)." in text
     assert f"Cut {size:,} bytes of unfinished writes, none acknowledged as durable." in text
     assert f"Set {size + behind:,} bytes aside in files named *.corrupt-*." in text
-    assert "No acknowledged record was lost." in text
+    assert "No acknowledged record was lost: all that was noted is there." in text
 
 
 def test_the_report_says_what_was_lost(damaged: Damaged) -> None:
     damaged.remove(12)
     with opened(damaged.path, **SETTINGS) as log_dir:
         text = log_dir.report.text()
-    assert "LOST t-0: offsets 12 to 17: durable records are gone or damaged" in text
-    assert "No acknowledged record was lost." not in text
+    assert "LOST t-0: offsets 12 to 17: a segment is missing." in text
+    assert "No acknowledged record was lost" not in text
 
 
 def test_progress_is_told_log_by_log(damaged: Damaged) -> None:

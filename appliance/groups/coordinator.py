@@ -109,6 +109,7 @@ class Coordinator:
         self._expiry: asyncio.TimerHandle | None = None
         self._held_up: asyncio.TimerHandle | None = None
         self._forgotten: set[str] = set()  # topics deleted before offsets were known
+        self.doubtful: dict[str, list[str]] = {}  # groups whose commits may be older, by partition
 
     # Life
 
@@ -160,6 +161,7 @@ class Coordinator:
             logger.exception("offsets and groups cannot be read, no group is served")
             return
         self._restore(found)
+        self.doubtful = found.doubtful
         self._unavailable = None
         self._forget_later()
         # It stays for good. Walking through a hundred thousand offsets again and again, the garbage

@@ -43,6 +43,7 @@ class Found:
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
     share_groups: dict[str, StoredShareGroup] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    doubtful: dict[str, list[str]] = field(default_factory=dict)  # groups, by damaged partition
 
 
 def replay(logs: Iterable[Log]) -> Found:
@@ -60,15 +61,19 @@ class _Partition:
         self._found = found
         self._latest: dict[bytes, Latest] = {}
         self._open: dict[int, dict[bytes, Latest]] = {}  # by producer id
+        self._is_damaged = False
         self._names: dict[bytes, tuple[str, str]] = {}  # group and topic, by the start of a key
 
     def read(self) -> None:
-        read_all(self._log, self._take, self._fault)
+        read_all(self._log, self._take, self._lose)
         for key, latest in self._latest.items():
             self._decode(key, latest, None)
         for producer_id, held in self._open.items():
             for key, latest in held.items():
                 self._decode(key, latest, producer_id)
+        if self._is_damaged:
+            groups = {group for group, _ in self._names.values()}
+            self._found.doubtful[self._log.name] = sorted(groups)
 
     def _take(self, data: bytes) -> None:
         infos = _batch.headers(data)
@@ -142,3 +147,8 @@ class _Partition:
 
     def _fault(self, text: str) -> None:
         self._found.faults.append(f"{self._log.name}: {text}")
+
+    def _lose(self, text: str) -> None:
+        """Commits may be among what is gone: each group of this partition may go on too early."""
+        self._is_damaged = True
+        self._fault(text)

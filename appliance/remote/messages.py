@@ -12,10 +12,11 @@ from typing import Any, BinaryIO
 
 import click
 
-from appliance.command import FAILED, NOT_FOUND, Command, Failed
+from appliance.command import FAILED, NOT_FOUND, UNHEALTHY, Command, Failed
 from appliance.progress import Progress
 from appliance.remote import where
 from appliance.remote.api import PREFIX, Api, asks_a_broker, part
+from appliance.remote.ledger import offsets
 from appliance.remote.message_lines import message_of, text_of, to_object
 from appliance.remote.output import cell
 from appliance.spoken import size as in_bytes
@@ -26,6 +27,7 @@ BATCH_BYTES = 2 << 20  # of them as JSON: the broker takes a body of 4 MiB
 COPY_BYTES = 64 << 10  # of a file at once
 TOPIC = click.argument("topic", metavar="TOPIC")
 FILES = ("csv", "arrow", "parquet")  # formats that the broker makes
+UNREADABLE = "appliance.consume.unreadable"  # how many places the command met
 
 
 @click.command(cls=Command)
@@ -116,7 +118,8 @@ def consume(
     """Print messages: values by line, or with --json an object a line.
 
     Nothing is committed, but with --group: then up to what there was at the start, after it was
-    printed, and only while nobody else reads for the group."""
+    printed, and only while nobody else reads for the group. Exit code 10: some cannot be read, or
+    are lost, and nobody has acknowledged that."""
     at = where.parse(offset)
     show = shown_by("json" if as_json else form, separator)
     if form in FILES:
@@ -126,12 +129,32 @@ def consume(
     if group is not None:
         refuse("--group", "--offset or --follow",
                follow or None, None if offset == "earliest" else offset)  # fmt: skip
-        return read_for(api, topic, group, partition, wanted, count_max, show)
+        read_for(api, topic, group, partition, wanted, count_max, show)
+        return tell_of_damage(api, topic, partition)
     found = stored(api, topic, at, partition, wanted)
     if follow:
         found = chained(found, followed(api, topic, wanted))
     for each in islice(found, count_max):
         show(each)
+    tell_of_damage(api, topic, partition)
+
+
+def tell_of_damage(api: Api, topic: str, partition: int | None) -> None:
+    """What was printed is not all that there was: exit code 10."""
+    lost = [
+        each
+        for each in api.get("/ledger")["entries"]
+        if each["topic"] == topic
+        and partition in (None, each["partition"])
+        and each["acknowledged_ms"] is None
+    ]
+    for each in lost:
+        place = f"{topic}-{each['partition']} offsets {offsets(each)}"
+        click.echo(f"{place}: {each['kind']}: {each['cause']}", err=True)
+    met = click.get_current_context().meta.get(UNREADABLE, 0)
+    if lost or met:
+        told = f"{some(met, 'place')} could not be read" if met else "not all of it is here"
+        raise Failed(f"{topic}: {told}; `appliance ledger list` tells of losses", UNHEALTHY)
 
 
 def refuse(what: str, others: str, *given: Any) -> None:
@@ -234,6 +257,8 @@ def stored(
         for each in answer["problems"]:
             place = f"partition {each['partition']} offset {each['offset']}"
             click.echo(f"{place} cannot be read: {each['what']}", err=True)
+            met = click.get_current_context().meta
+            met[UNREADABLE] = met.get(UNREADABLE, 0) + 1
         for each in answer["messages"]:
             if at.end_offset is not None and each["offset"] >= at.end_offset:
                 continue

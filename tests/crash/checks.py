@@ -116,6 +116,10 @@ def observe(root: Path, *, probe: bool = True) -> Observation:
         return seen
     seen.losses = {name_of(one.topic, one.partition): one for one in first.report.losses}
     seen.problems += first.report.failures
+    # No power cut alone damages the journal, or takes away the notes of what was durable.
+    seen.problems += first.report.known.faults()
+    if not first.report.known.has_watermarks and first.report.partitions:
+        seen.problems.append("recovery has no watermarks")
     if seen.seconds > OPEN_SECONDS_MAX:
         seen.problems.append(f"recovery took {seen.seconds:.1f} s")
     for name, log in seen.logs.items():

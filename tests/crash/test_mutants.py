@@ -40,6 +40,7 @@ CAUGHT_BY = {
     "partition_without_parent_sync": "partitions",
     "txn_index_not_synced": "transactions",
     "producer_state_ahead_of_log": "racing",
+    "watermark_before_sync": "produce",
 }
 # Where a scenario has thousands of states, those that concern the mutant come first.
 FOCUS = {"journal_without_crc": "checkpoint.", "journal_rotate_without_sync": "random member"}

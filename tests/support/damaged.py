@@ -185,7 +185,10 @@ def check_append(damaged: Damaged, wanted: Wanted) -> None:
     end = wanted.log_end
     with opened(damaged.path, **SETTINGS) as log_dir:
         log = log_dir.log("t", 0)
-        data = produced(end, timestamp=NOW + end)
+        # Of a producer whose last batches are lost nobody knows what it sent: it has to begin anew.
+        is_known = wanted.lost is None or wanted.lost[1] < end - 1
+        sequence, pid = (end, 7) if is_known else (0, 9)
+        data = produced(sequence, pid=pid, timestamp=NOW + end)
         assert log.append_durable(data) == (end, end, -1, False)
         assert log.append(data).duplicate
         stamped = log.read(end)

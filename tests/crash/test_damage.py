@@ -1,0 +1,259 @@
+"""Every kind of damage, and what is said of it: nothing that was acknowledged goes without a word.
+
+Whatever becomes of the bytes: the start says which offsets, the ledger keeps it, readers are told,
+`verify` ends with 10, and no offset that was acknowledged is given out again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from appliance import _batch
+from appliance._engine import Log
+from appliance.catalog import NAME, Catalog
+from appliance.errors import BatchCorrupt, BatchTorn, OffsetInHole, OffsetOutOfRange
+from appliance.groups.records import OffsetCommitValue, Partition, offset_record
+from appliance.groups.replay import replay
+from appliance.ledger import Damage, Ledger
+from appliance.log_command import log as log_command
+from appliance.log_dir import LogDir
+from tests.support.damaged import END, SETTINGS, Damaged, build
+from tests.support.logs import NOW, STORAGE, copied, log_config, opened, produced
+from tests.support.watermarks import noted
+
+from .damages import FIELDS, Case, cases
+
+CASES = list(cases())
+DAMAGED, WELL = 10, 0
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
+    path = tmp_path_factory.mktemp("damage") / "data"
+    return Damaged(path, build(path))
+
+
+@contextlib.contextmanager
+def started(path: Path) -> Iterator[tuple[LogDir, Ledger]]:
+    log_dir = LogDir.lock(path, STORAGE)
+    catalog = Catalog.open(path / NAME)
+    ledger = log_dir.ledger = Ledger(catalog)
+    config = log_config(**SETTINGS)
+    try:
+        log_dir.recover(log_config=lambda topic, partition: config)
+        yield log_dir, ledger
+    finally:
+        log_dir.abandon()
+        catalog.close()
+
+
+def found_at(log: Log, offset: int, wanted: bytes) -> str:
+    """What a reader meets there."""
+    try:
+        data = log.read(offset, 1)
+        if not data:
+            return "end"
+        info = _batch.headers(data)[0]
+    except OffsetInHole:
+        return "hole"
+    except OffsetOutOfRange:
+        return "out of range"
+    except (BatchCorrupt, BatchTorn):
+        return "corrupt"
+    return "served" if info.base_offset == offset and data == wanted else f"wrong: {info}"
+
+
+def verified(path: Path) -> int:
+    return CliRunner().invoke(log_command, ["verify", str(path)]).exit_code
+
+
+def check_start(case: Case, damaged: Damaged, log_dir: LogDir, ledger: Ledger) -> None:
+    report = log_dir.report
+    assert report.failures == []
+    lost = sorted((each.first_offset, each.last_offset) for each in report.losses)
+    assert lost == sorted(case.lost), report.text()
+    assert {each.damage for each in ledger.open()} == {*report.losses}
+    check_aside(case, report.losses)
+    text = report.text()
+    assert case.verdict in text
+    assert ("No acknowledged record was lost" in text) <= (not case.lost)
+    assert [words for words in case.says if words not in text] == []
+
+
+def check_aside(case: Case, losses: list[Damage]) -> None:
+    for each in losses:
+        assert (each.kind == "damaged") == bool(each.aside) == case.left, each
+        assert not each.aside or Path(each.aside).stat().st_size > 0
+
+
+def check_readers(case: Case, damaged: Damaged, log: Log) -> None:
+    assert (log.log_start_offset, log.log_end_offset) == (case.start, case.end)
+    for offset in range(END):
+        met = found_at(log, offset, damaged.batches[offset])
+        if offset in case.served:
+            assert met == "served", (offset, met)
+        elif offset < case.start or offset >= case.end:
+            assert met in ("out of range", "end"), (offset, met)
+        elif offset in case.cold:
+            assert met == "corrupt", (offset, met)
+        else:
+            assert met == "hole", (offset, met)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[each.name for each in CASES])
+def test_damage_is_told_by_the_start_the_ledger_the_readers_and_verify(
+    case: Case, killed: Damaged, tmp_path: Path
+) -> None:
+    damaged = Damaged(copied(killed.path, tmp_path / "data"), killed.batches)
+    case.damage(damaged)
+    is_damaged = bool(case.lost or case.cold)
+    wanted = case.verify if case.verify is not None else (DAMAGED if is_damaged else WELL)
+    assert verified(damaged.path) == wanted
+    with started(damaged.path) as (log_dir, ledger):
+        check_start(case, damaged, log_dir, ledger)
+        check_readers(case, damaged, log_dir.log("t", 0))
+    with started(damaged.path) as (log_dir, ledger):
+        assert log_dir.report.losses == []
+        assert len(ledger.open()) == len(case.lost)
+        log = log_dir.log("t", 0)
+        check_readers(case, damaged, log)
+        data = produced(case.end, timestamp=NOW, pid=9)
+        assert log.append_durable(produced(0, timestamp=NOW, pid=9)).base_offset == case.end, data
+    # What lies below the log's start is in the ledger, and no reader asks for it any more.
+    is_damaged = bool(case.cold) or any(last >= case.start for _, last in case.lost)
+    assert verified(damaged.path) == (DAMAGED if is_damaged else WELL)
+
+
+# Topics that the broker keeps for itself
+
+OFFSETS_LOG = "__consumer_offsets-0"
+
+
+def committed(path: Path, groups: str) -> list[tuple[int, int]]:
+    """A killed broker's directory with a commit of each group, a batch each; where they stand."""
+    with opened(path) as log_dir:
+        log = log_dir.create("__consumer_offsets", 0)
+        spans, at = [], 0
+        for group in groups:
+            value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=NOW)
+            record = offset_record(group, Partition("t", 0), value)
+            data = _batch.build([(NOW, record.key, record.value)])
+            log.append_durable(data)
+            spans.append((at, at + len(data)))
+            at += len(data)
+        log_dir.abandon()
+    return spans
+
+
+@pytest.mark.parametrize("byte", FIELDS.values(), ids=[*FIELDS])
+@pytest.mark.parametrize("is_killed", [True, False], ids=["behind the point", "before it"])
+def test_one_flipped_byte_costs_one_commit_and_names_the_groups(
+    is_killed: bool, byte: int, tmp_path: Path
+) -> None:
+    spans = committed(tmp_path, "abc")
+    if not is_killed:
+        with opened(tmp_path):
+            pass
+    segment = tmp_path / OFFSETS_LOG / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    data[spans[1][0] + byte] ^= 1
+    segment.write_bytes(data)
+    with opened(tmp_path) as log_dir:
+        found = replay([log_dir.log("__consumer_offsets", 0)])
+        assert sorted(found.offsets.groups()) == ["a", "c"]
+        assert found.doubtful == {OFFSETS_LOG: ["a", "c"]}
+        assert len(log_dir.report.losses) == is_killed
+        log_dir.abandon()
+
+
+# The ledger, before the journal takes a hole for known
+
+
+class FullUntilReserveGoes(Ledger):
+    """Its disk is full; the reserve is the only space there is."""
+
+    def __init__(self, catalog: Catalog, reserve: Path) -> None:
+        super().__init__(catalog)
+        self.reserve = reserve
+
+    def _save(self) -> None:
+        if not self.reserve.exists():
+            super()._save()
+
+
+def test_on_a_full_disk_the_reserve_is_given_for_what_was_lost(
+    killed: Damaged, tmp_path: Path
+) -> None:
+    damaged = Damaged(copied(killed.path, tmp_path / "data"), killed.batches)
+    damaged.remove(18)
+    (damaged.path / "reserve").write_bytes(bytes(4096))
+    log_dir = LogDir.lock(damaged.path, STORAGE)
+    catalog = Catalog.open(damaged.path / NAME)
+    ledger = log_dir.ledger = FullUntilReserveGoes(catalog, damaged.path / "reserve")
+    log_dir.recover()
+    assert (ledger.unsaved, [each.damage.first_offset for each in ledger.open()]) == (0, [18])
+    log_dir.abandon()
+    catalog.close()
+
+
+def test_a_hole_that_the_ledger_forgot_is_told_again(killed: Damaged, tmp_path: Path) -> None:
+    damaged = Damaged(copied(killed.path, tmp_path / "data"), killed.batches)
+    damaged.remove(18)
+    with started(damaged.path):
+        pass
+    (damaged.path / NAME).unlink()
+    with started(damaged.path) as (log_dir, ledger):
+        assert log_dir.report.losses == []
+        (entry,) = ledger.open()
+        assert (entry.damage.first_offset, entry.damage.last_offset) == (18, 20)
+        ledger.acknowledge([entry.id], "somebody")
+    with started(damaged.path) as (_, ledger):
+        assert ledger.open() == []
+
+
+def test_what_was_promised_of_a_missing_log_outlives_starts_without_it(
+    killed: Damaged, tmp_path: Path
+) -> None:
+    damaged = Damaged(copied(killed.path, tmp_path / "data"), killed.batches)
+    folder = damaged.folder.rename(tmp_path / "away")
+    for _ in range(2):
+        with started(damaged.path) as (log_dir, ledger):
+            assert [str(each) for each in log_dir.report.losses] == [
+                f"t-0: offsets 0 to {END - 1}: the directory is gone"
+            ]
+            assert len(ledger.open()) == 1
+    folder.rename(damaged.folder)  # the disk was not mounted
+    with started(damaged.path) as (log_dir, _):
+        assert log_dir.report.losses == []
+        assert log_dir.log("t", 0).log_end_offset == END
+
+
+def test_a_deleted_log_leaves_no_promise_to_one_of_the_same_name(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        for value in ("first", "second"):
+            log = log_dir.create("t", 0, log_config())
+            for _ in range(3 if value == "first" else 1):
+                log.append_durable(_batch.build([(NOW, b"k", value.encode())]))
+            if value == "first":
+                log_dir.delete("t", 0)
+        log_dir.abandon()
+    with opened(tmp_path) as log_dir:
+        assert log_dir.report.losses == []
+        assert log_dir.log("t", 0).log_end_offset == 1
+
+
+def test_every_commit_notes_what_is_durable_and_no_more(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        assert noted(tmp_path) == {}
+        for count in range(1, 4):
+            log.append_durable(_batch.build([(NOW, b"k", b"v")]))
+            assert noted(tmp_path) == {"t-0": count}
+        log.append(_batch.build([(NOW, b"k", b"not durable")]))
+        assert noted(tmp_path) == {"t-0": 3}
+        log_dir.abandon()

@@ -1,6 +1,6 @@
 """Totals balance through kills; the books are trusted only while they find what is wrong.
 
-CRASH_NIGHTLY=1 means 200 kills, TORTURE_KILLS any other number.
+CRASH_NIGHTLY=1 means 200 kills, 60 power cuts and 20 full disks, TORTURE_TIMES any other number.
 """
 
 from __future__ import annotations
@@ -11,17 +11,27 @@ from pathlib import Path
 
 import pytest
 
+from . import bad_disk
 from .harness import NIGHTLY
 from .ledger import Books, Coin
 from .test_power_cut_states import SEED
 from .torture import torture
 
-KILLS = int(os.environ.get("TORTURE_KILLS", "200" if NIGHTLY else "8"))
+TIMES = {  # in the gate, and at night
+    "kill": (8, 200),
+    "power-cut-ext4": (3, 60),
+    "power-cut-xfs": (3, 60),
+    "full-disk": (2, 20),
+}
 TOTAL = 30
 
 
-def test_totals_balance_through_kills(tmp_path: Path) -> None:
-    torture(tmp_path, KILLS, SEED, print)
+@pytest.mark.parametrize("how", TIMES)
+def test_totals_balance_through(how: str, tmp_path: Path) -> None:
+    if how != "kill" and (reason := bad_disk.why_not()):
+        pytest.skip(reason)
+    times = TIMES[how][NIGHTLY]
+    torture(tmp_path, how, int(os.environ.get("TORTURE_TIMES", times)), SEED, print)
 
 
 def coin(place: tuple[str, int, int], which: str, part: int, parts: int, amount: int,

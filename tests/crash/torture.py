@@ -1,4 +1,4 @@
-"""Money on its way through transactions while the broker is killed again and again.
+"""Money on its way through transactions while the broker is struck again and again (`blows.py`).
 
 Coins lie in two topics. Tellers, in a group for each direction, take coins from one topic and put
 coins of the same total into the other: consume, transform, produce, with their offsets in the same
@@ -6,7 +6,9 @@ transaction. Some transactions are aborted and some left open by a teller that i
 says which transaction made it and what that transaction took, so that the books can be checked:
 `ledger.py`.
 
-    python -m tests.crash.torture --kills 200
+    python -m tests.crash.torture --blow kill --times 200
+    python -m tests.crash.torture --blow power-cut-xfs --times 60
+    python -m tests.crash.torture --blow full-disk --times 20
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from tests.crash.blows import BLOWS, Blow, health
 from tests.crash.ledger import Books, Coin, Place
 from tests.support.serving import Serving
 
@@ -255,13 +258,17 @@ class StableOffsets:
 
 
 class Torture:
-    def __init__(self, folder: Path, kills: int, seed: int, say: Callable[..., None]) -> None:
-        self.folder, self.kills, self.say = folder, kills, say
-        self.serving = Serving(folder, **SETTINGS)
+    def __init__(
+        self, folder: Path, blow: Blow, times: int, seed: int, say: Callable[..., None]
+    ) -> None:
+        self.folder, self.blow, self.times, self.say = folder, blow, times, say
+        self._settings = {**SETTINGS, **blow.settings}
+        self.serving = Serving(folder, data=blow.data, **self._settings)
         host, port = self.serving.kafka
         self.address, self._port = f"{host}:{port}", port
         self.stable = StableOffsets()
         self.ready: list[float] = []
+        self.health: Counter[str] = Counter()  # what it said after a blow
         self.tellers = [
             Teller(self.address, f"{source}-{n}", source, target, seed)
             for source, target in (TOPICS, TOPICS[::-1])
@@ -277,7 +284,7 @@ class Torture:
         with ThreadPoolExecutor(len(jobs)) as threads:
             running = [threads.submit(each, is_over) for each in jobs]
             try:
-                for turn in range(self.kills):
+                for turn in range(self.times):
                     self._round(turn)
             finally:
                 is_over.set()
@@ -311,12 +318,17 @@ class Torture:
             time.sleep(self._dice.uniform(0, 0.2))
         else:
             self._await_commit(self._dice.uniform(0.05, 1.5))
-        self.serving.stop(signal.SIGKILL)
+        self.blow.strike(self.serving)
         begin = time.monotonic()
-        self.serving = Serving(self.folder, self._port, **SETTINGS)
+        self.serving = Serving(
+            self.folder, self._port, data=self.blow.data, **self._settings
+        )
         self.ready.append(time.monotonic() - begin)
-        self.say(f"kill {turn + 1}: {self._committed()} committed, "
-                 f"a reader waited {self.stable.longest_s:.1f} s at most")
+        self.blow.relieve(self.serving)
+        said = health(self.serving)
+        self.health[said["status"]] += 1
+        self.say(f"blow {turn + 1}: {self._committed()} committed, a reader waited "
+                 f"{self.stable.longest_s:.1f} s at most; {said['status']} {said['reasons']}")
 
     def _await_commit(self, least_s: float) -> None:
         """One more at least, or the next kill would meet nothing but clients that return."""
@@ -375,27 +387,33 @@ def taken_up_to(address: str, topic: str) -> dict[Place, int]:
     return {(each.topic, each.partition): max(0, each.offset) for each in told}
 
 
-def torture(folder: Path, kills: int, seed: int, say: Callable[..., None]) -> None:
-    run = Torture(folder, kills, seed, say)
-    try:
-        books = run.run()
-        wrong = books.wrong(total=WORTH * COINS * len(TOPICS))
-        say(f"{kills} kills: {books}; a reader waited {run.stable.longest_s:.1f} s at most; "
-            f"ready after {max(run.ready, default=0):.2f} s at most; seed {seed}")
-        for text, count in run.told().most_common():
-            say(f"  {count} times: {text}")
-        assert not wrong, "\n".join(wrong[:20])
-    finally:
-        run.serving.stop(signal.SIGKILL)
+def torture(
+    folder: Path, how: str, times: int, seed: int, say: Callable[..., None]
+) -> None:
+    with BLOWS[how](folder, seed) as blow:
+        run = Torture(folder, blow, times, seed, say)
+        try:
+            books = run.run()
+            wrong = books.wrong(total=WORTH * COINS * len(TOPICS))
+            say(f"{times} x {how}: {books}; a reader waited {run.stable.longest_s:.1f} s at most; "
+                f"ready after {max(run.ready, default=0):.2f} s at most; "
+                f"health {dict(run.health)}; seed {seed}")
+            for text, count in run.told().most_common():
+                say(f"  {count} times: {text}")
+            assert not wrong, "\n".join(wrong[:20])
+        finally:
+            run.serving.stop(signal.SIGKILL)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--blow", choices=BLOWS, default="kill")
+    parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        torture(Path(folder), arguments.kills, arguments.seed, partial(print, flush=True))
+        say = partial(print, flush=True)
+        torture(Path(folder), arguments.blow, arguments.times, arguments.seed, say)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,14 @@ class Serving:
         descriptors: int | None = None,
         admin_port: int = 0,
         environment: dict[str, str] | None = None,
+        data: Path | None = None,
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "log"
         command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
-        command += [sys.executable, "-m", "appliance", "serve", "--data-dir", str(folder / "data")]
+        command += [sys.executable, "-m", "appliance", "serve", "--data-dir"]
+        command += [str(data or folder / "data")]
         command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", f"127.0.0.1:{port}"]
         for name, value in {**SMALL, **settings}.items():
             command += ["--set", f"{name}={value}"]

@@ -16,7 +16,7 @@ from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
 from appliance._bytes cimport Cursor
-from appliance._codes cimport OK
+from appliance._codes cimport LOG_CLOSED, OK
 from appliance._committer cimport committer_ask
 from appliance._connection cimport (
     Answer, Connection, Fetch, FetchRef, FetchTarget, Slot, Span, answer_begin, connection_charge,
@@ -24,7 +24,7 @@ from appliance._connection cimport (
 )
 from appliance._fetch_session cimport (
     SESSION_FULL, SESSION_INCREMENTAL, SESSION_NONE, Forgotten, session_begin, session_change,
-    session_end, session_forget_closed, session_use,
+    session_end, session_renew, session_use,
 )
 from appliance._files cimport read_whole
 from appliance._frame cimport (
@@ -331,7 +331,7 @@ cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept
     _put_answer(connection, slot, fetch, &results, total)
     fetch_forget(connection, slot)
     if has_error and is_session:  # one of its fetches waits at a time, and this one did
-        session_forget_closed(connection)
+        session_renew(connection)
     slot_ready(connection, slot)
     return True
 
@@ -362,7 +362,7 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left,
     cdef int code
     result.slice.size = 0
     result.visible = result.stable = result.start = -1
-    result.error = _refusal(fetch, target)
+    result.error = _refusal(plane, fetch, target)
     if result.error != 0:
         return
     if not fetch.watches.empty():
@@ -390,17 +390,31 @@ cdef int64_t _limit(Fetch* fetch, PartitionLog* log) noexcept nogil:
     return log_last_stable_offset(log) if fetch.is_committed else log_high_watermark(log)
 
 
-cdef int16_t _refusal(Fetch* fetch, FetchTarget* target) noexcept nogil:
+cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept nogil:
     cdef PartitionLog* log = target.log.get()
+    cdef bint is_closed = log != NULL and log.is_closed.load()
     cdef int64_t epoch
-    if log == NULL or log.is_closed.load():
+    if log == NULL or (is_closed and not _is_there(plane, target)):
         return UNKNOWN_TOPIC_ID if fetch.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+    if is_closed:  # it is being opened again, or was, or could not be
+        return kafka_error(LOG_CLOSED)
     epoch = max(log.leader_epoch.load(), <int64_t>0)
     if 0 <= target.leader_epoch < epoch:
         return FENCED_LEADER_EPOCH
     if target.leader_epoch > epoch:
         return UNKNOWN_LEADER_EPOCH
     return 0
+
+
+cdef bint _is_there(Plane* plane, FetchTarget* target) noexcept nogil:
+    """Whether the partition of a closed log is one of its topic's still: not deleted."""
+    cdef Piece name
+    cdef TopicRef now
+    name.data = <const uint8_t*>target.topic.get().name.data()
+    name.size = target.topic.get().name.size()
+    now = topics_find(&plane.topics, name, False)
+    return (now.get().id == target.topic.get().id
+            and topic_log(now, target.partition).get() != NULL)
 
 
 # Answering

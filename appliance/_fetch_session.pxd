@@ -22,6 +22,7 @@ cdef void session_begin(Connection* connection, const vector[FetchTarget]* targe
                         bint is_by_id) noexcept nogil
 cdef void session_change(Connection* connection, const vector[FetchTarget]* targets,
                          const vector[Forgotten]* forgotten, bint is_by_id) noexcept nogil
-# Lets go of partitions that were deleted; no fetch of the session waits. It goes on naming them.
-cdef void session_forget_closed(Connection* connection) noexcept nogil
+# Takes the logs as they are now: lets go of those that were deleted, takes those that were opened
+# again or are served only now. It goes on naming all; no fetch of the session waits.
+cdef void session_renew(Connection* connection) noexcept nogil
 cdef void session_end(Connection* connection) noexcept nogil

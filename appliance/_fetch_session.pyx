@@ -14,7 +14,9 @@ from libcpp.vector cimport vector
 from appliance._bytes cimport store_i32
 from appliance._connection cimport Connection, FetchSession, FetchTarget
 from appliance._frame cimport Piece
-from appliance._topics cimport Topic, TopicRef, topics_find
+from appliance._topics cimport (
+    TOPIC_ID_SIZE, Topic, TopicRef, TopicTable, topic_log, topics_find,
+)
 
 cdef enum:
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -126,36 +128,48 @@ cdef void _put(FetchSession* session, const FetchTarget* target, const string& k
     known.log = target.log
 
 
-cdef void session_forget_closed(Connection* connection) noexcept nogil:
-    """A client may keep a session for months, and so would the session keep their descriptors."""
+cdef void session_renew(Connection* connection) noexcept nogil:
+    """A client may keep a session for months, and so would the session keep the descriptors of what
+    is closed. It names its partitions once: nobody else would ever look for the log that is in the
+    place of a closed one, or of one that could not be served before."""
     cdef vector[FetchTarget]* targets = &connection.session.targets
     cdef size_t i
-    cdef bint is_met = False
     for i in range(targets.size()):
-        if targets.at(i).log.get() != NULL and targets.at(i).log.get().is_closed.load():
-            targets.at(i).log.reset()
-            is_met = True
-    if is_met:
-        _renew_topics(connection)
+        if targets.at(i).log.get() == NULL or targets.at(i).log.get().is_closed.load():
+            _renew_all(connection)
+            return
 
 
-cdef void _renew_topics(Connection* connection) noexcept nogil:
+cdef void _renew_all(Connection* connection) noexcept nogil:
     """A topic as it was knows all logs that it had then."""
     cdef vector[FetchTarget]* targets = &connection.session.targets
     cdef TopicRef before, fresh
-    cdef Piece name
     cdef size_t i
     for i in range(targets.size()):
         if targets.at(i).topic.get() != before.get() or before.get() == NULL:
             before = targets.at(i).topic
-            name.data = <const uint8_t*>before.get().name.data()
-            name.size = before.get().name.size()
-            fresh = topics_find(&connection.plane.topics, name, False)
-            if fresh.get().id != before.get().id:  # gone, or another one by that name
-                fresh = make_shared[Topic]()
-                fresh.get().name = before.get().name
-                fresh.get().id = before.get().id
+            fresh = _as_it_is_now(&connection.plane.topics, before)
         targets.at(i).topic = fresh
+        targets.at(i).log = topic_log(fresh, targets.at(i).partition)
+
+
+cdef TopicRef _as_it_is_now(TopicTable* table, const TopicRef& before) noexcept nogil:
+    """One that was not known carries only the name or the id that the client gave."""
+    cdef bint is_by_id = before.get().name.empty()
+    cdef string* key = &before.get().id if is_by_id else &before.get().name
+    cdef string nobodys
+    cdef Piece piece
+    cdef TopicRef fresh
+    nobodys.assign(TOPIC_ID_SIZE, <char>0)
+    piece.data = <const uint8_t*>key.data()
+    piece.size = key.size()
+    fresh = topics_find(table, piece, is_by_id)
+    if fresh.get().id != before.get().id and before.get().id != nobodys:
+        # gone, or another one by that name
+        fresh = make_shared[Topic]()
+        fresh.get().name = before.get().name
+        fresh.get().id = before.get().id
+    return fresh
 
 
 # ---- with the GIL ----

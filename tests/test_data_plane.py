@@ -339,6 +339,62 @@ def test_a_session_keeps_no_deleted_partition(make: Any, waits: bool) -> None:
         until(lambda: not any(each.startswith(directory) for each in open_files()))
 
 
+NOT_LEADER, UNKNOWN_TOPIC, UNKNOWN_ID = 6, 3, 100
+BY_NAME_AND_BY_ID = pytest.mark.parametrize(
+    ("version", "unknown"), [(12, UNKNOWN_TOPIC), (13, UNKNOWN_ID)], ids=["by name", "by id"]
+)
+
+
+def told(answer: Any) -> list[tuple[int, int, list[bytes | None]]]:
+    return [
+        (part.partition_index, part.error_code, values(part) if part.records else [])
+        for topic in answer.responses
+        for part in topic.partitions
+    ]
+
+
+@BY_NAME_AND_BY_ID
+def test_a_session_reads_on_from_a_log_that_was_opened_again(
+    client: WireClient, plane: Plane, version: int, unknown: int
+) -> None:
+    client.produce(batch(b"a"), acks=-1, partition=1)
+
+    def again(epoch: int) -> Any:
+        return told(client.fetch(partitions=(), session=(session, epoch), version=version))
+
+    session = client.fetch(1, partitions=(0, 1), session=(0, 0), version=version).session_id
+    new = plane.log_dir.reopen("t", 1, LogConfig())
+    # Meanwhile, and after an attempt that failed, it is no partition that the client might forget.
+    assert again(1) == [(0, 1, []), (1, NOT_LEADER, [])]
+    assert (1, NOT_LEADER, []) in again(2)
+    plane.logs[1] = new
+    plane.data_plane.put_topic("t", TOPIC_ID.bytes, list[Log | None](plane.logs))
+    new.append_durable(batch(b"news"))
+    assert (1, NOT_LEADER, []) in again(3)
+    assert (1, 0, [b"news"]) in again(4)
+
+
+@BY_NAME_AND_BY_ID
+@pytest.mark.parametrize("was_known", [True, False], ids=["partition", "topic"])
+def test_a_session_reads_what_could_not_be_served_when_it_began(
+    client: WireClient, plane: Plane, version: int, unknown: int, was_known: bool
+) -> None:
+    plane.logs[1].append_durable(batch(b"a"))
+    if was_known:
+        without: list[Log | None] = [plane.logs[0], None, plane.logs[2]]
+        plane.data_plane.put_topic("t", TOPIC_ID.bytes, without)
+    else:
+        plane.data_plane.remove_topic("t")
+    first = client.fetch(0, partitions=(1,), session=(0, 0), version=version)
+    assert told(first) == [(1, unknown, [])]
+    plane.data_plane.put_topic("t", TOPIC_ID.bytes, list[Log | None](plane.logs))
+    seen = [
+        told(client.fetch(partitions=(), session=(first.session_id, epoch), version=version))
+        for epoch in (1, 2)
+    ]
+    assert seen[-1] == [(1, 0, [b"a"])]
+
+
 def open_files() -> list[str]:
     return [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if os.path.lexists(each)]
 

@@ -395,8 +395,8 @@ cdef class Engine:
         self.is_started = True
 
     def open_log(self, str name not None, settings, *, bint is_again=False):
-        """The log in directory `name`, which must exist, and what recovery met there. `is_again`: it
-        could not be opened before, or failed, so that nothing of it is trusted."""
+        """The log in directory `name`, which must exist, and what recovery met there. `is_again`:
+        it could not be opened before, or failed, so that nothing of it is trusted."""
         cdef Log log = Log.__new__(Log)
         cdef LogSettings c_settings
         cdef string c_name = name.encode()

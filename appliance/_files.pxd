@@ -7,8 +7,8 @@ from libcpp.vector cimport vector
 cdef enum:
     NAME_SIZE = 64                 # 20 digits, a suffix and room for `.corrupt-<ms>`
 
-# errno as a code: STORAGE_FULL, FILES_EXHAUSTED or STORAGE_IO. Notes it for `error_of`, with what was
-# being done to which file; the shorter form where neither is known.
+# errno as a code: STORAGE_FULL, FILES_EXHAUSTED or STORAGE_IO. Notes it for `error_of`, with what
+# was being done to which file; the shorter form where neither is known.
 cdef int failure_note(const char* doing, const char* name, int error) noexcept nogil
 cdef int storage_code(int error) noexcept nogil
 

@@ -1,8 +1,8 @@
 """Closes idle files of logs when no more may be opened. Called by the thread that needs one, be it
 a network thread: it holds no lock of a log's, and here no lock is waited for but this module's own.
 
-Many are closed at once, so that whoever opens the next ones need not come here: with more partitions
-in use than there are descriptors, one of these rounds is paid for by all the openings until the next.
+Many are closed at once, so that whoever opens the next ones need not come here: with more
+partitions in use than descriptors, a round is paid for by all the openings until the next one.
 """
 
 from libc.stdint cimport int64_t

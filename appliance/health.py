@@ -204,8 +204,8 @@ def of_descriptors() -> Iterator[Finding]:
     )
     remedy = "raise LimitNOFILE of the service, or `ulimit -n`"
     if 0 <= found["refused_ago_ms"] < TROUBLE_MS:
-        text = f"no file descriptor is free, and partitions cannot be read or written: {room}"
-        yield Finding("failing", "descriptors", f"{text}; {remedy}")
+        text = "reads or writes were refused, as no file descriptor was free"
+        yield Finding("failing", "descriptors", f"{text}: {room}; {remedy}")
     elif 0 <= found["relieved_ago_ms"] < TROUBLE_MS:
         text = f"files of partitions are closed so that others can be opened: {room}"
         yield Finding("degraded", "descriptors", f"{text}; {remedy}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from appliance.log_dir import LogDir
 from tests.support.logs import (
     NOW,
     batch,
+    break_file,
     everything,
     log_config,
     one_log,
@@ -159,20 +159,6 @@ def test_a_deadline_is_kept_and_the_record_stays(tmp_path: Path) -> None:
 
 
 # Failure
-
-
-def break_file(log: Log) -> None:
-    """Its descriptor becomes one that cannot be synced, as on a failed disk (nor read, here)."""
-    path = log.segments()[-1].path
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            is_it = os.readlink(f"/proc/self/fd/{name}") == path
-        except FileNotFoundError:
-            continue
-        if is_it:
-            null = os.open("/dev/null", os.O_RDWR)
-            os.dup2(null, int(name))
-            os.close(null)
 
 
 def test_a_failed_sync_wakes_every_waiter_with_the_error(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.support.logs import batch, everything, log_config, opened, values
 from tests.support.wire_client import WireClient
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "500"))
-LIMIT = int(os.environ.get("LIMIT", "1050"))
+LIMIT = int(os.environ.get("LIMIT", "1000"))
 DEADLINE_S = 120.0
 RETRIABLE = 56  # no descriptor was free: nothing was written
 

@@ -9,10 +9,10 @@ import pytest
 
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
-from appliance.errors import StorageIoFailed
+from appliance.errors import LogFailed, StorageIoFailed
 from appliance.log_dir import LogBusy, LogUnknown
 from appliance.reopening import RETRY_MAX_MS, RETRY_MIN_MS
-from tests.support.logs import STORAGE, batch, everything, log_config, opened, values
+from tests.support.logs import STORAGE, batch, break_file, everything, log_config, opened, values
 
 HEAD = f"{0:020d}"
 
@@ -72,6 +72,24 @@ def test_a_log_that_is_served_is_opened_again_with_all_it_has(tmp_path: Path) ->
     with opened(tmp_path) as log_dir:
         assert values(everything(log_dir.log("t", 0))) == ["a", "b", "c"]
         assert log_dir.report.losses == []
+
+
+def test_a_log_whose_sync_failed_is_opened_again_on_an_operator_s_word(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        old = log_dir.create("t", 0, log_config())
+        old.append_durable(batch("kept"))
+        old.append(batch("unknown"))
+        break_file(old)
+        with pytest.raises(LogFailed):
+            old.await_durable(1)
+        assert old.failed_text == "StorageIoFailed EINVAL Invalid argument"
+        new = log_dir.reopen("t", 0, log_config())
+        assert new.failed is None
+        assert values(everything(new)) == ["kept", "unknown"]
+        assert new.append_durable(batch("after")).base_offset == 2
+        log_dir.abandon()
+    with opened(tmp_path) as log_dir:
+        assert values(everything(log_dir.log("t", 0))) == ["kept", "unknown", "after"]
 
 
 def test_a_log_that_is_read_is_not_opened_again_under_its_reader(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -144,3 +145,17 @@ def until(condition: Callable[[], Any], deadline_s: float = 20.0) -> Any:
         assert time.monotonic() < end, f"not so after {deadline_s:g} s"
         pause.wait(0.001)
     return value
+
+
+def break_file(log: Log) -> None:
+    """Its descriptor becomes one that cannot be synced, as on a failed disk (nor read, here)."""
+    path = log.segments()[-1].path
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            is_it = os.readlink(f"/proc/self/fd/{name}") == path
+        except FileNotFoundError:
+            continue
+        if is_it:
+            null = os.open("/dev/null", os.O_RDWR)
+            os.dup2(null, int(name))
+            os.close(null)

@@ -47,6 +47,9 @@ _ORPHANS = "orphans"
 # How long a log that is opened again waits for those who read it: longer than an answer is sent.
 READERS_S = 10.0
 
+# How long a creation waits for a commit that lets go of files: a slow disk's.
+DESCRIPTORS_S = 2.0
+
 # Each waits for the disk, not for a core: what they sync at once is one write of the file system's.
 CREATION_THREADS = 16
 
@@ -356,14 +359,17 @@ class LogDir:
     def _check_descriptors(self, topic: str, count: int) -> None:
         """Before half of them is made: those that are opened at once must find room."""
         wanted = descriptors.BUSY_PARTITION * min(count, CREATION_THREADS)
-        found = _descriptors.counters()
-        if found["most"] - found["open"] < wanted and not _descriptors.relieve(wanted):
-            found = _descriptors.counters()
-            raise DescriptorsExhausted(
-                f"{topic}: to make {count} partitions takes {wanted} file descriptors at once, and "
-                f"logs that are in use hold {found['open']} of the {found['most']} that they may "
-                "have: raise LimitNOFILE of the service, or try again when fewer are written"
-            )
+        deadline = time.monotonic() + DESCRIPTORS_S
+        while not _descriptors.relieve(wanted):
+            if time.monotonic() > deadline:
+                found = _descriptors.counters()
+                raise DescriptorsExhausted(
+                    f"{topic}: to make {count} partitions takes {wanted} file descriptors at once, "
+                    f"and logs that are in use hold {found['open']} of the {found['most']} that "
+                    "they may have: raise LimitNOFILE of the service, or try again when fewer are "
+                    "written"
+                )
+            time.sleep(0.01)  # the files that hold what is not synced were asked for
 
     def _open_new(self, names: list[str], config: LogConfig) -> list[Log]:
         if len(names) == 1:

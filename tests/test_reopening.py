@@ -3,55 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from appliance import _descriptors, descriptors
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
-from appliance.errors import LogFailed, StorageIoFailed
+from appliance.errors import FilesExhausted, LogFailed
 from appliance.log_dir import LogBusy, LogUnknown
 from appliance.reopening import RETRY_MAX_MS, RETRY_MIN_MS
 from tests.support.logs import STORAGE, batch, break_file, everything, log_config, opened, values
 
-HEAD = f"{0:020d}"
+
+@pytest.fixture
+def mend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
+    """Until it is called logs get no file descriptor, so that none can be opened."""
+    take = descriptors.take
+    yield take
+    take()
+
+
+def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "take", lambda clients=0: _descriptors.limit(0))
 
 
 # A log
 
 
-def test_what_the_kernel_said_of_which_file_is_in_the_error(tmp_path: Path) -> None:
+def test_what_the_kernel_said_of_which_file_is_in_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object]
+) -> None:
     with opened(tmp_path) as log_dir:
         log_dir.create("orders", 3, log_config()).append_durable(batch("a"))
         log_dir.abandon()
-    (tmp_path / "orders-3" / f"{HEAD}.log").unlink()
-    (tmp_path / "orders-3" / f"{HEAD}.log").mkdir()
+    without_descriptors(monkeypatch)
     with opened(tmp_path) as log_dir:
         assert log_dir.unopened == {
             ("orders", 3): "orders-3: the log cannot be opened: "
-            f"open {HEAD}.log: EEXIST File exists"
+            "open orders-3: EMFILE Too many open files"
         }
         log_dir.abandon()
 
 
-def test_a_log_that_could_not_be_opened_is_opened_when_its_reason_is_gone(tmp_path: Path) -> None:
+def test_a_log_that_could_not_be_opened_is_opened_when_its_reason_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object]
+) -> None:
     with opened(tmp_path) as log_dir:
         log_dir.create("t", 0, log_config()).append_durable(batch("a"))
         log_dir.abandon()
-    file = tmp_path / "t-0" / f"{HEAD}.log"
-    file.rename(tmp_path / "kept")
-    file.mkdir()
+    without_descriptors(monkeypatch)
     with opened(tmp_path) as log_dir:
         assert [*log_dir.unopened] == [("t", 0)]
-        with pytest.raises(StorageIoFailed, match="EEXIST"):
+        with pytest.raises(FilesExhausted, match="EMFILE"):
             log_dir.reopen("t", 0)
         assert [*log_dir.unopened] == [("t", 0)]
-        file.rmdir()
-        (tmp_path / "kept").rename(file)
+        mend()
         log = log_dir.reopen("t", 0, log_config())
         assert values(everything(log)) == ["a"]
         assert log.append_durable(batch("b")).base_offset == 1
         assert (log_dir.unopened, log_dir.log("t", 0)) == ({}, log)
+    monkeypatch.undo()
     with opened(tmp_path) as log_dir:
         assert log_dir.report.was_clean
         assert values(everything(log_dir.log("t", 0))) == ["a", "b"]
@@ -132,21 +145,20 @@ def filled(path: Path) -> None:
     asyncio.run(fill())
 
 
-def test_a_topic_is_served_again_when_what_kept_it_closed_is_gone(tmp_path: Path) -> None:
+def test_a_topic_is_served_again_when_what_kept_it_closed_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object]
+) -> None:
     filled(tmp_path)
-    file = tmp_path / "orders-1" / f"{HEAD}.log"
-    file.rename(tmp_path / "kept")
-    file.mkdir()
+    without_descriptors(monkeypatch)
 
     async def run() -> None:
         broker = await asyncio.to_thread(Broker.open, config(tmp_path))
         try:
-            assert "EEXIST" in broker.unavailable["orders"]
+            assert "EMFILE" in broker.unavailable["orders"]
             assert await broker.reopening.retry() == 0
             assert [*broker.unavailable] == ["orders"]
-            file.rmdir()
-            (tmp_path / "kept").rename(file)
-            assert await broker.reopening.retry() == 2  # the partition, and the topic
+            mend()
+            assert await broker.reopening.retry() == 3  # the partitions, and the topic
             assert (broker.unavailable, [*broker.topics]) == ({}, ["orders"])
             assert [values(everything(log)) for log in broker.topics["orders"].logs] == [
                 ["a"], ["a"]
@@ -176,10 +188,11 @@ def test_a_partition_of_a_served_topic_is_opened_again_in_its_place(tmp_path: Pa
     asyncio.run(run())
 
 
-def test_attempts_come_seldom_while_nothing_changes(tmp_path: Path) -> None:
+def test_attempts_come_seldom_while_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object]
+) -> None:
     filled(tmp_path)
-    (tmp_path / "orders-1" / f"{HEAD}.log").unlink()
-    (tmp_path / "orders-1" / f"{HEAD}.log").mkdir()
+    without_descriptors(monkeypatch)
     waits: list[int] = []
 
     async def stops_within(interval_ms: int) -> bool:

@@ -28,5 +28,8 @@ cdef int holes_skip(PartitionLog* log, int64_t first_offset, int64_t end_offset,
 # caller saves.
 cdef void holes_fill(PartitionLog* log, int64_t first_offset, int64_t end_offset) noexcept nogil
 
+# The log ends at `end_offset` now: what is written there next is in no hole.
+cdef void holes_cut(PartitionLog* log, int64_t end_offset) noexcept nogil
+
 # Another file takes the place of the segments from `base` up to `end`: no damaged bytes are in it.
 cdef void holes_forget_bytes(vector[Hole]* holes, int64_t base, int64_t end) noexcept nogil

@@ -119,6 +119,18 @@ cdef void holes_fill(PartitionLog* log, int64_t first_offset, int64_t end_offset
     holes_place(log)
 
 
+cdef void holes_cut(PartitionLog* log, int64_t end_offset) noexcept nogil:
+    cdef size_t i, kept = 0
+    log.list_guard.lock()
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset < end_offset:
+            log.holes[kept] = log.holes[i]
+            log.holes[kept].end_offset = min(log.holes[kept].end_offset, end_offset)
+            kept += 1
+    log.holes.resize(kept)
+    log.list_guard.unlock()
+
+
 cdef void holes_forget_bytes(vector[Hole]* holes, int64_t base, int64_t end) noexcept nogil:
     cdef size_t i
     for i in range(holes.size()):

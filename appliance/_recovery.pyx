@@ -34,7 +34,7 @@ from appliance._descriptors cimport directory_hold, directory_leave, directory_n
 from appliance._files cimport (
     NAME_SIZE, drop_cache, failure_note, file_name, file_size, read_whole, sync_directory,
 )
-from appliance._holes cimport holes_forget_bytes, holes_place
+from appliance._holes cimport holes_cut, holes_forget_bytes, holes_place
 from appliance._index cimport AbortedTxn, index_truncate, txn_index_load
 from appliance._kafka_dir cimport finish_kafka_swaps
 from appliance._partition_dir cimport list_directory, unlink_base
@@ -595,6 +595,7 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
     cdef Segment* active = log.segments.back().get()
     cdef int64_t end_offset = active.end_offset.load(), epoch
     active.index_is_final.store(False)
+    holes_cut(log, end_offset)
     log.log_end_offset.store(end_offset)
     log.durable_offset.store(end_offset)
     log.active_base.store(active.base_offset)

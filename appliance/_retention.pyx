@@ -21,7 +21,7 @@ from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
 )
-from appliance._holes cimport holes_forget_bytes
+from appliance._holes cimport holes_cut, holes_forget_bytes
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._log cimport (
     LogSettings, PartitionLog, log_capture, log_high_watermark, log_roll, log_save_locked,
@@ -480,6 +480,7 @@ cdef void _refill_saved(PartitionLog* log) noexcept nogil:
     # The cut may have taken the batch that the log start lies in.
     cdef int64_t log_start = min(log.saved.log_start_offset, log.log_end_offset.load())
     cdef int64_t cleaned = log.saved.cleaned_offset
+    holes_cut(log, log.log_end_offset.load())
     log.saved.gaps_end = min(log.saved.gaps_end, log.log_end_offset.load())
     log.gaps_end.store(log.saved.gaps_end)
     log_capture(log, &log.saved)

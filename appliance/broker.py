@@ -54,7 +54,7 @@ from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
 from appliance.reopening import Reopening
 from appliance.scram import ScramCredentials
-from appliance.scrub import Scrubber
+from appliance.scrub import Scrubber, untold
 from appliance.share.coordinator import ShareCoordinator
 from appliance.share.partitions import SharePartitions
 from appliance.topic_table import PlaneTable, TopicTable, put
@@ -161,6 +161,7 @@ class Broker:
             for row in catalog.topics()
         }
         log_dir.recover(progress, lambda topic, partition: of_topics.get(topic, base))
+        broker.ledger.note(untold(log_dir, broker.ledger.entries()))
         log_dir.report.notes += [f"{each}. Nothing is cleaned by default." for each in faults]
         found = Reconciliation(catalog, log_dir, base, config.topics)
         found.run()

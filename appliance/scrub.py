@@ -16,7 +16,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from appliance._export import lower_io_priority
 from appliance._repair import holes
 from appliance._scrub import ScrubFinding, SegmentScan
 from appliance.errors import ApplianceError
-from appliance.ledger import Damage, Kind
+from appliance.ledger import Damage, Entry, Kind
 from appliance.log_dir import Key, LogDir, LogUnknown
 
 events = event_log.named("scrub")
@@ -344,6 +344,25 @@ class Scrubber:
             os.replace(fresh, path)
         except OSError as error:
             events.warning("how far the scrub is cannot be stored", error=error)
+
+
+def untold(log_dir: LogDir, entries: Iterable[Entry]) -> list[Damage]:
+    """Ranges that are known to be damaged or gone, and that the ledger lacks: on a full disk it may
+    have taken none, and older versions had no ledger."""
+    told: dict[Key, list[Damage]] = {}
+    for entry in entries:
+        told.setdefault((entry.damage.topic, entry.damage.partition), []).append(entry.damage)
+    return [
+        Damage(*key, first, end - 1, "known to be damaged or gone since before this start")
+        for key, ranges in known_damage(log_dir, []).items()
+        for first, end in ranges
+        if not any(_touches(each, first, end) for each in told.get(key, []))
+    ]
+
+
+def _touches(damage: Damage, first_offset: int, end_offset: int) -> bool:
+    is_before = damage.last_offset is not None and damage.last_offset < first_offset
+    return not is_before and damage.first_offset < end_offset
 
 
 def _round_of(stored: Any) -> Round | None:

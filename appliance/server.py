@@ -265,6 +265,8 @@ class Server:
     def stop(self) -> None:
         """Ends `serve`; on its event loop."""
         self.status = "stopping"
+        if self.broker is not None:
+            self.broker.scrubber.stop()
         self.stopping.set()
         self._notify("STOPPING=1")
 

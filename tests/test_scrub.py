@@ -438,3 +438,17 @@ def cached_pages(path: Path) -> int:
     assert libc.mincore(address, size, pages) == 0, os.strerror(ctypes.get_errno())
     libc.munmap(address, size)
     return sum(each & 1 for each in pages.raw)
+
+
+def test_a_hole_that_is_truncated_away_hides_nothing_that_is_written_there(whole: Damaged) -> None:
+    with running(whole) as log:
+        whole.flip(13)
+        assert ranges(scrubbed(log)) == [("damaged", 13, 14)]
+        log.truncate(10)
+        assert log.holes() == []
+        for offset in range(10, END):
+            log.append(produced(offset, timestamp=NOW + offset, pid=9 + offset))
+        log.flush()
+        assert [_batch.headers(each)[0].base_offset for each in everything(log)] == others()
+    with running(whole) as log:
+        assert [_batch.headers(each)[0].base_offset for each in everything(log)] == others()

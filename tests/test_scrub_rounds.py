@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from appliance._scrub import SegmentScan
 from appliance.cli import main
 from appliance.ledger import Damage
 from appliance.log_dir import LogDir, LogUnknown
@@ -274,3 +275,31 @@ def test_the_background_finds_it_too(tmp_path: Path) -> None:
         rest = Rest(broker.admin)
         until(lambda: rest.get("/ledger")["open"])
         assert rest.get("/health")["status"] == "degraded"
+
+
+def test_damage_that_the_ledger_lacks_is_told_at_the_start_once(tmp_path: Path) -> None:
+    """As when the disk was too full for the ledger, and then the process was killed."""
+    data = tmp_path / "data"
+    with running_broker(data) as broker:
+        filled(broker, "t")
+    damage(broker, "t", 1)
+    with opened_bare(data) as log_dir:
+        scan = SegmentScan(log_dir.log("t", 0), 1)
+        while scan.step(1 << 20):
+            pass
+        scan.settle()
+        scan.mark()
+    for _ in range(2):
+        with running_broker(data) as broker:
+            rest = Rest(broker.admin)
+            (entry,) = rest.get("/ledger")["entries"]
+            assert (entry["topic"], entry["first_offset"], entry["last_offset"]) == ("t", 1, 1)
+            assert rest.get("/health")["status"] == "degraded"
+
+
+@contextmanager
+def opened_bare(data: Path) -> Iterator[LogDir]:
+    """Without a ledger."""
+    log_dir = LogDir.open(data, STORAGE)
+    yield log_dir
+    log_dir.close()

@@ -287,8 +287,9 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
     cdef bint is_there
     log.epochs = checkpoint.epochs
     log.holes = checkpoint.holes
-    holes_place(log)
     _miss_segments(log, checkpoint, recovered)
+    # After that: damaged bytes are looked for in the segment before them when theirs is gone.
+    holes_place(log)
     if recovered.was_known:
         producers_load(&log.producers, checkpoint.producers.data(), checkpoint.producers.size())
     while (slot + 1 < log.segments.size()
@@ -596,6 +597,7 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
     cdef int64_t end_offset = active.end_offset.load(), epoch
     active.index_is_final.store(False)
     holes_cut(log, end_offset)
+    holes_place(log)
     log.log_end_offset.store(end_offset)
     log.durable_offset.store(end_offset)
     log.active_base.store(active.base_offset)

@@ -21,7 +21,7 @@ from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
 )
-from appliance._holes cimport holes_cut, holes_forget_bytes
+from appliance._holes cimport holes_cut, holes_forget_bytes, holes_place
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._log cimport (
     LogSettings, PartitionLog, log_capture, log_high_watermark, log_roll, log_save_locked,
@@ -300,6 +300,9 @@ cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:
     code = _replace_by_prefix(log, slot, offset)
     if code != OK:
         return code
+    # The copy has the damaged bytes where they were; those of later segments are gone.
+    holes_cut(log, offset)
+    holes_place(log)
     recovered_start(&recovered)
     recovered.is_noted = True
     _forget_from(log, log.segments[slot].get().base_offset)

@@ -52,12 +52,18 @@ cdef void recovered_start(Recovered* recovered) noexcept nogil:
 cdef void salvage_hole(PartitionLog* log, int64_t first, int64_t end, int cause,
                        const string& aside, Recovered* recovered) noexcept nogil:
     cdef Loss loss
-    cdef size_t i
+    cdef size_t i, kept = 0
     if first >= end:
         return
     for i in range(log.holes.size()):
         if log.holes[i].first_offset <= first and end <= log.holes[i].end_offset:
             return  # known, and reported when it was found
+    # Also what was known of bytes of it: where they were, other bytes may be.
+    for i in range(log.holes.size()):
+        if not (first <= log.holes[i].first_offset and log.holes[i].end_offset <= end):
+            log.holes[kept] = log.holes[i]
+            kept += 1
+    log.holes.resize(kept)
     if not recovered.losses.empty() and recovered.losses.back().end_offset == first:
         if recovered.losses.back().cause == cause and recovered.losses.back().aside == aside:
             recovered.losses.back().end_offset = end

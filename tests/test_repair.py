@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from appliance import _batch, _repair, repair, set_aside
+from appliance import _batch, _repair, reopening, repair, set_aside
 from appliance._engine import Log
 from appliance._export import RangeReader
 from appliance.cli import main
 from appliance.errors import ApplianceError, OffsetInHole, OffsetOutOfRange, TransactionStateInvalid
 from appliance.log_dir import LogDir
-from appliance.testing import RunningBroker
+from appliance.testing import RunningBroker, running_broker
 from tests.support.damaged import END, SETTINGS, Damaged, build, served
 from tests.support.logs import (
     NOW,
@@ -469,3 +469,33 @@ def test_what_cannot_be_is_refused_with_what_is_wanted(
 ) -> None:
     _, rest = mended
     assert rest.refused("POST", "/topics/t/partitions/0/repair", body)[0] == code
+
+
+def test_a_partition_that_could_not_be_opened_is_opened_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reopening, "RETRY_MIN_MS", 3_600_000)  # not by itself
+    data = tmp_path / "data"
+    with running_broker(data) as broker:
+        for name in ("t", "well"):
+            Rest(broker.admin).post("/topics", {"name": name})
+        messages = {"messages": [{"value": {"text": "0"}}]}
+        Rest(broker.admin).post("/topics/t/messages", messages)
+    file = data / "t-0" / f"{0:020d}.log"
+    file.rename(tmp_path / "kept")
+    in_the_way = data / "t-0" / f"{1:020d}.log"  # where the log would go on
+    in_the_way.mkdir()
+    with running_broker(data) as broker:
+        shown = repaired(broker, "t-0")
+        assert shown.stdout.startswith("not open: "), shown.output
+        failed = repaired(broker, "t-0", "--reopen", "--yes")
+        assert failed.exit_code == 1
+        assert repaired(broker, "well-0", "--reopen", "--yes").exit_code == 1
+        assert repaired(broker, "strange-0", "--reopen", "--yes").exit_code == 3
+        in_the_way.rmdir()
+        (tmp_path / "kept").rename(file)
+        dry = repaired(broker, "t-0", "--reopen", "--dry-run")
+        assert "t-0 would be opened again" in dry.stdout, dry.output
+        done = repaired(broker, "t-0", "--reopen", "--yes")
+        assert done.stdout == "t-0 is open again, with offsets 0 to 1\n", done.output
+        assert texts(Rest(broker.admin), "t") == ["0"]

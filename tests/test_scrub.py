@@ -452,3 +452,28 @@ def test_a_hole_that_is_truncated_away_hides_nothing_that_is_written_there(whole
         assert [_batch.headers(each)[0].base_offset for each in everything(log)] == others()
     with running(whole) as log:
         assert [_batch.headers(each)[0].base_offset for each in everything(log)] == others()
+
+
+def test_what_is_behind_damage_survives_a_truncation_of_its_segment(whole: Damaged) -> None:
+    with running(whole) as log:
+        whole.flip(13, 16)
+        assert ranges(scrubbed(log)) == [("damaged", 13, 14)]
+        log.truncate(16)
+        assert log.log_end_offset == 16
+        assert log.holes() == [(13, 14)]
+        assert [log.read(i, 1) for i in (12, 14, 15)] == [whole.batches[i] for i in (12, 14, 15)]
+
+
+@pytest.mark.parametrize("base", [6, 12, 18])
+def test_a_damaged_segment_that_goes_takes_nothing_of_the_one_before_it_along(
+    base: int, whole: Damaged
+) -> None:
+    with running(whole) as log:
+        whole.flip(base + 1, 16)
+        assert ranges(scrubbed(log)) == [("damaged", base + 1, base + 2)]
+    end = min(base + 6, END)
+    whole.remove(base)
+    with running(whole) as log:
+        assert log.holes() == [(base, end)]
+        assert served(log, whole) == others(*range(base, end))
+        assert ranges(scrubbed(log)) == []

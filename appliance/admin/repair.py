@@ -16,14 +16,14 @@ from appliance._batch import Record
 from appliance._engine import Log
 from appliance.admin.messages import append, partition_for
 from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
-from appliance.admin.topics import log_of
+from appliance.admin.topics import PartitionUnknown
 from appliance.errors import RequestInvalid
-from appliance.log_dir import directory_name
+from appliance.log_dir import Key, LogDir, directory_name
 from appliance.repair import Importing, Span
 from appliance.topics import Topic, check_own
 
-SKIP, IMPORT, COPY = "skip", "import", "copy"
-ACTIONS = (SKIP, IMPORT, COPY)
+REOPEN, SKIP, IMPORT, COPY = "reopen", "skip", "import", "copy"
+ACTIONS = (REOPEN, SKIP, IMPORT, COPY)
 FILES_MAX = 100  # that are looked into for an answer
 COPIED_AT_ONCE = 1000  # records
 
@@ -43,6 +43,8 @@ class AsideRow(TypedDict):
 class Repairable(TypedDict):
     topic: str
     partition: int
+    state: str  # open, failed, not open
+    why: str  # it is not open, or takes no writes
     damaged: list[HoleRow]
     set_aside: list[AsideRow]
 
@@ -53,7 +55,7 @@ class Range(TypedDict):
 
 
 class Repair(TypedDict):
-    action: str  # skip; import, into the damaged range; copy, to the end of another topic
+    action: str  # reopen; skip; import, into the damaged range; copy, to another topic's end
     file: NotRequired[str]  # what to import or copy: one of `set_aside`
     into: NotRequired[str]  # the topic that a copy goes to
     dry_run: NotRequired[bool]  # true, unless told otherwise
@@ -71,11 +73,15 @@ class Repaired(TypedDict):
 
 
 def get_repair(call: Call) -> Repairable:
-    log, log_dir = log_of(call), call.broker.log_dir
-    files = set_aside.files_of(log_dir.path, directory_name(log.topic, log.partition))
+    key, log_dir = key_of(call), call.broker.log_dir
+    log = log_dir.logs().get(key)
+    files = set_aside.files_of(log_dir.path, directory_name(*key))
+    why = why_not_well(log_dir, key)
     return {
-        "topic": log.topic,
-        "partition": log.partition,
+        "topic": key[0],
+        "partition": key[1],
+        "state": "not open" if log is None else "failed" if why else "open",
+        "why": why,
         "damaged": [
             {
                 "first_offset": each.first_offset,
@@ -83,7 +89,7 @@ def get_repair(call: Call) -> Repairable:
                 "has_bytes": each.position >= 0,
                 "is_skipped": each.is_skipped,
             }
-            for each in _repair.holes(log)
+            for each in (_repair.holes(log) if log else [])
         ],
         "set_aside": [aside_row(log_dir.path, each) for each in files[:FILES_MAX]],
     }
@@ -94,11 +100,42 @@ def aside_row(data_dir: Path, path: Path) -> AsideRow:
 
 
 async def do_repair(call: Call) -> Repaired:
-    action = call.body["action"]
+    action, is_dry = call.body["action"], call.body.get("dry_run", True)
     acts = {SKIP: skip, IMPORT: put_back, COPY: copy}
+    if action == REOPEN:
+        return await reopen(call, key_of(call), is_dry)
     if action not in acts:
         raise RequestInvalid(f"action: got {action[:40]!r}, wanted one of {', '.join(ACTIONS)}")
-    return await acts[action](call, log_of(call), call.body.get("dry_run", True))
+    return await acts[action](call, call.broker.log_dir.log(*key_of(call)), is_dry)
+
+
+def key_of(call: Call) -> Key:
+    """Also of a partition that is not open, or whose topic is not served for another one's sake."""
+    topic, text = call.path["topic"], call.path["partition"]
+    key = topic, int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
+    if not call.broker.log_dir.holds(*key):
+        raise PartitionUnknown(f"there is no partition {topic[:80]}-{text[:20]}")
+    return key
+
+
+def why_not_well(log_dir: LogDir, key: Key) -> str:
+    log = log_dir.logs().get(key)
+    if log is None:
+        return log_dir.unopened.get(key, "it is being opened")
+    return f"{log.failed}" if log.failed else ""
+
+
+async def reopen(call: Call, key: Key, is_dry: bool) -> Repaired:
+    name, log_dir = directory_name(*key), call.broker.log_dir
+    why = why_not_well(log_dir, key)
+    if not why:
+        raise repair.NothingToRepair(f"{name} is open and takes writes")
+    text = f"{name} would be opened again, as after a crash ({why})"
+    if not is_dry:
+        await call.broker.reopening.reopen(*key)
+        log = log_dir.log(*key)
+        text = f"{name} is open again, with offsets {log.log_start_offset} to {log.log_end_offset}"
+    return answer(REOPEN, is_dry, text, [])
 
 
 async def skip(call: Call, log: Log, is_dry: bool) -> Repaired:
@@ -196,8 +233,8 @@ ROUTES = [
         "/topics/{topic}/partitions/{partition}/repair",
         do_repair,
         Repaired,
-        "Let readers pass what is damaged, or bring back what was set aside; a dry run unless "
-        "dry_run is false.",
+        "Open it again, let readers pass what is damaged, bring back what was set aside; a dry "
+        "run unless dry_run is false.",
         body=Repair,
         role=ADMIN,
     ),

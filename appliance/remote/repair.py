@@ -14,6 +14,8 @@ from appliance.spoken import size
 
 @click.command("repair", cls=Command)
 @click.argument("name", metavar="TOPIC-PARTITION")
+@click.option("--reopen", "is_reopen", is_flag=True,
+              help="Open it again, after a failed write or when it could not be opened.")
 @click.option("--skip", "is_skip", is_flag=True, help="Readers pass what is damaged or gone.")
 @click.option("--import", "file", metavar="FILE",
               help="Bring back what was set aside: a file of those that are shown without options.")
@@ -26,6 +28,7 @@ def repair(
     api: Api,
     as_json: bool,
     name: str,
+    is_reopen: bool,
     is_skip: bool,
     file: str | None,
     into: str | None,
@@ -34,7 +37,7 @@ def repair(
 ) -> None:
     """Mend a partition of a running broker; without options, show what there is to mend."""
     path = path_of(name)
-    body = body_of(is_skip, file, into)
+    body = body_of(is_reopen, is_skip, file, into)
     if body is None:
         return put_repairable(api.get(path), as_json)
     found = api.post(path, {**body, "dry_run": True})
@@ -53,13 +56,15 @@ def path_of(name: str) -> str:
     return f"/topics/{part(topic)}/partitions/{partition}/repair"
 
 
-def body_of(is_skip: bool, file: str | None, into: str | None) -> dict[str, Any] | None:
-    if is_skip and file:
-        raise click.UsageError("one at a time: --skip or --import")
+def body_of(
+    is_reopen: bool, is_skip: bool, file: str | None, into: str | None
+) -> dict[str, Any] | None:
+    if is_reopen + is_skip + bool(file) > 1:
+        raise click.UsageError("one at a time: --reopen, --skip or --import")
     if into and not file:
         raise click.UsageError("--into goes with --import")
-    if is_skip:
-        return {"action": "skip"}
+    if is_reopen or is_skip:
+        return {"action": "reopen" if is_reopen else "skip"}
     if file and into:
         return {"action": "copy", "file": file, "into": into}
     return {"action": "import", "file": file} if file else None
@@ -68,13 +73,15 @@ def body_of(is_skip: bool, file: str | None, into: str | None) -> dict[str, Any]
 def put_repairable(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         return put_json(found)
+    if found["state"] != "open":
+        click.echo(f"{found['state']}: {found['why']}")
     for each in found["damaged"]:
         what = "damaged" if each["has_bytes"] else "gone"
         passed = ", readers pass" if each["is_skipped"] else ""
         click.echo(f"{what}: offsets {each['first_offset']} to {each['end_offset'] - 1}{passed}")
     for each in found["set_aside"]:
         click.echo(f"set aside: {each['file']}, {size(each['size_bytes'])}")
-    if not found["damaged"] and not found["set_aside"]:
+    if found["state"] == "open" and not found["damaged"] and not found["set_aside"]:
         click.echo("nothing is damaged, and nothing was set aside")
 
 

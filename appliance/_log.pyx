@@ -791,8 +791,25 @@ cdef void log_fail(PartitionLog* log, int code) noexcept nogil:
         log.failed.store(code)
 
 
+cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
+    """What was not durable when the log failed does not come back, whether the disk has it or not.
+
+    Its writers hear that it is not written, and write it again: librdkafka may do so under its next
+    epoch, by which no log knows it again. Recovery would keep what the disk happens to have, and
+    the records would be there twice. Durable before anybody is told; where the journal cannot be
+    written, either, the next start finds what it finds.
+    """
+    log.saved_guard.lock()
+    if log.saved.end_limit > log.durable_offset.load() and not log.is_closed.load():
+        log.saved.end_limit = log.durable_offset.load()
+        log_save_locked(log)
+    log.saved_guard.unlock()
+
+
 cdef void log_tell(PartitionLog* log) noexcept nogil:
     cdef Reached reached
+    if log.failed.load() != OK:
+        _end_at_durable(log)
     if log.watches.count.load() == 0:
         return
     reached.durable = log.durable_offset.load()

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.client.batch import Batch, Group, Identity, batches_of
 from appliance.client.cluster import Cluster
-from appliance.client.outcome import Outcome, Records
+from appliance.client.outcome import DeliveryTimedOut, Outcome, Records
 from appliance.client.partition import BrokerPartition
 from appliance.client.producer_config import ProducerConfig
 from appliance.client.sender import Answer, Sender, Track
@@ -63,4 +63,28 @@ def test_a_number_that_is_no_longer_new_does_not_show_that_the_records_are_there
     (outcome,) = told.outcomes
     assert not outcome.is_acknowledged
     assert "DUPLICATE_SEQUENCE_NUMBER" in str(outcome.error)
+    assert outcome.may_be_written is may_be_written
+
+
+@pytest.mark.parametrize(
+    ("code", "may_be_written"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, False),
+    ],
+)
+def test_a_batch_that_times_out_after_an_open_answer_may_be_written(
+    code: int, may_be_written: bool, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told.sender, "_ask_who_leads", lambda topic: None)
+    batch = told.sent(b"a")
+    told.answer(batch, code)
+    assert told.outcomes == []  # it is tried again
+    batch.deadline = 0
+    told.sender._expire()
+    (outcome,) = told.outcomes
+    assert isinstance(outcome.error, DeliveryTimedOut)
     assert outcome.may_be_written is may_be_written

@@ -110,7 +110,8 @@ def without_ended(data: bytes) -> bytes:
 def forget_ended(changed: bytearray, at: int) -> None:
     at += 2 + struct.unpack_from(">H", changed, at)[0] + 13 * 8
     _, epochs, holes, bases = struct.unpack_from(">4i", changed, at)
-    at += 16 + 12 * epochs + 16 * holes + 8 * bases
+    assert holes & 0xFF == 0, "none here, whatever a version says of their size beside it"
+    at += 16 + 12 * epochs + 8 * bases
     (count,) = struct.unpack_from(">i", changed, at)
     at += 4
     for _ in range(count):

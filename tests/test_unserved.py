@@ -61,7 +61,7 @@ class Lives:
 
 async def serving(control: Control, topic: str) -> None:
     broker = control.broker
-    serve(broker, topic)
+    await serve(broker, topic)
     for each in (broker.groups, broker.transactions, broker.share_partitions):
         await eventually(lambda each=each: not each.fault)  # type: ignore[misc]
         await each.loaded()
@@ -204,7 +204,7 @@ def test_what_was_aborted_meanwhile_is_not_committed_with_the_next(how: str, liv
     one.control = lives.again(spoiled="u")
     assert one.end(is_commit=False) == 0
     if how == "while it runs":
-        served = serve(lives.now.broker, "u").logs[0]
+        served = lives.now.run(serve(lives.now.broker, "u")).logs[0]
         one.sequences = {}
         assert one.write("new", topic="u") == 19  # it may try again: nobody read it yet
         assert served.log_end_offset == 1

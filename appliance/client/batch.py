@@ -55,7 +55,7 @@ class Batch:
     sequence: int = -1
     tries: int = 0
     is_under_way: bool = False  # sent, and not answered yet
-    may_be_written: bool = False  # it was under way when a connection was lost
+    may_be_written: bool = False  # a connection was lost under it, or its answer left that open
     head: bytes = field(default=b"", repr=False)
 
     @property

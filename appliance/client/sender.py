@@ -60,6 +60,14 @@ NOT_IN_SEQUENCE = {
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
+# It was taken, and what became of it then is not said.
+UNCERTAIN = {
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.KAFKA_STORAGE_ERROR,  # of a Kafka, whose disk may have it all the same
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
 ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable)
 
@@ -355,6 +363,7 @@ class Sender:
             track.is_retrying, track.error = False, None
             self._end(batch, None, row.base_offset)
             return
+        batch.may_be_written = batch.may_be_written or code in UNCERTAIN
         said = f" ({row.error_message})" if row.error_message else ""
         refusal = BrokerRefused(code, f"{track.topic} partition {track.partition}{said}")
         if self.config.idempotence and code in NOT_IN_SEQUENCE and batch.identity:

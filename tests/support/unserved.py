@@ -30,18 +30,7 @@ def unopened(data: Path, topic: str) -> Iterator[None]:
         yield
 
 
-def serve(broker: Broker, topic: str) -> Any:
+async def serve(broker: Broker, topic: str) -> Topic:
     """It can be opened now, and is, while the broker runs."""
-    logs = broker.log_dir
-    (row,) = [each for each in broker.catalog.topics() if each.name == topic]
-    for key in [each for each in logs.unopened if each[0] == topic]:
-        logs._logs[key], _ = logs.engine.open_log(f"{key[0]}-{key[1]}", broker.log_config)
-        del logs.unopened[key]
-    found = [logs.log(topic, each) for each in range(row.partitions)]
-    served = Topic(topic, row.id, row.configs, found, row.created_ms)
-    broker.topics[topic] = served
-    broker._names[served.id] = topic
-    broker.unserved.is_over(topic)
-    broker._show(served)
-    broker._configure(served)
-    return served
+    assert await broker.reopening.retry() > 0
+    return broker.topics[topic]

@@ -1,0 +1,243 @@
+"""A sync fails under clients, the broker is started again, and the disk has what it was given.
+
+What was not durable then is on the disk, or is not, and nobody knows. It does not come back, so
+what clients were told, KAFKA_STORAGE_ERROR, is true: it was not written. They send it again, each
+in its way, librdkafka also under a new epoch, and every record is there once.
+docs/decisions/failed-sync-answer.md has what other answers made them do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from appliance.client.producer import Producer
+from appliance.client.producer_config import ProducerConfig
+from tests.interop import kafka_jars
+from tests.interop.clients import CLIENTS, Client, Record
+from tests.interop.kafka_tools import TOOLS
+from tests.interop.test_transactions import DEADLINE_S, values
+from tests.support.frame_relay import FrameRelay
+from tests.support.logs import until
+from tests.test_server import Broker
+
+SOURCE = Path(__file__).with_name("failing_sync.c")
+PRODUCE = b"\0\0"
+TOPIC = "t"
+
+
+def library() -> Path:
+    named = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    made = kafka_jars.CACHE / f"failing_sync-{named}.so"
+    if not made.exists():
+        made.parent.mkdir(parents=True, exist_ok=True)
+        part = made.with_suffix(f".{os.getpid()}")
+        flags = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+        subprocess.run(["gcc", *flags, "-o", part, SOURCE, "-ldl"], check=True)
+        part.rename(made)
+    return made
+
+
+class Failing:
+    """One data directory, one address, and a disk that fails when told to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._waits, self._fails = path / "data", path / "waits", path / "fails"
+        self.produced = 0  # requests
+        self._relay = FrameRelay(self._count)
+        self.address = f"127.0.0.1:{self._relay.port}"
+        self._start(
+            LD_PRELOAD=str(library()),
+            SYNC_WAITS=str(self._waits),
+            SYNC_FAILS=str(self._fails),
+            SYNC_BELOW=f"/{TOPIC}-0/",
+        )
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(DEADLINE_S)
+
+    def _count(self, frame: bytes) -> None:
+        self.produced += frame[:2] == PRODUCE
+
+    def _start(self, **environment: str) -> None:
+        advertised = ("--set", f"advertised.address={self.address}")
+        self._broker = Broker(
+            self._path, *advertised, "--set", "commit.sync=files", **environment
+        )
+        host, port = self._broker.kafka.split(":")
+        self._relay.broker = (host, int(port))
+
+    def hold_syncs(self) -> None:
+        self._waits.touch()
+
+    def fail(self) -> None:
+        """And what waits, fails."""
+        self._fails.touch()
+        self._waits.unlink(missing_ok=True)
+
+    @property
+    def has_failed(self) -> bool:
+        return self._log()["failed"] is not None
+
+    @property
+    def end_offset(self) -> int:
+        return int(self._log()["log_end_offset"])
+
+    def _log(self) -> dict[str, object]:
+        logs = self._broker.get("/api/v1/logs")[1]["logs"]
+        (row,) = [each for each in logs if each["topic"] == TOPIC]
+        return dict(row)
+
+    def restart(self) -> None:
+        """Without a reboot, and on a disk that is well again."""
+        self._broker.end(signal.SIGKILL)
+        self._start()
+
+    def close(self) -> None:
+        self._relay.close()
+        self._broker.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Failing]:
+    with closing(Failing(tmp_path)) as made:
+        yield made
+
+
+def fail_under(broker: Failing, what: object) -> None:
+    """In the midst of what is sent; the start comes when a client has heard of it."""
+    until(lambda: broker.end_offset > 0, DEADLINE_S)
+    broker.fail()
+    until(lambda: broker.has_failed, DEADLINE_S)
+    asked = broker.produced
+    until(lambda: broker.produced > asked, DEADLINE_S)  # it tries again
+    broker.restart()
+
+
+class Slowly(Sequence[Record]):
+    """Records over some seconds, so that the disk fails while they come."""
+
+    COUNT, PAUSE_S = 2000, 0.001
+
+    def __len__(self) -> int:
+        return self.COUNT
+
+    def __getitem__(self, index: object) -> Record:  # type: ignore[override]
+        assert isinstance(index, int)
+        if not 0 <= index < self.COUNT:
+            raise IndexError(index)
+        pause(self.PAUSE_S)
+        return Record(None, b"%d" % index)
+
+
+def pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_an_idempotent_producers_records_are_there_once(broker: Failing, client: Client) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(client.produce, broker.address, TOPIC, Slowly(), is_idempotent=True)
+        fail_under(broker, told)
+        assert told.result(DEADLINE_S) == list(range(Slowly.COUNT))
+    assert values(broker.address, TOPIC) == [str(each) for each in range(Slowly.COUNT)]
+
+
+def test_apache_kafkas_producers_records_are_there_once(broker: Failing) -> None:
+    count = 6000
+    tool = ("--bootstrap-server", broker.address, "--topic", TOPIC, "--num-records", str(count),
+            "--record-size", "100", "--throughput", str(count // 3))
+    with ThreadPoolExecutor(1) as thread:
+        said = thread.submit(kafka_jars.must_run, TOOLS["kafka-producer-perf-test"], *tool)
+        fail_under(broker, said)
+        assert re.search(rf"^{count} records sent", said.result(DEADLINE_S), re.MULTILINE)
+    assert broker.end_offset == count
+
+
+def test_our_own_producers_records_are_there_once(broker: Failing) -> None:
+    config = ProducerConfig(broker_list=broker.address, idempotence=True)
+    wanted = [str(each) for each in range(500)]
+
+    def send() -> None:
+        with closing(Producer(config)) as producer:
+            for each in wanted:
+                producer.send(TOPIC, [each.encode()])
+
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(send)
+        fail_under(broker, told)
+        told.result(DEADLINE_S)
+    assert values(broker.address, TOPIC) == wanted
+
+
+class Told:
+    """What librdkafka says of each record."""
+
+    def __init__(self, broker: Failing, **given: object) -> None:
+        self.acknowledged: list[str] = []
+        self.failed: list[str] = []
+        settings = {"bootstrap.servers": broker.address, "linger.ms": 20, "log_level": 0}
+        self.producer = ck.Producer({**settings, "reconnect.backoff.max.ms": 200, **given})
+
+    def send(self, *values: str) -> None:
+        for each in values:
+            self.producer.produce(TOPIC, each.encode(), partition=0, on_delivery=self._hear)
+
+    def _hear(self, error: ck.KafkaError | None, message: ck.Message) -> None:
+        (self.failed if error else self.acknowledged).append(message.value().decode())
+
+    def has(self, what: list[str], count: int) -> bool:
+        self.producer.poll(0.01)
+        return len(what) >= count
+
+
+def test_what_librdkafka_sends_again_under_a_new_epoch_is_there_once(broker: Failing) -> None:
+    """The older batch times out, so it takes the next epoch and numbers the newer one anew."""
+    told = Told(broker, **{"enable.idempotence": True, "message.timeout.ms": 11_000})
+    told.send("a")
+    until(lambda: told.has(told.acknowledged, 1), DEADLINE_S)
+    broker.hold_syncs()
+    told.send("b", "c")
+    until(lambda: broker.end_offset == 3, DEADLINE_S)
+    pause(8)
+    told.send("d", "e")
+    until(lambda: broker.end_offset == 5, DEADLINE_S)
+    broker.fail()
+    until(lambda: told.has(told.failed, 2), DEADLINE_S)
+    broker.restart()
+    told.send("f")
+    assert told.producer.flush(DEADLINE_S) == 0
+    assert told.failed[:2] == ["b", "c"]
+    assert values(broker.address, TOPIC) == told.acknowledged
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_a_transaction_over_a_failed_sync_is_there_once_or_not_at_all(
+    is_commit: bool, broker: Failing
+) -> None:
+    told = Told(broker, **{"transactional.id": "x"})
+    told.producer.init_transactions(DEADLINE_S)
+    told.producer.begin_transaction()
+    broker.hold_syncs()
+    told.send("a", "b")
+    until(lambda: told.has([], 0) and broker.end_offset == 2, DEADLINE_S)
+    broker.fail()
+    until(lambda: broker.has_failed, DEADLINE_S)
+    broker.restart()
+    end = told.producer.commit_transaction if is_commit else told.producer.abort_transaction
+    end(DEADLINE_S)
+    told.producer.begin_transaction()
+    told.send("c")
+    told.producer.commit_transaction(DEADLINE_S)
+    assert values(broker.address, TOPIC) == (["a", "b", "c"] if is_commit else ["c"])

@@ -34,13 +34,15 @@ from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
 )
 from appliance._bytes cimport load_i64
-from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK
+from appliance._codes cimport (
+    BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
+)
 from appliance._descriptors cimport FileRef, directory_hold, file_own
 from appliance._disk_reader cimport DiskReader, disk_at, disk_forget, disk_have, disk_open
 from appliance._engine cimport Log
 from appliance._files cimport (
-    NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
-    write_whole,
+    NAME_SIZE, failure_note, file_name, open_file, read_whole, storage_code, sync_directory,
+    sync_file, write_whole,
 )
 from appliance._holes cimport holes_add, holes_cover
 from appliance._index cimport (
@@ -51,8 +53,8 @@ from appliance._log cimport (
     EpochEntry, LogRef, PartitionLog, log_roll, log_store_aborted,
 )
 from appliance._native cimport (
-    O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, POSIX_FADV_DONTNEED, close, errno, openat,
-    posix_fadvise, renameat, snprintf, wall_ms,
+    ENOENT, O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, POSIX_FADV_DONTNEED, close, errno,
+    openat, posix_fadvise, renameat, snprintf, unlinkat, wall_ms,
 )
 from appliance._segment cimport (
     Segment, SegmentRef, segment_file, segment_past_damage,
@@ -92,6 +94,7 @@ cdef enum Why:
     WRONG_TXN_INDEX = 12
 
 cdef enum:
+    _AGAIN = 1                     # no code: those are negative
     COPY_SIZE = 1048576
     SPARSE = 4                     # an index with fewer than one entry in so many is built anew
     SPARSE_MIN = 8
@@ -589,44 +592,92 @@ cdef int _settle_name(Scan* scan) noexcept nogil:
     if fstatat(scan.segment.get().directory.get().fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0:
         if named.st_ino == opened.st_ino and named.st_dev == opened.st_dev:
             return OK
-    if scan.is_active:
-        # Who appends goes on in a new file; what is here stands still from then on.
-        code = log_roll(scan.log.get())
-    if code == OK:
-        code = _restore(scan.segment.get(), file)
+    _hold(scan.segment.get(), file)
+    code = _AGAIN
+    while code == _AGAIN:
+        if scan.is_active:
+            # Who appends goes on in a new file, and what is here stands still: unless it is empty.
+            code = log_roll(scan.log.get())
+            if code != OK:
+                return code
+        code = _restore(scan, file)
     if code == OK:
         _tell(scan, FILE_RESTORED)
     return code
 
 
-cdef int _restore(Segment* segment, const FileRef& file) noexcept nogil:
+cdef void _hold(Segment* segment, const FileRef& file) noexcept nogil:
+    """Nobody closes the one way left to the bytes, however long it takes to restore them."""
+    segment.guard.lock()
+    if not segment.is_closed:
+        segment.file = file
+        segment.is_replaced = True
+    segment.guard.unlock()
+
+
+cdef int _restore(Scan* scan, const FileRef& file) noexcept nogil:
     """The bytes that our descriptor still has, under the name they had; what has it now is kept."""
-    cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] fresh
-    cdef char[NAME_SIZE] aside
+    cdef Segment* segment = scan.segment.get()
     cdef int directory_fd = segment.directory.get().fd
+    cdef int64_t size = segment.size.load()
+    cdef FileRef owner
     cdef int fd, code
-    file_name(name, segment.base_offset, b".log")
+    if size > 0 and scan.log.get().storage.get().is_full.load():
+        return STORAGE_FULL
     file_name(fresh, segment.base_offset, b".log.cleaned")
-    snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
-             <long long>wall_ms())
     fd = open_file(directory_fd, fresh, O_RDWR | O_CREAT | O_TRUNC)
     if fd < 0:
         return fd
-    code = _copy(file.get().fd, fd, segment.size.load())
+    owner = file_own(fd)
+    code = _copy(file.get().fd, fd, size)
+    if code == OK:
+        code = _keep_other(segment)
+    if code == OK:
+        code = _take_name(scan, owner, size)
     if code != OK:
-        close(fd)
-        return code
-    linkat(directory_fd, name, directory_fd, aside, 0)  # absent, most of the time
-    if renameat(directory_fd, fresh, directory_fd, name) < 0:
-        code = storage_code(errno)
-        close(fd)
-        return code
-    code = sync_directory(directory_fd)
-    segment.guard.lock()
-    segment.file = file_own(fd)
-    segment.guard.unlock()
+        unlinkat(directory_fd, fresh, 0)  # not there any more, where only the last sync failed
     return code
+
+
+cdef int _keep_other(Segment* segment) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    cdef char[NAME_SIZE] aside
+    cdef int directory_fd = segment.directory.get().fd
+    file_name(name, segment.base_offset, b".log")
+    snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
+             <long long>wall_ms())
+    if linkat(directory_fd, name, directory_fd, aside, 0) < 0 and errno != ENOENT:
+        return failure_note(b"link", name, errno)
+    return OK
+
+
+cdef int _take_name(Scan* scan, const FileRef& fresh, int64_t size) noexcept nogil:
+    """With the log's guard: no append and no beginning commit is between the look and the change.
+
+    A batch that came since the bytes were copied is in the old file alone: then _AGAIN."""
+    cdef char[NAME_SIZE] name
+    cdef char[NAME_SIZE] taken
+    cdef PartitionLog* log = scan.log.get()
+    cdef Segment* segment = scan.segment.get()
+    cdef int directory_fd = segment.directory.get().fd
+    cdef int code = OK
+    file_name(name, segment.base_offset, b".log")
+    file_name(taken, segment.base_offset, b".log.cleaned")
+    log.guard.lock()
+    if segment.size.load() != size:
+        code = _AGAIN
+    elif renameat(directory_fd, taken, directory_fd, name) < 0:
+        code = failure_note(b"rename", taken, errno)
+    else:
+        segment.guard.lock()
+        segment.file, segment.is_replaced = fresh, False
+        segment.guard.unlock()
+        # Also when the sync below fails: nothing more is acknowledged before the name is on disk.
+        log.dirty_directory = scan.directory
+        log.is_changed.store(True)
+    log.guard.unlock()
+    return code if code != OK else sync_directory(directory_fd)
 
 
 cdef int _copy(int source, int target, int64_t size) noexcept nogil:

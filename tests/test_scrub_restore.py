@@ -1,0 +1,103 @@
+"""A segment whose file has no name any more is written anew from the descriptor left, while others
+append to it, and at the second try when the first cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from appliance._engine import Log
+from appliance._scrub import SegmentScan
+from tests.support.logs import batch, log_config, one_log, opened, segment_bases, until, values
+from tests.test_scrub import scrubbed
+
+ROUNDS = 30  # one in three of them met a writer between the copy and the swap
+
+
+def taken_away(path: Path, log: Log) -> SegmentScan:
+    """The active segment's file, unseen by the log that has it open."""
+    base = segment_bases(log)[-1]
+    scan = SegmentScan(log, base)
+    while scan.step(1 << 20):
+        pass
+    name(path, base).unlink()
+    return scan
+
+
+def name(path: Path, base: int) -> Path:
+    return path / "t-0" / f"{base:020d}.log"
+
+
+def read_all(log: Log) -> list[str]:
+    found: list[str] = []
+    while len(found) < log.log_end_offset:
+        found += values(log.read(len(found)))
+    return found
+
+
+def test_an_empty_active_segment_is_restored_under_a_writer_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    for each in range(ROUNDS):
+        path = tmp_path / f"{each}"
+        with opened(path) as log_dir:
+            log = log_dir.create("t", 0, log_config())
+            log.append_durable(batch("first"))
+            log.roll()
+            log.flush()
+            scan = taken_away(path, log)
+            told = ["first"]
+            with written_beside(log, told):
+                assert [found.what for found in scan.settle()] == ["restored"]
+                wait_for(told, len(told) + 3)
+            assert read_all(log)[: len(told)] == told
+            log_dir.abandon()
+        with one_log(path) as log:
+            assert read_all(log)[: len(told)] == told
+
+
+def wait_for(told: list[str], count: int) -> None:
+    until(lambda: len(told) >= count)
+
+
+@contextmanager
+def written_beside(log: Log, told: list[str]) -> Iterator[None]:
+    """`told` gets what was acknowledged."""
+    is_over = False
+
+    def write() -> None:
+        while not is_over:
+            log.append_durable(batch(f"{len(told)}"))
+            told.append(f"{len(told)}")
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            yield
+        finally:
+            is_over = True
+            writing.result()
+
+
+def test_what_cannot_be_restored_now_is_kept_open_until_it_can(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.append_durable(batch("first"))
+        log.roll()
+        log.append_durable(batch("second"))
+        scan = SegmentScan(log, 0)
+        while scan.step(1 << 20):
+            pass
+        name(tmp_path, 0).unlink()
+        name(tmp_path, 0).mkdir()  # neither kept beside nor replaced
+        assert [each.what for each in scan.settle()] == ["failed"]
+        assert list((tmp_path / "t-0").glob("*.cleaned")) == []
+        log.rest(0)
+        assert read_all(log) == ["first", "second"]
+        name(tmp_path, 0).rmdir()
+        assert [each.what for each in scrubbed(log)] == ["restored"]
+        log_dir.abandon()
+    with one_log(tmp_path) as log:
+        assert read_all(log) == ["first", "second"]

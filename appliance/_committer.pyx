@@ -26,7 +26,7 @@ from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, S
 from appliance._files cimport failure_errno, failure_note, storage_code, sync_directory, sync_file
 from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
-    log_write_behind,
+    log_finish_indexes, log_store_indexes, log_unfinished, log_write_behind,
 )
 from appliance._native cimport EINTR, EROFS, errno, monotonic_ns, mutant, syncfs, wait_until
 from appliance._open_logs cimport open_logs_fail_unsynced, open_logs_prune
@@ -308,11 +308,34 @@ cdef void _checkpoint(Committer* committer) noexcept nogil:
 cdef void _put_checkpoints(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     cdef size_t i
     cdef int code = OK
+    _store_indexes(committer, plans)
     for i in range(plans.size()):
         if plans[0][i].result == OK and log_checkpoint_put(&plans[0][i]) != OK:
             _remember_changed(committer, plans[0][i].log)
     code = storage_commit(committer.storage.get())
     committer.journal_failed.store(code)
+
+
+cdef void _store_indexes(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    """Two files of each segment that was sealed since: at a stop of many logs one sync for all."""
+    cdef size_t i
+    cdef int64_t files = 0
+    cdef bint is_together, is_durable
+    for i in range(plans.size()):
+        if plans[0][i].result == OK:
+            files += 2 * log_unfinished(plans[0][i].log.get())
+    is_together = files > 0 and _is_for_file_system(committer, files)
+    for i in range(plans.size()):
+        if plans[0][i].result == OK:
+            log_store_indexes(&plans[0][i], not is_together)
+    if not is_together:
+        return
+    is_durable = (_sync_file_system(committer)
+                  and storage_takes_writes(committer.storage.get()))
+    if not is_durable:
+        open_logs_fail_unsynced(&committer.open_logs, STORAGE_IO)
+    for i in range(plans.size()):
+        log_finish_indexes(&plans[0][i], is_durable)
 
 
 # Syncing
@@ -332,7 +355,8 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
         return
     committer.storage.get().commits_at_disk.fetch_add(1)
     if _is_for_file_system(committer, jobs.size()):
-        _sync_file_system(committer, &jobs)
+        if not _sync_file_system(committer):
+            _fail_all(committer, &jobs, failure_errno())
     elif jobs.size() >= POOL_JOBS_MIN and not committer.pool.empty():
         _sync_in_pool(committer, &jobs)
     else:
@@ -385,12 +409,13 @@ cdef void _sync_one(SyncJob* job) noexcept nogil:
     job.error = failure_errno() if job.result != OK else 0
 
 
-cdef void _sync_file_system(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:
+cdef bint _sync_file_system(Committer* committer) noexcept nogil:
     while syncfs(committer.storage.get().directory.get().fd) < 0:
         if errno != EINTR:
+            failure_note(b"sync of the file system", b"", errno)
             committer.syncfs_failed.store(True)
-            _fail_all(committer, jobs, errno)
-            return
+            return False
+    return True
 
 
 cdef void _sync_in_pool(Committer* committer, vector[SyncJob]* jobs) noexcept nogil:

@@ -165,6 +165,8 @@ cdef cppclass CommitPlan:
     FileRef directory              # to be synced; empty: not
     bint with_checkpoint
     Checkpoint checkpoint
+    vector[SegmentRef] sealed      # whose indexes were written, and are not synced yet
+    int indexes                    # the code of that
     int result
     int error                      # errno of the sync that failed; 0: none did
 
@@ -216,7 +218,14 @@ cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
 # (and directory) happen between, under no lock; `end` publishes, or fails the log.
 cdef void log_commit_begin(const LogRef& log, bint with_checkpoint, CommitPlan* plan) noexcept nogil
 cdef void log_commit_end(CommitPlan* plan) noexcept nogil
-# Puts the plan's checkpoint into the journal; the caller commits the journal.
+# How many sealed segments have indexes that are not on disk yet.
+cdef int64_t log_unfinished(PartitionLog* log) noexcept nogil
+# Index files up to now; those of sealed segments durably, or else noted in the plan: whoever makes
+# them so says by `log_finish_indexes` what came of it.
+cdef void log_store_indexes(CommitPlan* plan, bint is_durable) noexcept nogil
+cdef void log_finish_indexes(CommitPlan* plan, bint is_durable) noexcept nogil
+# Puts the plan's checkpoint into the journal; the caller stored the indexes, and commits the
+# journal.
 cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil
 # Whether a checkpoint is worth its bytes.
 cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil

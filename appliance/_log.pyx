@@ -44,7 +44,7 @@ from appliance._producers cimport (
 )
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
-    segment_file, segment_find, segment_find_time,
+    segment_file, segment_find, segment_find_time, segment_forget_stored,
     segment_index_bytes, segment_index_is_stored, segment_load_index, segment_load_largest,
     segment_new, segment_next_damage, segment_rest, segment_seal_times, segment_store_index,
 )
@@ -865,12 +865,10 @@ cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil:
 
 
 cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
-    """Syncs what recovery will believe unseen, then puts the checkpoint into the journal."""
+    """After what recovery will believe unseen was synced."""
     cdef PartitionLog* log = plan.log.get()
     cdef Checkpoint* saved = &log.saved
-    cdef int code = _store_indexes(log)
-    if code == FILES_EXHAUSTED and descriptors_relieve():
-        code = _store_indexes(log)
+    cdef int code = plan.indexes
     if code != OK:
         # A failed sync is final; a full disk or no free descriptor is tried again at the next
         # point.
@@ -900,12 +898,39 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
     return OK
 
 
-cdef int _store_indexes(PartitionLog* log) noexcept nogil:
-    """Index files up to now; those of sealed segments, and all transaction indexes, durably.
+cdef int64_t log_unfinished(PartitionLog* log) noexcept nogil:
+    cdef size_t slot
+    cdef int64_t count = 0
+    log.list_guard.lock()
+    slot = log.segments.size() - 1
+    while slot > 0 and not log.segments[slot - 1].get().index_is_final.load():
+        slot -= 1
+        count += 1
+    log.list_guard.unlock()
+    return count
 
-    A lost offset or time index costs a walk. A lost transaction index would show aborted records,
-    so the recovery point must not pass it unsynced.
+
+cdef void log_store_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
+    plan.indexes = _store_indexes(plan, is_durable)
+    if plan.indexes == FILES_EXHAUSTED and descriptors_relieve():
+        plan.indexes = _store_indexes(plan, is_durable)
+
+
+cdef void log_finish_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
+    cdef size_t i
+    for i in range(plan.sealed.size()):
+        if is_durable:
+            _finish_segment(plan.log.get(), plan.sealed[i].get())
+        else:
+            segment_forget_stored(plan.sealed[i].get())
+    plan.sealed.clear()
+
+
+cdef int _store_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
+    """A lost offset or time index costs a walk. A lost transaction index would show aborted ones,
+    so the recovery point must not pass it unsynced: it is always durable.
     """
+    cdef PartitionLog* log = plan.log.get()
     cdef vector[SegmentRef] segments
     cdef Segment* segment
     cdef size_t slot
@@ -926,8 +951,11 @@ cdef int _store_indexes(PartitionLog* log) noexcept nogil:
             if code != OK:
                 return code
         # Derived files: a full disk leaves them short, and the next checkpoint tries again.
-        if segment_store_index(segment, is_sealed) == OK and is_sealed:
-            _finish_segment(log, segment)
+        if segment_store_index(segment, is_sealed and is_durable) == OK and is_sealed:
+            if is_durable:
+                _finish_segment(log, segment)
+            else:
+                plan.sealed.push_back(segments[slot])
     return code
 
 

@@ -120,6 +120,8 @@ cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) no
 cdef int segment_load_largest(Segment* segment) noexcept nogil
 
 cdef int segment_load_index(Segment* segment) noexcept nogil
+# What was stored of the index may not be on disk: the next store writes all of it anew.
+cdef void segment_forget_stored(Segment* segment) noexcept nogil
 cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil
 
 # Reads every header and builds both indexes anew.

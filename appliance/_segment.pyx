@@ -433,6 +433,12 @@ cdef int segment_load_largest(Segment* segment) noexcept nogil:
     return OK
 
 
+cdef void segment_forget_stored(Segment* segment) noexcept nogil:
+    segment.guard.lock()
+    segment.index.offsets_stored = segment.index.times_stored = 0
+    segment.guard.unlock()
+
+
 cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil:
     cdef FileRef directory
     cdef int code

@@ -76,6 +76,7 @@ cdef cppclass Committer:
     atomic_i64 logs_committed
     atomic_i64 syncs
     atomic_i64 sync_ns
+    atomic_i64 sync_began_ns       # of the commit at the disk; 0: there is none
     Times commit_times             # of the syncs of one commit
     atomic_i64 journal_failed      # code of the last checkpoint that could not be saved
 

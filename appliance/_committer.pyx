@@ -354,6 +354,7 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
     if jobs.empty():
         return
     committer.storage.get().commits_at_disk.fetch_add(1)
+    committer.sync_began_ns.store(began)
     if _is_for_file_system(committer, jobs.size()):
         if not _sync_file_system(committer):
             _fail_all(committer, &jobs, failure_errno())
@@ -366,6 +367,7 @@ cdef void _sync(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
         _fail_all(committer, &jobs, EROFS)
     committer.storage.get().committed_ns.store(monotonic_ns())
     committer.storage.get().commits_at_disk.fetch_add(-1)
+    committer.sync_began_ns.store(0)
     for i in range(jobs.size()):
         if jobs[i].result != OK:
             plans[0][jobs[i].plan].result = jobs[i].result

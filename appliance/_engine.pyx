@@ -366,11 +366,13 @@ cdef class Engine:
 
     def counters(self):
         cdef Committer* committer = self.committer.get()
+        cdef int64_t began = committer.sync_began_ns.load()
         return {
             "commits": committer.commits.load(),
             "logs_committed": committer.logs_committed.load(),
             "syncs": committer.syncs.load(),
             "sync_ns": committer.sync_ns.load(),
+            "sync_age_ns": monotonic_ns() - began if began else 0,
         }
 
     def believe(self, int64_t wall_ms):

@@ -20,6 +20,7 @@ import asyncio
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from appliance import _descriptors, descriptors, event_log
 from appliance._engine import log_facts
+from appliance._repair import holes
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
 from appliance.ledger import Entry
@@ -40,12 +42,13 @@ log = event_log.named("health")
 Level = Literal["degraded", "failing"]
 
 FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
-TIMESTAMPS_S = 10.0  # between two looks at every log's largest timestamp
+LOGS_S = 10.0  # between two looks at every log
 SLICE_LOGS = 500  # looked at in about a millisecond
 TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
 NEARLY_ALL = 0.9  # of the descriptors
 GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
-ENTRIES_TOLD = 20  # open entries of the ledger, each a finding; the rest are counted
+FINDINGS_TOLD = 20  # of one kind; the rest are counted: on a dead disk there is one per partition
+HANGS_S = 30.0  # a disk that is slow answers sooner; what takes longer makes clients give up
 
 
 class Finding(NamedTuple):
@@ -99,26 +102,34 @@ class Subject(Protocol):
 
 
 class Watch:
-    """What takes time to look at: the machine, and every log's largest timestamp."""
+    """What takes time to look at: the machine, and every log."""
 
     def __init__(self, directory: Path) -> None:
         self.machine = Machine(directory)
-        self.future: list[Finding] = []
+        self.of_logs: list[Finding] = []  # at the last look
         self.has_looked = asyncio.Event()
-        self._timestamps_at = 0.0
+        self.looked_at = time.monotonic()  # at the machine, to the end
+        # Its own: a file system that hangs holds who looks at it, and would take the threads of
+        # others one after the other.
+        self._thread = ThreadPoolExecutor(1, "machine")
+        self._logs_at = 0.0
 
     async def run(self, subject: Subject) -> None:
         """Until it is cancelled."""
-        while True:
-            try:
-                await self.look(subject)
-            except Exception:
-                log.exception("the machine could not be looked at")
-            await asyncio.sleep(LOOK_S)
+        try:
+            while True:
+                try:
+                    await self.look(subject)
+                except Exception:
+                    log.exception("the machine could not be looked at")
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._thread.shutdown(wait=False)
 
     async def look(self, subject: Subject) -> None:
         try:
-            await asyncio.to_thread(self.machine.look)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.machine.look)
+            self.looked_at = time.monotonic()
         finally:
             self.has_looked.set()
         broker = subject.broker
@@ -126,9 +137,13 @@ class Watch:
             return
         if broker.ledger.unsaved:
             await asyncio.to_thread(broker.ledger.save)
-        if time.monotonic() - self._timestamps_at >= TIMESTAMPS_S:
-            self.future = await of_timestamps(broker, broker.clock.latest_ms())
-            self._timestamps_at = time.monotonic()
+        if time.monotonic() - self._logs_at >= LOGS_S:
+            await self.look_at_logs(broker)
+
+    async def look_at_logs(self, broker: Broker) -> None:
+        future = await of_timestamps(broker, broker.clock.latest_ms())
+        self.of_logs = [*future, *await of_holes(broker)]
+        self._logs_at = time.monotonic()
 
 
 def decide(subject: Subject, watch: Watch) -> Health:
@@ -158,6 +173,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_storage(broker)
     yield from of_descriptors()
     yield from of_syncs(broker)
+    yield from of_hangs(broker, watch)
     yield from of_machine(watch.machine)
     yield from of_clock(broker)
     yield from of_ledger(broker)
@@ -169,17 +185,39 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
         yield from of_registration(subject.registration)
     yield from of_exports(broker)
     yield from of_scrub(broker)
-    yield from watch.future
+    yield from watch.of_logs
+
+
+def first_of(level: Level, area: str, texts: list[str], more: str) -> Iterator[Finding]:
+    for text in texts[:FINDINGS_TOLD]:
+        yield Finding(level, area, text)
+    if len(texts) > FINDINGS_TOLD:
+        yield Finding(level, area, f"{len(texts) - FINDINGS_TOLD} more {more}")
 
 
 def of_logs(broker: Broker) -> Iterator[Finding]:
-    for _, failure in sorted(broker.log_dir.unopened.items()):
-        yield Finding("failing", "logs", f"not opened: {failure}")
-    for (topic, partition), each in broker.log_dir.logs().items():
-        if each.failed:
-            yield Finding("failing", "logs", f"{topic}-{partition}: {each.failed_text}")
-    for name, why in broker.unavailable.items():
-        yield Finding("failing", "logs", f"topic {name}: {why}")
+    unopened = [f"not opened: {text}" for _, text in sorted(broker.log_dir.unopened.items())]
+    failed = [
+        f"{topic}-{partition}: {each.failed_text}"
+        for (topic, partition), each in broker.log_dir.logs().items()
+        if each.failed
+    ]
+    topics = [f"topic {name}: {why}" for name, why in broker.unavailable.items()]
+    yield from first_of("failing", "logs", unopened, "partitions are not opened")
+    yield from first_of("failing", "logs", failed, "partitions have failed")
+    yield from first_of("failing", "logs", topics, "topics are not served")
+
+
+def of_hangs(broker: Broker, watch: Watch) -> Iterator[Finding]:
+    """A disk that never answers fails nothing: whoever asks it waits."""
+    sync_s = broker.log_dir.counters()["sync_age_ns"] / 1e9
+    if sync_s > HANGS_S:
+        text = f"a sync has not ended for {duration(sync_s)}: nothing is acknowledged meanwhile"
+        yield Finding("failing", "storage", text)
+    look_s = time.monotonic() - watch.looked_at
+    if look_s > HANGS_S + LOOK_S:
+        text = f"disks and file systems have not answered for {duration(look_s)}"
+        yield Finding("failing", "storage", f"{text}: what is said of them here is as old")
 
 
 def of_storage(broker: Broker) -> Iterator[Finding]:
@@ -238,12 +276,8 @@ def of_clock(broker: Broker) -> Iterator[Finding]:
 
 
 def of_ledger(broker: Broker) -> Iterator[Finding]:
-    found = broker.ledger.open()
-    for each in found[:ENTRIES_TOLD]:
-        yield Finding("degraded", "ledger", told(each))
-    if len(found) > ENTRIES_TOLD:
-        text = f"{some(len(found) - ENTRIES_TOLD, 'more damage')} in the ledger"
-        yield Finding("degraded", "ledger", text)
+    entries = [told(each) for each in broker.ledger.open()]
+    yield from first_of("degraded", "ledger", entries, "losses or damages are in the ledger")
     if broker.ledger.unsaved:
         text = f"{some(broker.ledger.unsaved, 'damage')} cannot be stored in the ledger: a restart"
         yield Finding("degraded", "ledger", f"{text} would forget it")
@@ -301,7 +335,24 @@ def of_scrub(broker: Broker) -> Iterator[Finding]:
         yield Finding("degraded", "scrub", text)
 
 
-# Timestamps
+# Every log
+
+
+async def of_holes(broker: Broker) -> list[Finding]:
+    """That somebody has seen a loss lets no reader pass it."""
+    found: list[str] = []
+    logs = list(broker.log_dir.logs().values())
+    for begin in range(0, len(logs), SLICE_LOGS):
+        for each in logs[begin : begin + SLICE_LOGS]:
+            found += [
+                f"{each.name}: readers are refused at offsets {hole.first_offset} to "
+                f"{hole.end_offset - 1}, which are lost or damaged: `appliance log repair "
+                f"{each.name} --skip` lets them pass"
+                for hole in holes(each)
+                if not hole.is_skipped and hole.end_offset > each.log_start_offset
+            ]
+        await asyncio.sleep(0)
+    return [*first_of("degraded", "logs", found, "ranges at which readers are refused")]
 
 
 async def of_timestamps(broker: Broker, now_ms: float) -> list[Finding]:

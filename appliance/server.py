@@ -135,6 +135,7 @@ class Server:
                 if not self.stopping.is_set():
                     async with self._clients(broker), self._registered(broker):
                         await self.watch.has_looked.wait()
+                        await self.watch.look_at_logs(broker)
                         self._announce()
                         await asyncio.gather(*self._timers(broker))
             finally:

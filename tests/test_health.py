@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
+from appliance import health
 from appliance.catalog import NAME, Catalog
 from appliance.cli import main
-from appliance.health import Finding, Health, from_the_future, sentence
+from appliance.health import (
+    FINDINGS_TOLD,
+    Finding,
+    Health,
+    first_of,
+    from_the_future,
+    sentence,
+)
 from appliance.ledger import Damage, Ledger
 from appliance.machine.syncs import Syncs
+from appliance.machine.watch import Machine
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
 DAY_MS = 86_400_000
+DEADLINE_S = 20.0
 LOST = Damage("orders", 3, 100, 405, "the directory is gone")
 WORDS = "lost orders-3: offsets 100 to 405: the directory is gone (found "
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def healthz(broker: RunningBroker) -> tuple[int, dict[str, Any]]:
@@ -57,9 +78,9 @@ def test_a_loss_is_told_by_everybody_until_it_is_acknowledged_and_over_restarts(
         assert (status, told["status"], told["losses"]) == (200, "degraded", 1)
         (reason,) = told["reasons"]
         assert reason.startswith(WORDS)
-        health = Rest(broker.admin).get("/health")
-        assert health["sentence"] == f"Degraded: {reason}."
-        assert health["findings"] == [{"level": "degraded", "area": "ledger", "text": reason}]
+        answer = Rest(broker.admin).get("/health")
+        assert answer["sentence"] == f"Degraded: {reason}."
+        assert answer["findings"] == [{"level": "degraded", "area": "ledger", "text": reason}]
         page = metrics(broker)
         assert "\nappliance_healthy 0.0\n" in page
         assert "\nappliance_failing 0.0\n" in page
@@ -93,6 +114,53 @@ def test_the_worst_is_said_first_and_the_rest_is_counted() -> None:
     assert sentence(Health("failing", [finding, less])) == "Failing: md0 is broken. And 1 more."
     assert sentence(Health("degraded", [less])) == "Degraded: the clock was set."
     assert sentence(Health("ok"), "accepting writes") == "Healthy: accepting writes."
+
+
+def test_acknowledging_a_loss_does_not_hide_that_readers_are_refused(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"log.segment.bytes": "2000"}) as broker:
+        Rest(broker.admin).post("/topics", {"name": "orders"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+        for _ in range(9):
+            producer.produce("orders", b"x" * 600)
+            assert producer.flush(10) == 0
+    _, middle, *_ = sorted((tmp_path / "orders-0").glob("*.log"))
+    middle.unlink()
+    words = f"readers are refused at offsets {int(middle.stem)} to "
+    with running_broker(tmp_path) as broker:
+        (entry,) = Rest(broker.admin).get("/ledger")["entries"]
+        told = healthz(broker)[1]["reasons"]
+        assert sum(words in each for each in told) == 1, told
+        assert run(broker, "ledger", "acknowledge", str(entry["id"]))[0] == 0
+        (left,) = healthz(broker)[1]["reasons"]
+        assert left.startswith(f"orders-0: {words}")
+    with running_broker(tmp_path) as broker:
+        status, told = healthz(broker)
+        assert (status, told["status"], told["reasons"]) == (200, "degraded", [left])
+
+
+def test_a_disk_that_does_not_answer_is_no_healthy_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(health, "HANGS_S", 0.1)
+    monkeypatch.setattr(health, "LOOK_S", 0.1)
+    with running_broker(tmp_path) as broker:
+        assert healthz(broker)[1]["status"] == "ok"
+        monkeypatch.setattr(Machine, "look", lambda _: is_over.wait(DEADLINE_S))
+        try:
+            until(lambda: "have not answered for" in str(healthz(broker)[1]["reasons"]))
+            assert healthz(broker)[0] == 503
+        finally:
+            is_over.set()
+        until(lambda: healthz(broker)[1]["status"] == "ok")
+
+
+def test_on_a_dead_disk_the_worst_are_named_and_the_rest_is_counted() -> None:
+    texts = [f"t-{number}: failed" for number in range(10_000)]
+    found = [*first_of("failing", "logs", texts, "partitions have failed")]
+    assert len(found) == FINDINGS_TOLD + 1
+    assert found[-1].text == f"{10_000 - FINDINGS_TOLD} more partitions have failed"
+    assert [*first_of("failing", "logs", texts[:2], "")][-1].text == texts[1]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_the_kernel_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> 
 def test_records_from_the_future_are_told(
     appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "TIMESTAMPS_S", 1.0)
+    monkeypatch.setattr(health, "LOGS_S", 1.0)
     monkeypatch.setattr(health, "LOOK_S", 0.5)
     rest = Rest(appliance_broker.admin)
     assert rest.get("/health")["clock"]["state"] in clock.State.__args__
@@ -108,7 +108,7 @@ def test_records_from_the_future_are_told(
         found = rest.get("/health")["findings"]
         return [each["text"] for each in found if "ahead of the clock" in each["text"]]
 
-    time.sleep(1.5 * health.TIMESTAMPS_S)
+    time.sleep(1.5 * health.LOGS_S)
     assert told() == []
     producer.produce("orders", b"x", timestamp=now_ms + 30 * DAY_MS)
     assert producer.flush(DEADLINE_S) == 0

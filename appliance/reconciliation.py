@@ -166,7 +166,8 @@ class Reconciliation:
         self.topics[row.name] = Topic(row.name, row.id, configs, logs, row.created_ms)
 
     def _complete(self, row: TopicRow, config: LogConfig) -> None:
-        created, missed = [], []
+        created: list[str] = []
+        missed: list[str] = []
         for partition in range(row.partitions):
             path = self.log_dir.path / directory_name(row.name, partition)
             if not self.log_dir.holds(row.name, partition):

@@ -1,9 +1,8 @@
 """What the notes of durable offsets cost a commit: without them, with them, and synced each time.
 
-`python bench/commit_notes.py [DIR]`. Each round appends IN_FLIGHT batches of 1 KiB to every partition
-and waits until all are durable. "synced" adds what a synced record in the journal would: one write
-and one fdatasync behind every round. A B C A B C, for a disk that
-others use as well.
+`python bench/commit_notes.py [DIR]`. Each round appends IN_FLIGHT batches of 1 KiB to every
+partition and waits until all are durable. "synced" adds what a synced record in the journal would:
+one write and one fdatasync behind every round. A B C A B C, for a disk that others use as well.
 """
 
 from __future__ import annotations

@@ -52,6 +52,11 @@ def other(control: Control, name: str = "b") -> ShareClient:
     return ShareClient(control, name, connection=2)
 
 
+def opened_again(control: Control) -> None:
+    """Partition 0, as after a disk that failed and is well again."""
+    control.run(control.broker.reopening.reopen("t", 0))
+
+
 async def stop_waiting(control: Control) -> None:
     control.dispatcher.stop_waiting()
 
@@ -749,3 +754,29 @@ def test_the_state_topic_is_the_brokers_own(control: Control, member: ShareClien
     topic = control.broker.topics[SHARE_STATE]
     assert topic.is_internal
     assert topic.configs["cleanup.policy"] == "delete"
+
+
+# A partition that is opened again
+
+
+def test_a_group_reads_on_from_a_log_that_was_opened_again(
+    control: Control, member: ShareClient
+) -> None:
+    write(control, "a")
+    assert member.acquire() == [(0, 0, 1)]
+    opened_again(control)
+    assert member.acknowledge((0, 0, [ACCEPT])) == 0  # what it had is still its own
+    write(control, "b")
+    assert member.fetch()[0] == ([(1, 1, 1)], ["b"], 0, 0)
+
+
+def test_who_waits_at_a_log_that_is_opened_again_is_woken_by_the_next_who_comes(
+    control: Control, member: ShareClient
+) -> None:
+    waiting = member.send(0, wait_ms=30_000)
+    assert not control.is_answered(waiting)
+    opened_again(control)
+    next_one = other(control)
+    next_one.fetch(0)
+    write(control, "a")
+    assert member.got(waiting)[0].values == ["a"]

@@ -377,10 +377,12 @@ class SharePartitions:
     def _entry(self, place: Place) -> Entry:
         """In service from its first use on."""
         self.check_loaded()
+        log = self._log(place)
         found = self._entries.get(place.group, {}).get(place.topic_partition)
         if found is not None:
+            if found.log is not log:
+                self._follow(found, log)
             return found
-        log = self._log(place)
         own = self._known(place.group, place.topic_partition)
         if own is None or place in self._changing:
             raise ShareRefused(
@@ -392,6 +394,16 @@ class SharePartitions:
         self._entries.setdefault(place.group, {})[place.topic_partition] = entry
         self._changed(entry, self._places.share_group_config(place.group))
         return entry
+
+    def _follow(self, entry: Entry, log: Log) -> None:
+        """The partition was opened again, and the log that the entry has is closed for good. What
+        is acquired stays so. Whoever waits at the old log waits at the new one."""
+        config = self._places.share_group_config(entry.place.group)
+        self._waits.unwatch(entry)
+        entry.log = log
+        self._freed(entry, config)
+        if entry.waiters:
+            self._waits.watch(entry, config)
 
     def _log(self, place: Place) -> Log:
         topic = self._places.topic_of_id(place.topic_id)

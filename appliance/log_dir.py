@@ -139,6 +139,7 @@ class LogDir:
         self.ledger: Losses = NoLedger()
         self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
         self.missing: dict[Key, str] = {}  # had records, and have no directory; its name
+        self.unowned: set[Key] = set()  # of no topic, and not set aside yet: nobody cleans them
         self._logs: dict[Key, Log] = {}
         self.clock = clock
         self._belief = BelievedClock(path, clock)
@@ -489,6 +490,7 @@ class LogDir:
             if log is not None:
                 log.close()
             self.unopened.pop((topic, partition), None)
+            self.unowned.discard((topic, partition))
         except OSError as error:
             raise _storage_error(error, f"{name} cannot be moved to {target.parent}") from error
 
@@ -533,10 +535,12 @@ class LogDir:
         return self._each(lambda log: log.compact(now, latest_ms=latest))
 
     def _each(self, job: Callable[[Log], int]) -> int:
-        """The sum over all logs. One that fails holds up no other: the first failure is raised when
-        all had their turn."""
+        """The sum over the logs of topics: of the others nobody said what may go. One that fails
+        holds up no other: the first failure is raised when all had their turn."""
         count, failures = 0, []
         for key, log in self.logs().items():
+            if key in self.unowned:
+                continue
             try:
                 count += job(log)
             except ApplianceError as error:

@@ -139,6 +139,7 @@ class Reconciliation:
         try:
             place = self.log_dir.set_aside(name, partition)
         except ApplianceError as error:
+            self.log_dir.unowned.add((name, partition))
             self._note(f"{directory} is no topic's, and cannot be set aside: {error}")
         else:
             self._note(f"{directory} is no topic's: set aside as {place}. Nothing deletes it.")

@@ -2,6 +2,7 @@
 
     could not be opened     the start, or an attempt here, met an error: no space, no descriptor, a
                             permission. Tried again by a timer, as whatever it was may be gone
+    no topic's              it could not be set aside. Nothing deletes from it; tried again
     failed                  a sync or a write of an open log failed. Never tried again by itself (a
                             second sync would succeed over a hole), but on an operator's word
 
@@ -13,18 +14,20 @@ what is in an internal topic loads it then.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from appliance import event_log, topic_config
-from appliance.catalog import Catalog, TopicRow
+from appliance.catalog import Catalog
 from appliance.config import BrokerConfig, LogConfig
 from appliance.errors import ApplianceError
 from appliance.log_dir import Key, LogDir, directory_name
 from appliance.reconciliation import Reconciliation
 from appliance.topic_directories import finish_deletion
-from appliance.topics import Topic
-from appliance.unserved import Facts, Unserved
+from appliance.topics import Topic, TopicUnavailable
+from appliance.unserved import Unserved
 
 events = event_log.named("reopening")
 
@@ -33,6 +36,7 @@ events = event_log.named("reopening")
 RETRY_MIN_MS = 1_000
 RETRY_MAX_MS = 60_000
 
+Job = Key | str
 Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
@@ -51,49 +55,115 @@ class Served(Protocol):
     def show(self, topic: Topic) -> None: ...
 
 
+@dataclass
+class Attempts:
+    """At one partition, or at one topic."""
+
+    due_ms: int
+    delay_ms: int = RETRY_MIN_MS
+    why: str = ""  # the last failed; told once
+
+
 class Reopening:
-    def __init__(self, served: Served, change: Change) -> None:
+    def __init__(
+        self,
+        served: Served,
+        change: Change,
+        clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+    ) -> None:
         self._served = served
         self._change = change
+        self._clock_ms = clock_ms
+        self._attempts: dict[Job, Attempts] = {}
 
     async def run(self, stops_within: Callable[[int], Awaitable[bool]]) -> None:
-        """Tries again until the broker stops."""
-        delay_ms = RETRY_MIN_MS
-        while not await stops_within(delay_ms):
-            if not self.is_wanted or await self.retry():
-                delay_ms = RETRY_MIN_MS
-            else:
-                delay_ms = min(2 * delay_ms, RETRY_MAX_MS)
+        """Tries again until the broker stops, one at a time: an attempt may read for long, and a
+        stop or a change of any topic waits for no more than one."""
+        while not await stops_within(self._wait_ms()):
+            now_ms = self._clock_ms()
+            for job in [job for job, each in self._attempts.items() if each.due_ms <= now_ms]:
+                if await stops_within(0):
+                    return
+                await self._attempt(job)
+
+    def _wait_ms(self) -> int:
+        jobs = self._jobs()
+        self._attempts = {each: self._attempts_at(each) for each in jobs}
+        first_ms = min((each.due_ms for each in self._attempts.values()), default=None)
+        return RETRY_MIN_MS if first_ms is None else max(0, first_ms - self._clock_ms())
+
+    def _attempts_at(self, job: Job) -> Attempts:
+        return self._attempts.setdefault(job, Attempts(self._clock_ms() + RETRY_MIN_MS))
 
     @property
     def is_wanted(self) -> bool:
-        return bool(self._served.log_dir.unopened or self._served.unserved.why)
+        return bool(self._jobs())
+
+    def _jobs(self) -> list[Job]:
+        """Partitions to open or to set aside; then topics whose partitions are all open, and what
+        is left of topics that were deleted."""
+        logs, unserved = self._served.log_dir, self._served.unserved
+        closed = [each for each in logs.unopened if each[0] not in unserved.deleted]
+        held_up = {name for name, _ in closed}
+        topics = sorted(each for each in unserved.why if each not in held_up)
+        return [*sorted({*closed, *logs.unowned}), *topics]
 
     async def retry(self) -> int:
-        """Of all that is not open, how much is now."""
-        count: int = await self._change(self._retry())
+        """All of it at once; of all that is not open, how much is now."""
+        count = 0
+        for is_topic in (False, True):  # opening the last partition makes a topic's turn
+            for each in [job for job in self._jobs() if isinstance(job, str) is is_topic]:
+                count += await self._attempt(each)
         return count
 
     async def reopen(self, topic: str, partition: int) -> None:
         """One partition, on an operator's word, also one that failed. Raises what it meets."""
-        await self._change(self._reopen(topic, partition))
+        await self._change(self._open((topic, partition)))
+        if topic in self._jobs():
+            await self._attempt(topic)
 
-    async def _retry(self) -> int:
-        count = 0
-        for key in sorted(self._served.log_dir.unopened):
-            try:
-                await self._open(key)
-            except ApplianceError as error:
-                events.warning("still not opened", log=directory_name(*key), error=error)
-            else:
-                count += 1
-        for name in await asyncio.to_thread(self._finish_deletions):
-            self._served.unserved.is_over(name)
-        return count + await self._serve_all()
+    async def _attempt(self, job: Job) -> bool:
+        tried = self._attempts_at(job)
+        try:
+            is_done: bool = await self._change(self._try(job))
+        except ApplianceError as error:
+            if str(error) != tried.why:
+                events.warning("still not opened", log=shown(job), error=error)
+            tried.why, is_done = str(error), False
+            self._tell(job, error)
+        if is_done:
+            self._attempts.pop(job, None)
+            if not isinstance(job, str):  # if it was the last of its topic, that can be served now
+                self._attempts[job[0]] = Attempts(self._clock_ms())
+        else:
+            tried.delay_ms = min(2 * tried.delay_ms, RETRY_MAX_MS)
+            tried.due_ms = self._clock_ms() + tried.delay_ms
+        return is_done
 
-    async def _reopen(self, name: str, partition: int) -> None:
-        await self._open((name, partition))
-        await self._serve_all()
+    def _tell(self, job: Job, error: ApplianceError) -> None:
+        name, unserved = (job if isinstance(job, str) else job[0]), self._served.unserved
+        if unserved.is_there(name):
+            unserved.why[name] = str(error) if name == job else f"{shown(job)}: {error}"
+
+    async def _try(self, job: Job) -> bool:
+        """False: it was deleted, or opened, before its turn came."""
+        served = self._served
+        if isinstance(job, str):
+            if job not in served.unserved.why:
+                return False
+            if job in served.unserved.deleted:
+                await asyncio.to_thread(finish_deletion, served.catalog, served.log_dir, job)
+                served.unserved.is_over(job)
+                return True
+            return await self._serve(job)
+        if job in served.log_dir.unowned:
+            place = await asyncio.to_thread(served.log_dir.set_aside, *job)
+            events.warning("no topic's partition was set aside", log=shown(job), path=place)
+            return True
+        if job not in served.log_dir.unopened or job[0] in served.unserved.deleted:
+            return False
+        await self._open(job)
+        return True
 
     async def _open(self, key: Key) -> None:
         """The log; and, if its topic is served, the log in the place of the one that failed. Until
@@ -116,34 +186,25 @@ class Reopening:
         configs, _ = topic_config.readable(rows[name].configs, base)
         return topic_config.to_log_config(configs, base)
 
-    async def _serve_all(self) -> int:
-        """Topics that can be served now."""
+    async def _serve(self, name: str) -> bool:
         served = self._served
         rows = await asyncio.to_thread(served.catalog.topics)
-        wanted = [row for row in rows if served.unserved.is_there(row.name)]
-        return sum([await self._serve(row) for row in wanted])
-
-    async def _serve(self, row: TopicRow) -> bool:
-        served = self._served
         found = Reconciliation(
             served.catalog, served.log_dir, served.log_config, served.config.topics
         )
-        await asyncio.to_thread(found.serve, row)
+        notes = served.log_dir.report.notes
+        known = len(notes)
+        for row in rows:
+            if row.name == name:
+                await asyncio.to_thread(found.serve, row)
         for why in found.unserved.why.values():
-            served.unserved.put(row.name, Facts(row.id, row.partitions), why)
+            del notes[known:]  # of the same topic at every attempt
+            raise TopicUnavailable(why)
         for topic in found.topics.values():
             served.take(topic)
             events.info("topic served again", topic=topic.name, partitions=len(topic.logs))
         return bool(found.topics)
 
-    def _finish_deletions(self) -> list[str]:
-        """The names that are free now."""
-        served, finished = self._served, []
-        for row in served.catalog.deletions():
-            try:
-                finish_deletion(served.catalog, served.log_dir, row.name)
-            except ApplianceError as error:
-                events.warning("a deletion is still not finished", topic=row.name, error=error)
-            else:
-                finished.append(row.name)
-        return finished
+
+def shown(job: Job) -> str:
+    return job if isinstance(job, str) else directory_name(*job)

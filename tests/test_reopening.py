@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from appliance import _descriptors, descriptors
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
-from appliance.errors import FilesExhausted, LogFailed
-from appliance.log_dir import LogBusy, LogUnknown
-from appliance.reopening import RETRY_MAX_MS, RETRY_MIN_MS
+from appliance.errors import FilesExhausted, LogFailed, StorageIoFailed
+from appliance.log_dir import LogBusy, LogDir, LogUnknown
+from appliance.reopening import RETRY_MAX_MS, RETRY_MIN_MS, Reopening
 from tests.support.logs import STORAGE, batch, break_file, everything, log_config, opened, values
+
+HEAD = f"{0:020d}"
 
 
 @pytest.fixture
@@ -98,11 +102,11 @@ def test_a_log_whose_sync_failed_is_opened_again_on_an_operator_s_word(tmp_path:
         assert old.failed_text == "StorageIoFailed EINVAL Invalid argument"
         new = log_dir.reopen("t", 0, log_config())
         assert new.failed is None
-        assert values(everything(new)) == ["kept", "unknown"]
-        assert new.append_durable(batch("after")).base_offset == 2
+        assert values(everything(new)) == ["kept"]
+        assert new.append_durable(batch("after")).base_offset == 1
         log_dir.abandon()
     with opened(tmp_path) as log_dir:
-        assert values(everything(log_dir.log("t", 0))) == ["kept", "unknown", "after"]
+        assert values(everything(log_dir.log("t", 0))) == ["kept", "after"]
 
 
 def test_a_log_that_is_read_is_not_opened_again_under_its_reader(
@@ -194,15 +198,18 @@ def test_attempts_come_seldom_while_nothing_changes(
     filled(tmp_path)
     without_descriptors(monkeypatch)
     waits: list[int] = []
+    now_ms = 0
 
     async def stops_within(interval_ms: int) -> bool:
-        waits.append(interval_ms)
+        nonlocal now_ms
+        now_ms += interval_ms
+        waits.extend([interval_ms] if interval_ms else [])
         return len(waits) == 10
 
     async def run() -> None:
         broker = await asyncio.to_thread(Broker.open, config(tmp_path))
         try:
-            await broker.reopening.run(stops_within)
+            await Reopening(broker, at_once, lambda: now_ms).run(stops_within)
         finally:
             broker.log_dir.abandon()
             await broker.close()
@@ -210,3 +217,133 @@ def test_attempts_come_seldom_while_nothing_changes(
     asyncio.run(run())
     assert waits[:3] == [RETRY_MIN_MS, 2 * RETRY_MIN_MS, 4 * RETRY_MIN_MS]
     assert waits[-1] == RETRY_MAX_MS
+
+
+async def at_once(change: Coroutine[Any, Any, Any]) -> Any:
+    return await change
+
+
+def test_a_change_of_a_topic_waits_for_no_more_than_one_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object]
+) -> None:
+    filled(tmp_path)
+    without_descriptors(monkeypatch)
+    order: list[str] = []
+    is_asked, opens = threading.Event(), LogDir.reopen
+
+    def reopen(log_dir: LogDir, topic: str, partition: int, *given: Any) -> Any:
+        assert is_asked.wait(30)
+        order.append(f"{topic}-{partition}")
+        return opens(log_dir, topic, partition, *given)
+
+    async def change(broker: Broker) -> None:
+        is_asked.set()
+        await broker.create_topic("new", 1)
+        order.append("new")
+
+    async def run() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+        mend()
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(LogDir, "reopen", reopen)
+                retry = asyncio.create_task(broker.reopening.retry())
+                await asyncio.sleep(0.01)  # it has begun, and waits
+                await asyncio.gather(retry, change(broker))
+        finally:
+            await broker.close()
+
+    asyncio.run(run())
+    assert sorted(order) == ["new", "orders-0", "orders-1"]
+    assert order[-1] == "orders-1"
+
+
+def test_a_stop_waits_for_no_more_than_one_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object]
+) -> None:
+    filled(tmp_path)
+    without_descriptors(monkeypatch)
+    now_ms = 0
+
+    async def run() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+        mend()
+
+        async def stops_within(interval_ms: int) -> bool:
+            nonlocal now_ms
+            now_ms += interval_ms
+            return len(broker.log_dir.unopened) < 2
+
+        try:
+            await Reopening(broker, at_once, lambda: now_ms).run(stops_within)
+            assert [*broker.log_dir.unopened] == [("orders", 1)]
+        finally:
+            broker.log_dir.abandon()
+            await broker.close()
+
+    asyncio.run(run())
+
+
+def test_why_a_partition_is_not_opened_is_told_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mend: Callable[[], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    filled(tmp_path)
+    without_descriptors(monkeypatch)
+
+    async def run() -> None:
+        broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+        notes = list(broker.log_dir.report.notes)
+        caplog.clear()
+        try:
+            for _ in range(3):
+                assert await broker.reopening.retry() == 0
+            assert broker.log_dir.report.notes == notes
+        finally:
+            broker.log_dir.abandon()
+            await broker.close()
+
+    asyncio.run(run())
+    assert len([each for each in caplog.messages if "still not opened" in each]) == 2
+
+
+# What no topic owns
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "not open"])
+def test_nothing_is_deleted_from_what_no_topic_owns_and_it_is_set_aside_when_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mend: Callable[[], object], is_open: bool
+) -> None:
+    filled(tmp_path)
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("ghost", 0, log_config())
+        log.append_durable(batch("a"))
+    if not is_open:
+        without_descriptors(monkeypatch)
+
+    def fails(*given: Any) -> Any:
+        raise StorageIoFailed("no disk")
+
+    async def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDir, "set_aside", fails)
+            broker = await asyncio.to_thread(Broker.open, config(tmp_path))
+            try:
+                mend()
+                await broker.reopening.retry()
+                assert (("ghost", 0) in broker.log_dir.logs()) == is_open
+                broker.log_dir.retain(now_ms=10**14)
+                assert [each.name for each in (tmp_path / "ghost-0").glob("*.log")] == [
+                    f"{HEAD}.log"
+                ]
+                patch.undo()
+                await broker.reopening.retry()
+                assert not broker.log_dir.holds("ghost", 0)
+                assert (tmp_path / "orphans" / "ghost-0" / f"{HEAD}.log").stat().st_size > 0
+                assert not broker.reopening.is_wanted
+            finally:
+                await broker.close()
+
+    asyncio.run(run())

@@ -81,6 +81,19 @@ def test_btrfs_counts_errors_of_its_devices_and_those_that_are_missing(tmp_path:
     ]
 
 
+def test_errors_of_btrfs_on_a_logical_volume_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "dev" / "mapper").mkdir(parents=True)
+    (tmp_path / "dev" / "mapper" / "vg-logs").symlink_to("../dm-4")
+    kernel = Kernel(tmp_path, "btrfs", "sdx")
+    mounts = kernel.mounts.read_text()
+    kernel.mounts.write_text(mounts.replace("/dev/sdx", f"{tmp_path}/dev/mapper/vg-logs"))
+    kernel.shows("btrfs/some-id/devices/dm-4", "")
+    kernel.shows("btrfs/some-id/devinfo/1/error_stats", "write_errs 4")
+    assert list(kernel.found.warnings()) == [
+        "btrfs on dm-4 counts errors: 4 write errors; look at its disks"
+    ]
+
+
 def test_a_directory_that_cannot_be_looked_at_is_failing(tmp_path: Path) -> None:
     (text,) = file_system.look(tmp_path / "gone").failures()
     assert text.startswith("the file system of the logs is shut down (No such file or directory)")

@@ -67,7 +67,9 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
     number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
     kind, source, options = _mount(number, mounts)
     block = sys / "dev" / "block" / number
-    device = block.resolve().name if block.exists() else Path(source).name if source else ""
+    # A source may be a link: of LVM and LUKS /dev/mapper/name is one to ../dm-0.
+    by_source = Path(source).resolve().name if source else ""
+    device = block.resolve().name if block.exists() else by_source
     stopped = next((each for each in options if each in STOPPED), "")
     if kind == "ext4":
         errors, last = _of_ext4(sys / "fs" / "ext4" / device)

@@ -90,7 +90,7 @@ cdef const char* kafka_message(int code) noexcept nogil:
     if code == LOG_CLOSED:
         return b"the partition is being closed"
     if code == LOG_FAILED:
-        return b"the partition failed at the disk and takes no writes until a restart"
+        return b"the partition failed at the disk and takes no writes until it is opened again"
     if code == TIMED_OUT:
         return b"the data was not on disk in time"
     if code == LOG_MIRRORED:

@@ -153,13 +153,20 @@ def test_a_repeated_batch_has_its_first_offset(client: WireClient) -> None:
     assert client.produce(gap)[0].error_code == 45
 
 
-def test_a_closed_log_answers_who_waits(client: WireClient, plane: Plane) -> None:
+@pytest.mark.parametrize(("is_deleted", "error"), [(True, 3), (False, 6)])
+def test_a_closed_log_answers_who_waits(
+    client: WireClient, plane: Plane, is_deleted: bool, error: int
+) -> None:
     client.send_fetch(0, wait_ms=10_000)
-    time.sleep(0.1)
-    plane.log_dir.delete("t", 0)
+    plane.wait_for("fetch_partitions", 1)
+    if is_deleted:
+        plane.data_plane.remove_topic("t")
+        plane.log_dir.delete("t", 0)
+    else:
+        plane.log_dir.reopen("t", 0, LogConfig())
     (topic,) = client.answer(FetchResponse,
                              1, 12).responses
-    assert topic.partitions[0].error_code == 3
+    assert topic.partitions[0].error_code == error
 
 
 # Fetch

@@ -24,7 +24,9 @@ from appliance._committer cimport (
     committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
     committer_write_behind,
 )
-from appliance._descriptors cimport file_own
+from appliance._descriptors cimport (
+    DirectoryRef, FileRef, directory_hold, directory_rest, file_own,
+)
 from appliance._files cimport (
     error_of, failure_forget, failure_note, failure_text, open_file, read_whole, sync_directory,
 )
@@ -552,6 +554,26 @@ cdef class FileSlice:
         return self.file.get().fd if self.file.get() != NULL else -1
 
 
+cdef class DirectoryHold:
+    """Keeps the directory of a log open. A log that rests opens its directory by name; in the
+    moment in which that has moved and the log is not closed yet it would find nothing there, and
+    fail as if the disk had."""
+
+    cdef DirectoryRef directory
+    cdef FileRef file
+
+    def __enter__(self):
+        with nogil:
+            # Where it cannot be opened nobody else can open it, either, and it may be moved.
+            failure_forget()
+            directory_hold(self.directory.get(), &self.file)
+
+    def __exit__(self, *failure):
+        with nogil:
+            self.file.reset()
+            directory_rest(self.directory.get())
+
+
 cdef class Log:
     """One partition's log."""
 
@@ -680,6 +702,12 @@ cdef class Log:
             log_close(self.log.get())
             log_tell(self.log.get())
             committer_forget(self.engine.committer.get())
+
+    def directory_held(self):
+        """While its directory is moved: see `DirectoryHold`."""
+        cdef DirectoryHold hold = DirectoryHold()
+        hold.directory = self.log.get().directory
+        return hold
 
     def files_held(self):
         """How many of its files somebody reads or syncs just now."""

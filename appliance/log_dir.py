@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -484,11 +484,16 @@ class LogDir:
             target.parent.mkdir(exist_ok=True)
             if target.exists():
                 shutil.rmtree(target)
-            (self.path / name).rename(target)
-            # Not before: a log that cannot be moved is served as it was.
-            log = self._logs.pop((topic, partition), None)
-            if log is not None:
-                log.close()
+            log = self._logs.get((topic, partition))
+            with log.directory_held() if log is not None else nullcontext():
+                (self.path / name).rename(target)
+                # Not before: a log that cannot be moved is served as it was.
+                self._logs.pop((topic, partition), None)
+                if log is not None:
+                    log.close()
+                    # A checkpoint that has begun would put the name into the journal again after
+                    # that forgot it.
+                    log.settle()
             self.unopened.pop((topic, partition), None)
             self.unowned.discard((topic, partition))
         except OSError as error:

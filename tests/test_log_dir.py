@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -18,10 +19,10 @@ from appliance.log_dir import (
     LogDir,
     LogExists,
     LogUnknown,
-    RecoveryReport,
     TopicNameInvalid,
     directory_name,
 )
+from appliance.recovery_report import RecoveryReport
 from tests.support.logs import (
     STORAGE,
     batch,
@@ -315,6 +316,58 @@ def test_a_log_that_cannot_be_moved_is_served_as_it_was(tmp_path: Path) -> None:
             log_dir.delete("t", 0)
         log.append_durable(batch("more"))
         assert values(everything(log_dir.log("t", 0))) == ["kept", "more"]
+
+
+def test_a_log_that_rests_does_not_fail_while_it_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody appends in the moment in which its directory has moved."""
+    moves = Path.rename
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.append_durable(batch("a"))
+        log.flush()
+        log_dir.checkpoint()
+        log_dir.rest(0)
+
+        def rename(path: Path, target: Path) -> Path:
+            moved = moves(path, target)
+            log.append_durable(batch("b"))
+            return moved
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", rename)
+            log_dir.delete("t", 0)
+        assert log.failed is None
+        held = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        assert not [each for each in held if each.startswith(f"{tmp_path}/deleted/t-0")]
+
+
+class Told:
+    """Says what it is asked for, in order."""
+
+    def __init__(self, what: Any, order: list[str]) -> None:
+        self._what, self._order = what, order
+
+    def __getattr__(self, name: str) -> Any:
+        self._order.append(name)
+        return getattr(self._what, name)
+
+
+def test_the_journal_forgets_a_deleted_log_when_nothing_puts_it_there_any_more(
+    tmp_path: Path,
+) -> None:
+    """A checkpoint that had begun before the log was closed is over."""
+    order: list[str] = []
+    with opened(tmp_path) as log_dir:
+        log_dir._logs["t", 0] = cast(Any, Told(log_dir.create("t", 0), order))
+        engine = log_dir.engine
+        log_dir.engine = cast(Any, Told(engine, order))
+        log_dir.delete("t", 0)
+        log_dir.engine = engine
+    assert [each for each in order if each in ("close", "settle", "forget_names")] == [
+        "close", "settle", "forget_names"
+    ]  # fmt: skip
 
 
 def test_a_log_is_set_aside_with_its_files(tmp_path: Path) -> None:

@@ -27,16 +27,17 @@ record may hold bytes that look like a batch, so to look like one is not enough.
 """
 
 from collections import namedtuple
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
-    BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
+    BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance._bytes cimport load_i64
 from appliance._codes cimport (
     BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
 )
+from appliance._crc cimport crc32c
 from appliance._descriptors cimport FileRef, directory_hold, file_own
 from appliance._disk_reader cimport DiskReader, disk_at, disk_forget, disk_have, disk_open
 from appliance._engine cimport Log
@@ -96,6 +97,8 @@ cdef enum Why:
 cdef enum:
     _AGAIN = 1                     # no code: those are negative
     COPY_SIZE = 1048576
+    CRC_BEGIN = 21                 # of a batch: behind the checksum itself
+    CRC_PIECE = 262144             # a batch of that size or less is read as a whole
     SPARSE = 4                     # an index with fewer than one entry in so many is built anew
     SPARSE_MIN = 8
 
@@ -312,11 +315,9 @@ cdef int _look(Scan* scan, int64_t position, int64_t next_offset, bint may_gap,
     if code != OK:
         header.size = 0
         return BAD_END if code == BATCH_TORN else BAD_FRAME
-    code = disk_have(&scan.disk, position, header.size)
+    code = _check_crc(scan, position, header)
     if code != OK:
-        return BAD_END if code == BATCH_TORN else code
-    if batch_check_crc(disk_at(&scan.disk, position), header) != OK:
-        return BAD_CRC
+        return code
     last = header.base_offset + header.last_offset_delta
     if header.base_offset < next_offset or last >= scan.end_offset:
         return BAD_OFFSET
@@ -324,6 +325,23 @@ cdef int _look(Scan* scan, int64_t position, int64_t next_offset, bint may_gap,
         if not holes_cover(scan.log.get(), next_offset, header.base_offset):
             return BAD_OFFSET
     return GOOD if _epoch_is_right(scan, header) else BAD_EPOCH
+
+
+cdef int _check_crc(Scan* scan, int64_t position, const BatchHeader* header) noexcept nogil:
+    """GOOD, why not, or a code. In pieces: one flipped bit may claim as much as a segment holds."""
+    cdef int64_t at = position + CRC_BEGIN, end = position + header.size, size
+    cdef uint32_t crc = 0
+    cdef int code
+    while at < end:
+        size = min(end - at, <int64_t>CRC_PIECE)
+        code = disk_have(&scan.disk, at, size)
+        if code == BATCH_TORN:
+            return BAD_END
+        if code != OK:
+            return code
+        crc = crc32c(crc, disk_at(&scan.disk, at), size)
+        at += size
+    return GOOD if crc == header.crc else BAD_CRC
 
 
 cdef bint _epoch_is_right(Scan* scan, const BatchHeader* header) noexcept nogil:
@@ -786,6 +804,11 @@ cdef class SegmentScan:
     @property
     def position(self):
         return self.scan.position
+
+    @property
+    def held_bytes(self):
+        """Of memory, for what was read."""
+        return <int64_t>self.scan.disk.space.size()
 
     @property
     def is_direct(self):

@@ -81,6 +81,23 @@ def written_beside(log: Log, told: list[str]) -> Iterator[None]:
             writing.result()
 
 
+def test_a_length_that_claims_megabytes_costs_no_memory(tmp_path: Path) -> None:
+    with one_log(tmp_path, max_message_bytes=8 << 20) as log:
+        for _ in range(96):
+            log.append(batch(bytes(1 << 16)))
+        log.flush()
+        with name(tmp_path, 0).open("r+b") as file:
+            file.seek(9)
+            (byte,) = file.read(1)
+            file.seek(9)
+            file.write(bytes([byte ^ 0x40]))  # four megabytes more
+        scan = SegmentScan(log, 0)
+        while scan.step(1 << 20):
+            pass
+        assert [(each.what, each.end_offset) for each in scan.settle()] == [("damaged", 1)]
+        assert scan.held_bytes < 2 << 20
+
+
 def test_what_cannot_be_restored_now_is_kept_open_until_it_can(tmp_path: Path) -> None:
     with opened(tmp_path) as log_dir:
         log = log_dir.create("t", 0, log_config())

@@ -15,7 +15,7 @@ from appliance._batch cimport BatchHeader
 from appliance._codes cimport OK
 from appliance._index cimport TIME_ENTRY_SIZE
 from appliance._log cimport PartitionLog, log_last_stable_offset, log_roll
-from appliance._retention cimport log_sealed
+from appliance._retention cimport log_has_unfinished_swap, log_sealed
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Segment, Walker, segment_file, segment_load_largest,
     walker_next, walker_start,
@@ -32,22 +32,13 @@ cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* found) exc
     log.guard.lock()
     found.settings = log.settings
     log.guard.unlock()
-    if not found.settings.cleanup_compact or _has_unfinished_swap(log):
+    if not found.settings.cleanup_compact or log_has_unfinished_swap(log):
         return OK
     found.dirty_offset = _dirty_offset(log)
     log_sealed(log, &found.segments)
     _drop_from(found, _first_barred(log))
     code = _drop_young(found, now_ms)
     return code if code != OK else _decide(found, now_ms)
-
-
-cdef bint _has_unfinished_swap(PartitionLog* log) noexcept nogil:
-    """An earlier round failed around its commit point. Only recovery can tell which side of it."""
-    cdef bint has
-    log.saved_guard.lock()
-    has = log.saved.swap_base >= 0
-    log.saved_guard.unlock()
-    return has
 
 
 cdef int64_t _dirty_offset(PartitionLog* log) noexcept nogil:

@@ -228,8 +228,8 @@ cdef int _finish_group(Round* round, size_t first, size_t end) except? -1 nogil:
     code = replacement_finish(&round.into)
     if code != OK:
         return code
-    _forget(round)
-    code = log_swap(log, group, round.into.segment, True)
+    _forget(round, group.front().get().base_offset, group.back().get().end_offset.load())
+    code = log_swap(log, group, round.into.segment, True, NULL)
     if code != OK:
         log.saved_guard.lock()
         # Once the journal may name the file, recovery must find it.
@@ -239,24 +239,35 @@ cdef int _finish_group(Round* round, size_t first, size_t end) except? -1 nogil:
     return code
 
 
-cdef void _forget(Round* round) noexcept nogil:
+cdef void _forget(Round* round, int64_t base, int64_t end) noexcept nogil:
     """Aborted transactions without data must not be told to readers once their marker is gone: a
-    reader ignores the producer until it meets that marker."""
+    reader ignores the producer until it meets that marker. Gone is also one in a hole that readers
+    pass: its data went in this round, here or in a group before."""
     cdef PartitionLog* log = round.log.get()
     cdef unordered_set[int64_t] markers
     cdef size_t i, kept = 0
-    if round.rules.forgotten.empty():
-        return
     for marker in round.rules.forgotten:
         markers.insert(marker)
     round.rules.forgotten.clear()
     log.list_guard.lock()
     for i in range(log.aborted.size()):
-        if markers.count(log.aborted[i].last_offset) == 0:
+        if markers.count(log.aborted[i].last_offset) == 0 and not (
+            base <= log.aborted[i].last_offset < end
+            and _is_passed(log, log.aborted[i].last_offset)
+        ):
             log.aborted[kept] = log.aborted[i]
             kept += 1
     log.aborted.resize(kept)
     log.list_guard.unlock()
+
+
+cdef bint _is_passed(PartitionLog* log, int64_t offset) noexcept nogil:
+    """list_guard is held."""
+    cdef size_t i
+    for i in range(log.holes.size()):
+        if log.holes[i].first_offset <= offset < log.holes[i].end_offset:
+            return log.holes[i].is_skipped
+    return False
 
 
 # ---- with the GIL ----

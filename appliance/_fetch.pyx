@@ -15,7 +15,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
-from appliance._bytes cimport Cursor
+from appliance._bytes cimport Cursor, load_i64
 from appliance._codes cimport LOG_CLOSED, OK
 from appliance._committer cimport committer_ask
 from appliance._connection cimport (
@@ -525,11 +525,28 @@ cdef void _put_aborted(vector[uint8_t]* out, Fetch* fetch, FetchTarget* target,
         return
     if result.slice.size > 0:
         log_aborted(target.log.get(), target.offset, result.slice.limit_offset, &aborted)
+        if not aborted.empty():
+            _drop_ended(&aborted, &result.slice)
     put_count(out, aborted.size(), is_flexible)
     for i in range(aborted.size()):
         put_i64(out, aborted[i].producer_id)
         put_i64(out, aborted[i].first_offset)
         put_tags(out, is_flexible)
+
+
+cdef void _drop_ended(vector[AbortedTxn]* aborted, const Slice* slice) noexcept nogil:
+    """Those whose marker lies before the first batch: where readers pass a hole, or compaction was.
+
+    A client drops what the producer wrote later until it meets that marker."""
+    cdef uint8_t[8] base
+    cdef size_t i, kept = 0
+    if read_whole(slice.file.get().fd, base, sizeof(base), slice.position) != sizeof(base):
+        return  # nor can the records be read
+    for i in range(aborted.size()):
+        if aborted.at(i).last_offset >= load_i64(base):
+            aborted[0][kept] = aborted.at(i)
+            kept += 1
+    aborted.resize(kept)
 
 
 cdef void _put_records(Connection* connection, Answer* answer, Result* result) noexcept nogil:

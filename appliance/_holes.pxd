@@ -24,9 +24,8 @@ cdef int holes_add(PartitionLog* log, const Hole* hole) noexcept nogil
 cdef int holes_skip(PartitionLog* log, int64_t first_offset, int64_t end_offset,
                     vector[Hole]* passed) noexcept nogil
 
-# Forgets [first_offset, end_offset): what was there is there again. maintenance is held, and the
-# caller saves.
-cdef void holes_fill(PartitionLog* log, int64_t first_offset, int64_t end_offset) noexcept nogil
+# Takes [first_offset, end_offset) out of `holes`: what was there is there again.
+cdef void holes_fill(vector[Hole]* holes, int64_t first_offset, int64_t end_offset) noexcept nogil
 
 # The log ends at `end_offset` now: what is written there next is in no hole.
 cdef void holes_cut(PartitionLog* log, int64_t end_offset) noexcept nogil

@@ -96,13 +96,12 @@ cdef int holes_skip(PartitionLog* log, int64_t first_offset, int64_t end_offset,
     return code
 
 
-cdef void holes_fill(PartitionLog* log, int64_t first_offset, int64_t end_offset) noexcept nogil:
+cdef void holes_fill(vector[Hole]* holes, int64_t first_offset, int64_t end_offset) noexcept nogil:
     cdef vector[Hole] left
     cdef Hole hole, part
     cdef size_t i
-    log.list_guard.lock()
-    for i in range(log.holes.size()):
-        hole = log.holes[i]
+    for i in range(holes.size()):
+        hole = holes.at(i)
         if hole.end_offset <= first_offset or hole.first_offset >= end_offset:
             left.push_back(hole)
             continue
@@ -114,9 +113,7 @@ cdef void holes_fill(PartitionLog* log, int64_t first_offset, int64_t end_offset
             part = hole_new(end_offset, hole.end_offset)
             part.is_skipped = hole.is_skipped
             left.push_back(part)
-    log.holes.swap(left)
-    log.list_guard.unlock()
-    holes_place(log)
+    holes.swap(left)
 
 
 cdef void holes_cut(PartitionLog* log, int64_t end_offset) noexcept nogil:

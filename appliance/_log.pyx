@@ -475,6 +475,7 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
                   Slice* slice) noexcept nogil:
     cdef SegmentRef segment
     cdef Found found
+    cdef int64_t hole_at
     cdef int code
     slice.position = slice.size = 0
     slice.limit_offset = log_limit(log, limit)
@@ -483,14 +484,14 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
     while offset < slice.limit_offset:
         if offset < log.log_start_offset.load():
             return OFFSET_OUT_OF_RANGE  # retention came by
-        code = _find_segment(log, offset, &segment)
+        code = _find_segment(log, offset, &segment, &hole_at)
         if code == OFFSET_IN_HOLE and _pass_skipped(log, &offset):
             continue
         if code != OK:
             return code
         code = segment_find(segment.get(), offset, &found)
         if code == OK:
-            return _fill_slice(log, segment.get(), &found, offset, max_bytes, slice)
+            return _fill_slice(log, segment.get(), &found, offset, hole_at, max_bytes, slice)
         if code != OFFSET_OUT_OF_RANGE:
             return code
         # Compaction left nothing at the end of that segment: the next one begins with what follows.
@@ -501,14 +502,19 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
     return OK
 
 
-cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment) noexcept nogil:
+cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment,
+                       int64_t* hole_at) noexcept nogil:
+    """With where the next hole begins: a repair changes segments and holes as one."""
     cdef size_t i
     cdef int code = OK
+    hole_at[0] = INT64_MAX
     log.list_guard.lock()
     segment[0] = log.segments[_segment_at(log, offset)]
     for i in range(log.holes.size()):
         if log.holes[i].first_offset <= offset < log.holes[i].end_offset:
             code = OFFSET_IN_HOLE
+        elif log.holes[i].first_offset > offset:
+            hole_at[0] = min(hole_at[0], log.holes[i].first_offset)
     log.list_guard.unlock()
     return code
 
@@ -540,7 +546,7 @@ cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept 
 
 
 cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t offset,
-                     int64_t max_bytes, Slice* slice) noexcept nogil:
+                     int64_t hole_at, int64_t max_bytes, Slice* slice) noexcept nogil:
     cdef Found first_hidden
     cdef int64_t end = segment.size.load()
     cdef int code
@@ -560,20 +566,12 @@ cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, in
             return code
     slice.position = found.position
     slice.size = min(end - found.position, max(max_bytes, found.header.size))
-    return _stop_before_hole(log, segment, found, slice)
+    return _stop_before_hole(segment, hole_at, slice)
 
 
-cdef int _stop_before_hole(PartitionLog* log, Segment* segment, const Found* found,
-                           Slice* slice) noexcept nogil:
-    cdef int64_t hole_at = INT64_MAX
+cdef int _stop_before_hole(Segment* segment, int64_t hole_at, Slice* slice) noexcept nogil:
     cdef Found damaged
-    cdef size_t i
     cdef int code
-    log.list_guard.lock()
-    for i in range(log.holes.size()):
-        if log.holes[i].first_offset > found.header.base_offset:
-            hole_at = min(hole_at, log.holes[i].first_offset)
-    log.list_guard.unlock()
     slice.size = min(slice.size, segment_next_damage(segment, slice.position) - slice.position)
     if hole_at >= segment.end_offset.load():
         return OK

@@ -28,20 +28,20 @@ from appliance._batch cimport (
 )
 from appliance._codes cimport (
     BATCH_CORRUPT, BATCH_LARGER_THAN_SEGMENT, LOG_CLOSED, LOG_FAILED, OFFSET_IN_HOLE,
-    OFFSET_OUT_OF_RANGE, OK, TXN_STATE_INVALID,
+    OFFSET_OUT_OF_RANGE, OK, STORAGE_IO, TXN_STATE_INVALID,
 )
 from appliance._engine cimport Log
 from appliance._descriptors cimport FileRef, directory_hold
-from appliance._files cimport NAME_SIZE, file_name, read_whole
-from appliance._holes cimport holes_cover, holes_fill, holes_place, holes_skip
+from appliance._files cimport NAME_SIZE, failure_note, file_name, read_whole
+from appliance._holes cimport holes_cover, holes_fill, holes_skip
 from appliance._journal cimport Hole
 from appliance._log cimport LogRef, PartitionLog
-from appliance._native cimport snprintf, wall_ms
+from appliance._native cimport ENOENT, errno, snprintf, wall_ms
 from appliance._replacement cimport (
     Replacement, replacement_begin, replacement_drop, replacement_finish, replacement_put,
     replacement_start,
 )
-from appliance._retention cimport log_sealed, log_swap
+from appliance._retention cimport log_has_unfinished_swap, log_sealed, log_swap
 from appliance._segment cimport SEGMENT_SIZE_MAX, SegmentRef
 from appliance._segment_reader cimport SegmentReader, reader_batch, reader_next, reader_open
 
@@ -242,50 +242,45 @@ cdef bint _abort_is_known(Filling* filling, const BatchHeader* marker,
 
 cdef int _finish(Filling* filling) noexcept nogil:
     cdef PartitionLog* log = filling.log.get()
-    cdef vector[Hole] before
+    cdef vector[Hole] after
     cdef size_t i
     cdef int code = replacement_finish(&filling.into)
+    if code == OK:
+        code = _keep_damaged(filling)
     if code != OK:
         replacement_drop(&filling.into, False)
-        return code
-    _keep_damaged(filling)
-    log.list_guard.lock()
-    before = log.holes
-    log.list_guard.unlock()
-    # The swap's record in the journal has the holes as they are from here on.
-    for i in range(filling.spans.size()):
-        holes_fill(log, filling.spans[i].base_offset, filling.spans[i].end_offset)
-    code = log_swap(log, filling.group, filling.into.segment, False)
-    if code == OK:
-        return OK
-    log.saved_guard.lock()
-    if log.saved.swap_base < 0:
-        # Not decided: all is as it was. Else recovery finishes it, and has the holes of then.
-        log.list_guard.lock()
-        log.holes = before
-        log.list_guard.unlock()
-        holes_place(log)
         replacement_drop(&filling.into, True)
-    log.saved_guard.unlock()
+        return code
+    log.list_guard.lock()
+    after = log.holes
+    log.list_guard.unlock()
+    for i in range(filling.spans.size()):
+        holes_fill(&after, filling.spans[i].base_offset, filling.spans[i].end_offset)
+    code = log_swap(log, filling.group, filling.into.segment, False, &after)
+    # Once the journal may name the file, recovery must find it.
+    if code != OK and not log_has_unfinished_swap(log):
+        replacement_drop(&filling.into, True)
     return code
 
 
-cdef void _keep_damaged(Filling* filling) noexcept nogil:
+cdef int _keep_damaged(Filling* filling) noexcept nogil:
     """A segment with damaged bytes stays beside the new one, for who can make more of them."""
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] aside
     cdef FileRef directory
-    cdef int directory_fd
+    cdef int directory_fd, code = directory_hold(filling.log.get().directory.get(), &directory)
     cdef size_t i
-    if directory_hold(filling.log.get().directory.get(), &directory) != OK:
-        return  # nor is there a swap then
+    if code != OK:
+        return code
     directory_fd = directory.get().fd
     for i in range(filling.group.size()):
         if filling.group[i].get().is_damaged.load():
             file_name(name, filling.group[i].get().base_offset, b".log")
             snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld",
                      <long long>filling.group[i].get().base_offset, <long long>wall_ms())
-            linkat(directory_fd, name, directory_fd, aside, 0)
+            if linkat(directory_fd, name, directory_fd, aside, 0) < 0 and errno != ENOENT:
+                return failure_note(b"link", name, errno)
+    return OK
 
 
 # ---- with the GIL ----
@@ -338,6 +333,9 @@ def fill(Log log not None, int source_fd, list batches not None, *, bint dry_run
     with nogil:
         log.log.get().maintenance.lock()
     try:
+        if log_has_unfinished_swap(log.log.get()):
+            raise from_code(STORAGE_IO, f"{log.name}: its files were being replaced when the disk "
+                                        "failed: open the partition again first")
         with nogil:
             code = _fill(filling)
     finally:

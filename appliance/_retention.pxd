@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
+from appliance._journal cimport Hole
 from appliance._log cimport LogRef, PartitionLog
 from appliance._segment cimport SegmentRef
 
@@ -27,8 +28,13 @@ cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
 
 # Puts `<first base>.log.swap`, synced by the caller, in the place of `group`. maintenance is held.
 # `cleaned` is the new segment, with its index and statistics; `leaves_gaps`: offsets may be missing
-# in it by right.
-cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
-                  const SegmentRef& cleaned, bint leaves_gaps) noexcept nogil
+# in it by right. `holes`: those of the log from then on; NULL: as they are. A swap that failed and
+# is unfinished was decided, or may have been: its file must stay.
+cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const SegmentRef& cleaned,
+                  bint leaves_gaps, const vector[Hole]* holes) noexcept nogil
+
+# An earlier swap failed around its commit point. Only recovery can tell which side of it.
+cdef bint log_has_unfinished_swap(PartitionLog* log) noexcept nogil
+
 # Records how far compaction has come.
 cdef int log_save_cleaned(PartitionLog* log, int64_t cleaned_offset) noexcept nogil

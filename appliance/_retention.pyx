@@ -23,6 +23,7 @@ from appliance._files cimport (
 )
 from appliance._holes cimport holes_cut, holes_forget_bytes, holes_place
 from appliance._index cimport AbortedTxn, txn_index_store
+from appliance._journal cimport Hole, journal_put
 from appliance._log cimport (
     LogSettings, PartitionLog, log_capture, log_high_watermark, log_roll, log_save_locked,
     log_store_aborted,
@@ -41,7 +42,7 @@ from appliance._segment cimport (
     segment_new, segment_pin, segment_store_index, segment_unlink,
     walker_next, walker_start,
 )
-from appliance._storage cimport storage_latest_ms
+from appliance._storage cimport storage_commit, storage_latest_ms
 from appliance._watermarks cimport watermarks_take_back
 
 cdef enum:
@@ -506,8 +507,8 @@ cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
     log.list_guard.unlock()
 
 
-cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
-                  const SegmentRef& cleaned, bint leaves_gaps) noexcept nogil:
+cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const SegmentRef& cleaned,
+                  bint leaves_gaps, const vector[Hole]* holes) noexcept nogil:
     cdef int64_t base = cleaned.get().base_offset
     cdef int64_t end = group.back().get().end_offset.load()
     cdef FileRef directory  # held: below, `log.directory.get().fd` is open
@@ -523,25 +524,30 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group,
         # One whose file is gone takes part all the same: what it held is put back.
         if code != OK and code != OFFSET_OUT_OF_RANGE:
             return code
+    # Until it has the segment's name only its descriptor leads to it.
+    cleaned.get().is_replaced = True
     if not mutant(b"swap_without_directory_sync"):
         code = _store_group_aborted(log, base, end)
         if code == OK:
             code = sync_directory(directory_fd)
         if code != OK:
             return code
-    code = _save_swap(log, base, end, leaves_gaps)
+    code = _decide_swap(log, group, cleaned, leaves_gaps, holes)
     if code != OK:
         return code
     # From here on the swap has happened; only finishing it is left, here or in recovery.
-    _put_in_list(log, group, cleaned)
     code = _finish_swap(log, base)
+    if code == OK:
+        cleaned.get().guard.lock()
+        cleaned.get().is_replaced = False
+        cleaned.get().guard.unlock()
     for i in range(1, group.size()):
         if code == OK:
             code = segment_unlink(group[i].get())
     if code == OK:
         code = sync_directory(directory_fd)
     if code == OK:
-        code = _save_swap(log, -1, -1, leaves_gaps)
+        code = _end_swap(log, base, end)
     # Derived: without it the index is built anew when it is first needed.
     if code == OK and segment_store_index(cleaned.get(), True) == OK:
         cleaned.get().index_is_final.store(True)
@@ -561,23 +567,71 @@ cdef int _store_group_aborted(PartitionLog* log, int64_t base, int64_t end) noex
     return txn_index_store(log.directory.get().fd, base, here.data(), here.size())
 
 
-cdef int _save_swap(PartitionLog* log, int64_t base, int64_t end,
-                    bint leaves_gaps) noexcept nogil:
+cdef int _decide_swap(PartitionLog* log, const vector[SegmentRef]& group,
+                      const SegmentRef& cleaned, bint leaves_gaps,
+                      const vector[Hole]* holes) noexcept nogil:
+    """Into the journal and the list of segments as one: saved_guard keeps every other record of
+    this log out between the two, since it would have the swap with the holes of before.
+
+    Once the journal holds the record in memory, any commit may take it to the disk. So one that
+    fails undoes nothing: this life goes on with the new segment and the new holes, under the old
+    names, and whichever record is on the disk, recovery finds the files that fit it."""
+    cdef int64_t base = cleaned.get().base_offset, end = cleaned.get().end_offset.load()
     cdef int code = OK
     log.saved_guard.lock()
-    log.saved.swap_base = base
-    log.saved.swap_end = end
+    if log.is_closed.load():
+        log.saved_guard.unlock()
+        return LOG_CLOSED
+    log.saved.swap_base, log.saved.swap_end = base, end
     if leaves_gaps:
         log.saved.gaps_end = max(log.saved.gaps_end, end)
     log.gaps_end.store(log.saved.gaps_end)
     if not mutant(b"swap_without_journal"):
-        code = log_save_locked(log)
+        if holes == NULL:
+            code = log_save_locked(log)
+        else:
+            _fill_bases(log)
+            log.saved.holes = holes[0]
+            journal_put(&log.storage.get().journal, log.name, &log.saved)
+            code = storage_commit(log.storage.get())
+    _put_in_list(log, group, cleaned, holes)
     log.saved_guard.unlock()
     return code
 
 
+cdef void _fill_bases(PartitionLog* log) noexcept nogil:
+    """The list of segments as it is before the swap."""
+    cdef size_t i
+    log.saved.bases.clear()
+    log.list_guard.lock()
+    for i in range(log.segments.size()):
+        if log.segments[i].get().base_offset < log.saved.segment_base:
+            log.saved.bases.push_back(log.segments[i].get().base_offset)
+    log.list_guard.unlock()
+
+
+cdef int _end_swap(PartitionLog* log, int64_t base, int64_t end) noexcept nogil:
+    cdef int code
+    log.saved_guard.lock()
+    log.saved.swap_base = log.saved.swap_end = -1
+    code = log_save_locked(log)
+    if code != OK:
+        # The disk still says that it is to be finished: no other swap may begin in this life.
+        log.saved.swap_base, log.saved.swap_end = base, end
+    log.saved_guard.unlock()
+    return code
+
+
+cdef bint log_has_unfinished_swap(PartitionLog* log) noexcept nogil:
+    cdef bint has
+    log.saved_guard.lock()
+    has = log.saved.swap_base >= 0
+    log.saved_guard.unlock()
+    return has
+
+
 cdef void _put_in_list(PartitionLog* log, const vector[SegmentRef]& group,
-                       const SegmentRef& cleaned) noexcept nogil:
+                       const SegmentRef& cleaned, const vector[Hole]* holes) noexcept nogil:
     cdef vector[SegmentRef] kept
     cdef int64_t first = group.front().get().base_offset, last = group.back().get().base_offset
     cdef int64_t base
@@ -591,6 +645,8 @@ cdef void _put_in_list(PartitionLog* log, const vector[SegmentRef]& group,
         elif base < first or base > last:
             kept.push_back(log.segments[i])
     log.segments.swap(kept)
+    if holes != NULL:
+        log.holes = holes[0]
     holes_forget_bytes(&log.holes, first, cleaned.get().end_offset.load())
     log.list_guard.unlock()
     log.guard.unlock()

@@ -732,6 +732,13 @@ cdef class Log:
             self.log.get().saved_guard.unlock()
             self.log.get().maintenance.unlock()
 
+    def settle_journal(self):
+        """After `close`: nothing puts it into the journal any more when this returns. It waits for
+        no compaction, which only meets a log that is closed."""
+        with nogil:
+            self.log.get().saved_guard.lock()
+            self.log.get().saved_guard.unlock()
+
     # Reading
 
     def read(self, int64_t offset, int64_t max_bytes=1 << 20, str up_to="visible"):

@@ -493,7 +493,7 @@ class LogDir:
                     log.close()
                     # A checkpoint that has begun would put the name into the journal again after
                     # that forgot it.
-                    log.settle()
+                    log.settle_journal()
             self.unopened.pop((topic, partition), None)
             self.unowned.discard((topic, partition))
         except OSError as error:

@@ -333,6 +333,10 @@ def of_scrub(broker: Broker) -> Iterator[Finding]:
         since = "ever" if age_ms is None else f"for {duration(age_ms / 1000)}"
         text = f"not every segment has been verified {since}: `appliance scrub` does it now"
         yield Finding("degraded", "scrub", text)
+    failed = [
+        f"a segment cannot be verified or mended: {each}" for each in broker.scrubber.failed()
+    ]
+    yield from first_of("degraded", "scrub", failed, "segments that cannot be verified")
 
 
 # Every log

@@ -76,8 +76,13 @@ class Round:
             self.damages += 1
         else:
             self.notes += 1
-        if len(self.findings) < FINDINGS_MAX:
+        # One that failed is always told: without it the round would look as if all were well.
+        if len(self.findings) < FINDINGS_MAX or (found.what == "failed" and not self.has_failed):
             self.findings.append(found)
+
+    @property
+    def has_failed(self) -> bool:
+        return any(each.what == "failed" for each in self.findings)
 
 
 class Scrubber:
@@ -92,6 +97,7 @@ class Scrubber:
         self.own: Round | None = None  # the last that somebody asked for
         self.checked_bytes = 0  # in this life
         self.damages = 0
+        self._failed: dict[Place, tuple[int, str]] = {}  # when it was met, and why
         self.since_ms = self._now_ms()  # when a round was first to be expected
         self._after = START  # up to and with this one the round is through
         self._places: Iterator[Place] | None = None
@@ -126,6 +132,17 @@ class Scrubber:
         known_ms = self.since_ms if self.last is None else self.last.ended_ms or self.since_ms
         limit = LATE_INTERVALS * self.config.scrub_interval_ms
         return not self.is_off and self._now_ms() - known_ms > limit
+
+    def failed(self) -> list[str]:
+        """Segments that could not be verified, or whose file not be restored, when last tried."""
+        logs = self._log_dir.logs()
+        return [why for place, (_, why) in dict(self._failed).items() if place[:2] in logs]
+
+    def _forget_failed(self, course: Round) -> None:
+        """Those that a whole round did not meet again: they are gone."""
+        for place, (met_ms, _) in dict(self._failed).items():
+            if met_ms < course.began_ms:
+                self._failed.pop(place, None)
 
     # In the background
 
@@ -175,6 +192,7 @@ class Scrubber:
     def _complete(self, course: Round, before: int) -> int:
         course.ended_ms = self._now_ms()
         course.is_whole = True
+        self._forget_failed(course)
         self.last, self.round, self._places, self._after = course, None, None, START
         events.info("course completed", **_facts(course))
         self._save()
@@ -211,6 +229,7 @@ class Scrubber:
             own.ended_ms = self._now_ms()
         if own.is_whole and not own.topics:
             self.last = own
+            self._forget_failed(own)
             self._save()
         events.info("scrub on demand ended", **_facts(own))
 
@@ -279,13 +298,17 @@ class Scrubber:
         if self._log(place) is None:
             return  # deleted meanwhile
         topic, partition, base = place
+        self._failed[place] = self._now_ms(), str(error)
         self._note(Found(topic, partition, "failed", base, base, str(error)), course)
 
     def _tell(self, place: Place, scan: SegmentScan, course: Round) -> None:
         topic, partition, _ = place
         damages = []
+        self._failed.pop(place, None)
         for each in scan.settle():
             text = _text(each)
+            if each.what == "failed":
+                self._failed[place] = self._now_ms(), text
             found = Found(topic, partition, each.what, each.first_offset, each.end_offset, text)
             self._note(found, course)
             if each.what in ("damaged", "lost"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from appliance._scrub import SegmentScan
 from appliance.cli import main
+from appliance.health import of_scrub
 from appliance.ledger import Damage
 from appliance.log_dir import LogDir, LogUnknown
 from appliance.scrub import NAME, Scrubber
@@ -100,6 +102,30 @@ def test_a_turn_reads_what_the_rate_allows_and_a_round_ends_once(tmp_path: Path)
         clock.ms += 1
         scrubber.turn()
         assert scrubber.checked_bytes > checked
+        scrubber.close()
+
+
+def test_a_segment_that_cannot_be_verified_is_told_until_it_can(tmp_path: Path) -> None:
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir)
+        base = log_dir.log("a", 0).segments()[0].base_offset
+        path = tmp_path / "a-0" / f"{base:020d}.log"
+        log_dir.checkpoint()
+        log_dir.log("a", 0).rest(0)
+        path.rename(tmp_path / "away")
+        path.mkdir()
+        own = scrubber.start([])
+        until(lambda: not scrubber.is_running)
+        assert own.has_failed
+        assert len(scrubber.failed()) == 1
+        broker: Any = SimpleNamespace(scrubber=scrubber)
+        assert [each.level for each in of_scrub(broker)] == ["degraded"]
+        path.rmdir()
+        (tmp_path / "away").rename(path)
+        own = scrubber.start([])
+        until(lambda: not scrubber.is_running)
+        assert not own.has_failed
+        assert list(of_scrub(broker)) == []
         scrubber.close()
 
 

@@ -23,7 +23,8 @@ def scrub(api: Api, as_json: bool, topics: tuple[str, ...]) -> None:
     """Verify every segment of the broker from the disk, or those of some topics, while it runs.
 
     What is damaged is marked, so that readers are told and everything else stays readable. Exit
-    code 10 when something is lost or damaged, also when that was known before."""
+    code 10 when something is lost or damaged, also when that was known before, or could not be
+    verified."""
     found = api.post("/scrub", {"topics": list(topics)})
     progress = Progress("verified", size)
     while found["is_running"]:
@@ -39,7 +40,7 @@ def scrub(api: Api, as_json: bool, topics: tuple[str, ...]) -> None:
         put_round(own, known)
     if not own["is_whole"]:
         raise Failed("the scrub ended before it was through: the broker's log says why", FAILED)
-    if own["damages"] or known:
+    if own["damages"] or known or has_failed(own):
         click.get_current_context().exit(UNHEALTHY)
 
 
@@ -50,8 +51,14 @@ def put_round(own: dict[str, Any], known: list[dict[str, Any]]) -> None:
         click.echo(f"not served: {place(each)}")
     ranges = f"{some(own['damages'], 'new damage')}, {some(len(known), 'range')} not served"
     result = ranges if own["damages"] or known else "every batch is as written"
+    if has_failed(own):
+        result = f"{ranges}, and not every segment could be verified"
     notes = f"; {some(own['notes'], 'other finding')}" if own["notes"] else ""
     click.echo(f"{some(own['segments'], 'segment')}, {size(own['bytes'])}: {result}{notes}")
+
+
+def has_failed(own: dict[str, Any]) -> bool:
+    return any(each["what"] == "failed" for each in own["findings"])
 
 
 def place(row: dict[str, Any]) -> str:

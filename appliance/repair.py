@@ -59,7 +59,8 @@ class Importing:
 
 
 def plan_skip(log: Log) -> Skipping:
-    found = [each for each in _repair.holes(log) if not each.is_skipped]
+    start = log.log_start_offset  # nobody reads below it
+    found = [each for each in _repair.holes(log) if not each.is_skipped and each.end_offset > start]
     if not found:
         raise NothingToRepair(f"{log.name}: nothing is damaged or gone that readers do not pass")
     return Skipping([Span(each.first_offset, each.end_offset) for each in found])

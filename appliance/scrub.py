@@ -414,7 +414,11 @@ def _facts(course: Round) -> dict[str, int]:
 def known_damage(log_dir: LogDir, topics: list[str]) -> dict[Key, list[tuple[int, int]]]:
     """Ranges at which readers are told of damage, by partition."""
     found = {
-        key: [(each.first_offset, each.end_offset) for each in holes(log) if not each.is_skipped]
+        key: [
+            (each.first_offset, each.end_offset)
+            for each in holes(log)
+            if not each.is_skipped and each.end_offset > log.log_start_offset
+        ]
         for key, log in log_dir.logs().items()
         if not topics or key[0] in topics
     }

@@ -20,6 +20,7 @@ from appliance._export import RangeReader
 from appliance.cli import main
 from appliance.errors import ApplianceError, OffsetInHole, OffsetOutOfRange, TransactionStateInvalid
 from appliance.log_dir import LogDir
+from appliance.scrub import known_damage
 from appliance.testing import RunningBroker, running_broker
 from tests.support.damaged import END, SETTINGS, Damaged, build, served
 from tests.support.logs import (
@@ -104,6 +105,16 @@ def test_readers_pass_what_is_skipped_and_still_do_after_a_restart(whole: Damage
         assert bases(log.read(7, 1)) == [9]
         assert bases(b"".join(everything(log))) == others(7, 8, 10)
         assert ranges(scrubbed(log)) == []
+
+
+def test_damage_below_the_log_start_is_nothing_to_repair(whole: Damaged) -> None:
+    with with_holes(whole, 7) as (log_dir, log):
+        assert known_damage(log_dir, []) == {("t", 0): [(7, 8)]}
+        log.delete_before(9)
+        assert [each.first_offset for each in _repair.holes(log)] == [7]  # its bytes are there
+        assert known_damage(log_dir, []) == {}
+        with pytest.raises(repair.NothingToRepair):
+            repair.plan_skip(log)
 
 
 def test_an_export_tells_what_it_was_let_pass(whole: Damaged) -> None:

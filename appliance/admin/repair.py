@@ -90,6 +90,7 @@ def get_repair(call: Call) -> Repairable:
                 "is_skipped": each.is_skipped,
             }
             for each in (_repair.holes(log) if log else [])
+            if log is not None and each.end_offset > log.log_start_offset
         ],
         "set_aside": [aside_row(log_dir.path, each) for each in files[:FILES_MAX]],
     }

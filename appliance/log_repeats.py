@@ -20,7 +20,8 @@ from typing import Any
 
 WINDOW_S = 60.0
 
-# With other facts each time: of so many the next one tells a person nothing new.
+# With other facts each time: of so many the next one tells a person nothing new. The default of
+# log.similar.lines.max.
 SIMILAR_MAX = 200
 
 # Kinds of lines that are counted at once. Beyond it the oldest is told of early and forgotten.
@@ -46,6 +47,7 @@ class Window:
 class Repeats(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self.similar_max = SIMILAR_MAX
         self._clock = clock
         self._guard = threading.Lock()
         self._windows: OrderedDict[Kind, Window] = OrderedDict()  # by the end of their time
@@ -81,7 +83,7 @@ class Repeats(logging.Filter):
             return False
         same.written = 1
         similar = self._window(record, text, {}, None, now)
-        if similar.written >= SIMILAR_MAX:
+        if similar.written >= self.similar_max:
             similar.left_out += 1
             return False
         similar.written += 1

@@ -83,6 +83,7 @@ class Server:
         self.is_embedded = is_embedded
         self.status = "recovering"
         self.recovered = (0, 0)
+        event_log.repeats.similar_max = config.log_similar_lines_max
         self.watch = Watch(config.data_dir)
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
         self.broker: Broker | None = None

@@ -71,6 +71,13 @@ class BrokerConfig:
         "is seven rows, and ten thousand of them are half a second of work for every page.",
         minimum=0,
     )
+    log_similar_lines_max: int = setting(
+        "log.similar.lines.max",
+        200,
+        "Lines of one text that its log has a minute, whatever other facts each has; the rest are "
+        "counted. So many a person can read, and more would fill the disk.",
+        minimum=1,
+    )
     retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
         30 * SECOND_MS,

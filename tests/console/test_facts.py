@@ -102,7 +102,7 @@ def of_rest(rest: Rest) -> list[Facts]:
     committed = {each["partition"]: each["committed"] for each in group["offsets"]}
     return [
         Facts(each["log_start_offset"], each["high_watermark"], each["size_bytes"],
-              committed.get(each["partition"], 0))
+              committed.get(each["partition"]) or 0)
         for each in rest.get(f"/topics/{TOPIC}")["partition_rows"]
     ]  # fmt: skip
 

@@ -107,7 +107,7 @@ class Sweep:
         self.recorder.note({"do": "verify", "place": str(session.root)})
         if not (session.root / "checkpoint.0").exists():
             open_logs(session.root).close()
-        seen = observe(session.root)
+        seen = observe(session.root, needs_notes=False)
         return wrong + seen.problems + judge(seen, Facts(notes.notes), NEVER - 1)
 
 

@@ -171,7 +171,7 @@ def decide(subject: Subject, watch: Watch) -> Health:
 def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
-    yield from of_descriptors()
+    yield from of_descriptors(time.monotonic() - subject.started)
     yield from of_syncs(broker)
     yield from of_hangs(broker, watch)
     yield from of_machine(watch.machine)
@@ -233,7 +233,9 @@ def of_storage(broker: Broker) -> Iterator[Finding]:
         yield Finding("degraded", "storage", f"the disk is nearly full: {room}")
 
 
-def of_descriptors() -> Iterator[Finding]:
+def of_descriptors(up_s: float) -> Iterator[Finding]:
+    """Descriptors are the process's: what happened before this broker began is none of its."""
+    lately_ms = min(TROUBLE_MS, up_s * 1000)
     found, used = _descriptors.counters(), descriptors.in_use()
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = (
@@ -241,10 +243,10 @@ def of_descriptors() -> Iterator[Finding]:
         "the logs may have"
     )
     remedy = "raise LimitNOFILE of the service, or `ulimit -n`"
-    if 0 <= found["refused_ago_ms"] < TROUBLE_MS:
+    if 0 <= found["refused_ago_ms"] < lately_ms:
         text = "reads or writes were refused, as no file descriptor was free"
         yield Finding("failing", "descriptors", f"{text}: {room}; {remedy}")
-    elif 0 <= found["relieved_ago_ms"] < TROUBLE_MS:
+    elif 0 <= found["relieved_ago_ms"] < lately_ms:
         text = f"files of partitions are closed so that others can be opened: {room}"
         yield Finding("degraded", "descriptors", f"{text}; {remedy}")
     elif used > NEARLY_ALL * limit:

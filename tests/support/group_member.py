@@ -42,7 +42,9 @@ class Owned(logging.Handler):
 def consume(zookeeper: str, group: str, name: str, folder: Path) -> None:
     event_log.to_stderr()
     logging.getLogger("kazoo").setLevel(logging.ERROR)
-    logging.getLogger("appliance.consumer").addHandler(Owned(folder / f"{name}.owns"))
+    consumer = logging.getLogger("appliance.consumer")
+    consumer.removeFilter(event_log.repeats)  # who claims a partition twice a minute is told twice
+    consumer.addHandler(Owned(folder / f"{name}.owns"))
     read = os.open(folder / f"{name}.read", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     config = ConsumerConfig(
         zk_connect=zookeeper,

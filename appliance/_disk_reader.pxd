@@ -22,6 +22,9 @@ cdef cppclass DiskReader:
 cdef int disk_open(DiskReader* reader, const StorageRef& storage, const FileRef& file,
                    int64_t end) noexcept nogil
 
+# Nothing is held any more.
+cdef void disk_close(DiskReader* reader) noexcept nogil
+
 # Has `need` bytes from `position` on at hand. OK; BATCH_TORN: the file ends before; or a code.
 # A page that the disk refuses reads as zeros, and `refused` tells.
 cdef int disk_have(DiskReader* reader, int64_t position, int64_t need) noexcept nogil

@@ -9,8 +9,9 @@ Where the file system refuses O_DIRECT (tmpfs of old kernels, some FUSE), clean 
 before they are read. Readers then lose them for once; to be told of damage is worth that.
 """
 
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.string cimport memset
+from libcpp.vector cimport vector
 
 from appliance._codes cimport BATCH_TORN, OK
 from appliance._files cimport storage_code
@@ -57,6 +58,13 @@ cdef int disk_open(DiskReader* reader, const StorageRef& storage, const FileRef&
         return storage_code(errno)
     reader.file = file_own(fd)
     return OK
+
+
+cdef void disk_close(DiskReader* reader) noexcept nogil:
+    cdef vector[uint8_t] none
+    disk_forget(reader)
+    reader.file.reset()
+    reader.space.swap(none)
 
 
 cdef int disk_have(DiskReader* reader, int64_t position, int64_t need) noexcept nogil:

@@ -39,7 +39,7 @@ from appliance._codes cimport (
 )
 from appliance._crc cimport crc32c
 from appliance._descriptors cimport FileRef, directory_hold, file_own
-from appliance._disk_reader cimport DiskReader, disk_at, disk_forget, disk_have, disk_open
+from appliance._disk_reader cimport DiskReader, disk_at, disk_close, disk_forget, disk_have, disk_open
 from appliance._engine cimport Log
 from appliance._files cimport (
     NAME_SIZE, failure_note, file_name, open_file, read_whole, storage_code, sync_directory,
@@ -777,6 +777,10 @@ cdef class SegmentScan:
             code = _mark(&self.scan)
             self.scan.log.get().maintenance.unlock()
         self._check(code)
+
+    def let_go(self):
+        """Of its descriptor and of what was read: only `mark` is to follow, some day."""
+        disk_close(&self.scan.disk)
 
     def settle(self):
         """What was found; of indexes and names after they were mended. Damage waits for `mark`."""

@@ -282,7 +282,8 @@ def of_ledger(broker: Broker) -> Iterator[Finding]:
     yield from first_of("degraded", "ledger", entries, "losses or damages are in the ledger")
     if broker.ledger.unsaved:
         text = f"{some(broker.ledger.unsaved, 'damage')} cannot be stored in the ledger: a restart"
-        yield Finding("degraded", "ledger", f"{text} would forget it")
+        text += " would forget it, and what a scrub found is not marked for readers before that"
+        yield Finding("degraded", "ledger", text)
 
 
 def told(entry: Entry) -> str:

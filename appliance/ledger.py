@@ -1,11 +1,13 @@
 """The ledger: what was lost or damaged, where, and whether a person has seen it.
 
-    note          an entry for each damage that has no open one; on disk when it returns
+    note          an entry for each damage that has no open one; whether all are on disk
+    note_act      an entry for what a person is about to do to a log: on disk, or it raises
     acknowledge   an operator has seen it: it stays in the ledger, and is no finding any more
 
 Entries outlive restarts, in the catalog. Where the catalog takes none, on a full disk for example,
 they are kept in memory and `save` tries again: they count from the first moment, and `unsaved` says
-how many a restart would forget.
+how many a restart would forget. No log is changed on account of damage before its entry is on disk:
+whoever is told that it is not waits, or does not do it.
 
 Any thread may call.
 """
@@ -98,31 +100,43 @@ class Ledger:
     def unsaved(self) -> int:
         return len(self._unsaved)
 
-    def note(self, damages: Iterable[Damage]) -> None:
+    def note(self, damages: Iterable[Damage]) -> bool:
+        """False: these, or some before them, are in memory only."""
         with self._lock:
-            known = {each.damage for each in self.open()}
-            now_ms = time.time_ns() // 1_000_000
-            for each in dict.fromkeys(damages):
-                if each not in known:
-                    self._unsaved.append(Entry(0, now_ms, each))
-                    log.error("damage", **vars(each))
-            self._save()
+            self._unsaved += self._new(damages)
+            return self._save()
 
-    def save(self) -> None:
+    def note_act(self, damages: Iterable[Damage]) -> None:
+        """Where it raises, the act must not be done, and no entry says that it was."""
+        with self._lock:
+            self._store([*self._unsaved, *self._new(damages)])
+
+    def save(self) -> bool:
         """What could not be stored before."""
         with self._lock:
-            self._save()
+            return self._save()
 
-    def _save(self) -> None:
-        if not self._unsaved:
-            return
+    def _new(self, damages: Iterable[Damage]) -> list[Entry]:
+        known = {each.damage for each in self.open()}
+        now_ms = time.time_ns() // 1_000_000
+        new = [each for each in dict.fromkeys(damages) if each not in known]
+        for each in new:
+            log.error("damage", **vars(each))
+        return [Entry(0, now_ms, each) for each in new]
+
+    def _save(self) -> bool:
         try:
-            rows = self._catalog.add_to_ledger([_row_of(each) for each in self._unsaved])
+            self._store(self._unsaved)
         except ApplianceError as error:
             log.error("the ledger cannot be stored", entries=len(self._unsaved), error=error)
-            return
-        self._entries = [*self._entries, *map(_of_row, rows)]
-        self._unsaved = []
+            return False
+        return True
+
+    def _store(self, entries: list[Entry]) -> None:
+        if entries:
+            rows = self._catalog.add_to_ledger([_row_of(each) for each in entries])
+            self._entries = [*self._entries, *map(_of_row, rows)]
+            self._unsaved = []
 
     def acknowledge(self, ids: Iterable[int], who: str) -> list[Entry]:
         """All of them or none; what was acknowledged before stays as it was."""

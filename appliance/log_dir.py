@@ -80,31 +80,26 @@ class DescriptorsExhausted(ApplianceError):
 class Losses(Protocol):
     """Who remembers what is lost or damaged (`ledger.py`)."""
 
-    @property
-    def unsaved(self) -> int: ...
-
-    def note(self, damages: Iterable[Damage]) -> None:
-        """Before the journal forgets that it was there."""
+    def note(self, damages: Iterable[Damage]) -> bool:
+        """Before the journal forgets that it was there; whether all of it is on disk."""
         ...
 
     def knows(self, topic: str, partition: int, offset: int) -> bool:
         """Whether it has an entry, open or not, about this offset."""
         ...
 
-    def save(self) -> None: ...
+    def save(self) -> bool: ...
 
 
 class NoLedger:
-    unsaved = 0
-
-    def note(self, damages: Iterable[Damage]) -> None:
-        return
+    def note(self, damages: Iterable[Damage]) -> bool:
+        return True
 
     def knows(self, topic: str, partition: int, offset: int) -> bool:
         return True
 
-    def save(self) -> None:
-        return
+    def save(self) -> bool:
+        return True
 
 
 class Keeper(Protocol):
@@ -194,7 +189,7 @@ class LogDir:
         try:
             self._recover(progress or _silent, log_config or _default_config)
         except BaseException:
-            self.engine.close(cleanly=False)
+            self.abandon()
             raise
 
     # Recovery
@@ -233,7 +228,7 @@ class LogDir:
         self.report.seconds = time.monotonic() - begin
 
     def _tell_ledger(self) -> None:
-        """On disk before the journal takes the holes for known; a full disk gives its reserve."""
+        """Before the journal takes the holes for known."""
         forgotten = [
             Damage(topic, partition, first, end - 1, "lost or damaged before this start")
             for (topic, partition), log in self._logs.items()
@@ -241,12 +236,17 @@ class LogDir:
             if not self.ledger.knows(topic, partition, first)
         ]
         told = {(each.topic, each.partition, each.first_offset) for each in self.report.losses}
-        self.ledger.note([
+        self._note([
             *self.report.losses,
             *(each for each in forgotten
               if (each.topic, each.partition, each.first_offset) not in told),
         ])  # fmt: skip
-        if self.ledger.unsaved and self.engine.release_reserve():
+
+    def _note(self, damages: Iterable[Damage]) -> None:
+        """On disk when this returns: a full disk gives its reserve for it. Where even that is not
+        enough the log is served all the same: until an entry is on disk health says that it is
+        not, and a start tells of every hole that the ledger lacks (`forgotten`)."""
+        if not self.ledger.note(damages) and self.engine.release_reserve():
             self.ledger.save()
 
     def _open_one(
@@ -326,6 +326,7 @@ class LogDir:
         what threads sync at once the file system writes together."""
         keys = [(topic, number) for number in partitions]
         made: list[str] = []
+        logs: list[Log] = []
         self._check_descriptors(topic, len(keys))
         try:
             for key in keys:
@@ -336,7 +337,7 @@ class LogDir:
             # where damage in the middle is a hole, not the end of what was promised.
             self.engine.commit_journal()
         except ApplianceError:
-            self._take_back(made)
+            self._take_back(made, logs)
             raise
         self._logs.update(zip(keys, logs, strict=True))
         for key in keys:
@@ -373,10 +374,19 @@ class LogDir:
             time.sleep(0.01)  # the files that hold what is not synced were asked for
 
     def _open_new(self, names: list[str], config: LogConfig) -> list[Log]:
-        if len(names) == 1:
-            return [self._open_log(names[0], config)[0]]
+        """All of them, or none is open."""
+        logs: list[Log] = []
+        failures: list[ApplianceError] = []
         with ThreadPoolExecutor(CREATION_THREADS, "creation") as pool:
-            return list(pool.map(lambda name: self._open_log(name, config)[0], names))
+            for each in [pool.submit(self._open_log, name, config) for name in names]:
+                try:
+                    logs.append(each.result()[0])
+                except ApplianceError as error:
+                    failures.append(error)
+        if failures:
+            _let_go_of_new(logs)
+            raise failures[0]
+        return logs
 
     def reopen(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
         """Opens a log that could not be opened, or that failed, as after a crash: nothing of it is
@@ -396,8 +406,13 @@ class LogDir:
             raise
         found = RecoveryReport(was_clean=False)
         found.note(log, recovered, self.path / log.name)
-        self.ledger.note(found.losses)
-        self.engine.commit_journal()
+        self._note(found.losses)
+        try:
+            self.engine.commit_journal()
+        except ApplianceError as error:
+            log.close()
+            self.unopened[key] = str(error)
+            raise
         self._logs[key] = log
         del self.unopened[key]
         return log
@@ -417,7 +432,8 @@ class LogDir:
         log.close()
         log.settle()
 
-    def _take_back(self, names: list[str]) -> None:
+    def _take_back(self, names: list[str], logs: list[Log]) -> None:
+        _let_go_of_new(logs)
         kept = set(self.missing.values())  # what they promised must outlive the failure
         for name in names:
             _remove(self.path / name)
@@ -619,6 +635,14 @@ def _partitions(path: Path) -> Iterable[tuple[str, int, str]]:
             match = _DIRECTORY.fullmatch(entry.name)
             if match and entry.is_dir(follow_symlinks=False):
                 yield match[1], int(match[2]), entry.name
+
+
+def _let_go_of_new(logs: Iterable[Log]) -> None:
+    """Those of a creation that failed: no file stays open, and no checkpoint that has begun puts
+    them into the journal again."""
+    for log in logs:
+        log.close()
+        log.settle_journal()
 
 
 def _remove(directory: Path) -> None:

@@ -67,7 +67,7 @@ def plan_skip(log: Log) -> Skipping:
 
 
 def skip(log: Log, plan: Skipping, ledger: Ledger, who: str) -> None:
-    ledger.note(
+    ledger.note_act(
         Damage(log.topic, log.partition, each.first_offset, each.end_offset - 1,
                f"{who} lets readers pass", "skipped")
         for each in plan.spans
@@ -99,6 +99,7 @@ def plan_import(log_dir: LogDir, log: Log, file: str) -> Importing:
 
 
 def put_back(log_dir: LogDir, log: Log, plan: Importing, ledger: Ledger, who: str) -> None:
+    ledger.note_act([])  # what is put back must be known to have been damaged
     _seal(log_dir, log, plan.batches[-1].last_offset)
     _fill(log, plan, dry_run=False)
     acknowledge(log, plan.spans, ledger, who)

@@ -98,6 +98,8 @@ class Scrubber:
         self.checked_bytes = 0  # in this life
         self.damages = 0
         self._failed: dict[Place, tuple[int, str]] = {}  # when it was met, and why
+        # Damage that the ledger could not store yet: it counts, and the log stays as it is.
+        self._unmarked: dict[Place, tuple[SegmentScan, Round]] = {}
         self.since_ms = self._now_ms()  # when a round was first to be expected
         self._after = START  # up to and with this one the round is through
         self._places: Iterator[Place] | None = None
@@ -148,6 +150,7 @@ class Scrubber:
 
     def turn(self) -> int:
         """What a second's share of the rate is enough for; the count of findings."""
+        self._mark_noted()
         if self.is_off or self.is_running or not self._is_due():
             return 0
         if self.round is None:
@@ -239,6 +242,7 @@ class Scrubber:
         if self._thread is not None:
             self._thread.join()
         self._scan = self._places = None
+        self._unmarked.clear()  # the next round finds it again
         self._save()
 
     def stop(self) -> None:
@@ -321,11 +325,23 @@ class Scrubber:
                 log.ask_commit()  # a new segment may have begun for it
         self.damages += len(damages)
         # In this order: a hole that the ledger lacks would be known, and told nobody.
-        self._log_dir.ledger.note(damages)
+        if self._log_dir.ledger.note(damages) or not damages:
+            self._mark(place, scan, course)
+        else:
+            scan.let_go()
+            self._unmarked[place] = scan, course
+
+    def _mark(self, place: Place, scan: SegmentScan, course: Round) -> None:
         try:
             scan.mark()
         except ApplianceError as error:
             self._fail(place, error, course)
+
+    def _mark_noted(self) -> None:
+        """Each second: damage whose entries are on disk by now."""
+        if self._unmarked and self._log_dir.ledger.save():
+            for place in list(self._unmarked):
+                self._mark(place, *self._unmarked.pop(place))
 
     def _note(self, found: Found, course: Round) -> None:
         course.note(found)

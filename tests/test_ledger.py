@@ -70,13 +70,33 @@ def test_what_a_full_disk_does_not_take_counts_and_is_stored_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "add_to_ledger", refuse)
-        ledger.note([LOST])
-        ledger.note([LOST])
+        assert not ledger.note([LOST])
+        assert not ledger.note([LOST])
+        assert not ledger.save()
     assert ([each.damage for each in ledger.open()], ledger.unsaved) == ([LOST], 1)
     assert Ledger(catalog).open() == []
-    ledger.save()
+    assert ledger.save()
     assert ledger.unsaved == 0
     assert [each.damage for each in Ledger(catalog).open()] == [LOST]
+
+
+def test_an_act_that_cannot_be_stored_is_refused_and_never_told(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(catalog)
+
+    def refuse(rows: list[LedgerRow]) -> list[LedgerRow]:
+        raise StorageFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "add_to_ledger", refuse)
+        ledger.note([LOST])
+        with pytest.raises(StorageFull):
+            ledger.note_act([Damage("orders", 3, 100, 405, "ann lets readers pass", "skipped")])
+        with pytest.raises(StorageFull):
+            ledger.note_act([])  # what came before it is not stored either
+    ledger.save()
+    assert [each.damage for each in ledger.open()] == [LOST]
 
 
 @pytest.mark.parametrize(

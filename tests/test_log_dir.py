@@ -6,14 +6,16 @@ import contextlib
 import gc
 import os
 import resource
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from appliance._engine import Log
+from appliance._engine import Engine, Log
 from appliance.config import StorageConfig
-from appliance.errors import ApplianceError, FilesExhausted, LogClosed, LogFailed
+from appliance.errors import ApplianceError, FilesExhausted, LogClosed, LogFailed, StorageFull
 from appliance.ledger import Damage
 from appliance.log_dir import (
     LogDir,
@@ -257,6 +259,65 @@ def test_a_failed_creation_can_be_repeated(tmp_path: Path) -> None:
                 os.close(descriptor)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert log_dir.create("t", 0).append_durable(batch("a")).base_offset == 0
+
+
+class Watched:
+    """An engine that remembers which logs it opened, and whose journal may take nothing more."""
+
+    def __init__(self, engine: Engine, is_full: bool) -> None:
+        self._engine, self._is_full = engine, is_full
+        self.logs: list[Log] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def open_log(self, *given: Any, **named: Any) -> tuple[Log, Any]:
+        log, recovered = self._engine.open_log(*given, **named)
+        self.logs.append(log)
+        return log, recovered
+
+    def commit_journal(self) -> None:
+        if self._is_full:
+            raise StorageFull("no room in the journal")
+        self._engine.commit_journal()
+
+
+@contextlib.contextmanager
+def watched(log_dir: LogDir, is_full: bool = False) -> Iterator[Watched]:
+    """All that is opened meanwhile is closed at its end."""
+    engine = log_dir.engine
+    found = Watched(engine, is_full)
+    log_dir.engine = found  # type: ignore[assignment]
+    yield found
+    log_dir.engine = engine
+    for log in found.logs:
+        with pytest.raises(LogClosed):
+            log.append(batch("late"))
+
+
+def test_a_creation_that_fails_closes_what_it_had_opened(tmp_path: Path) -> None:
+    """One of eight partitions cannot be opened: the seven others were."""
+    with opened(tmp_path) as log_dir:
+        (tmp_path / "t-5").mkdir()
+        os.mknod(tmp_path / "t-5" / f"{0:020d}.log", stat.S_IFSOCK | 0o600)
+        with watched(log_dir) as engine, pytest.raises(ApplianceError) as raised:
+            log_dir.create_all("t", range(8))
+        assert len(engine.logs) == 7
+        assert not isinstance(raised.value, LogExists)
+        assert (log_dir.held(), [*tmp_path.glob("t-*")]) == ([], [])
+        assert len(log_dir.create_all("t", range(8))) == 8
+
+
+@pytest.mark.parametrize("act", ["create", "reopen"])
+def test_a_log_that_the_journal_does_not_take_is_closed_again(act: str, tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log_dir.create("t", 0).append_durable(batch("a"))
+        with watched(log_dir, is_full=True) as engine, pytest.raises(StorageFull, match="no room"):
+            log_dir.reopen("t", 0) if act == "reopen" else log_dir.create_all("u", range(3))
+        assert len(engine.logs) == (1 if act == "reopen" else 3)
+        if act == "reopen":
+            assert "no room" in log_dir.unopened["t", 0]
+            assert values(log_dir.reopen("t", 0).read(0)) == ["a"]
 
 
 # Upkeep, and what is set aside

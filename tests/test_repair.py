@@ -17,8 +17,15 @@ from click.testing import CliRunner, Result
 from appliance import _batch, _repair, reopening, repair, set_aside
 from appliance._engine import Log
 from appliance._export import RangeReader
+from appliance._repair import holes
 from appliance.cli import main
-from appliance.errors import ApplianceError, OffsetInHole, OffsetOutOfRange, TransactionStateInvalid
+from appliance.errors import (
+    ApplianceError,
+    OffsetInHole,
+    OffsetOutOfRange,
+    StorageFull,
+    TransactionStateInvalid,
+)
 from appliance.log_dir import LogDir
 from appliance.scrub import known_damage
 from appliance.testing import RunningBroker, running_broker
@@ -62,7 +69,7 @@ class Heard:
     def __init__(self) -> None:
         self.kinds: list[str] = []
 
-    def note(self, damages: object) -> None:
+    def note_act(self, damages: object) -> None:
         self.kinds += [each.kind for each in damages]  # type: ignore[attr-defined]
 
     def open(self) -> list[object]:
@@ -105,6 +112,20 @@ def test_readers_pass_what_is_skipped_and_still_do_after_a_restart(whole: Damage
         assert bases(log.read(7, 1)) == [9]
         assert bases(b"".join(everything(log))) == others(7, 8, 10)
         assert ranges(scrubbed(log)) == []
+
+
+def test_what_the_ledger_cannot_store_is_not_done(whole: Damaged) -> None:
+    class Full(Heard):
+        def note_act(self, damages: object) -> None:
+            raise StorageFull("no room")
+
+    with with_holes(whole, 7) as (log_dir, log):
+        with pytest.raises(StorageFull):
+            repair.skip(log, repair.plan_skip(log), Full(), "ada")  # type: ignore[arg-type]
+        plan = repair.plan_import(log_dir, log, ASIDE)
+        with pytest.raises(StorageFull):
+            repair.put_back(log_dir, log, plan, Full(), "ada")  # type: ignore[arg-type]
+        assert [each.is_skipped for each in holes(log)] == [False]
 
 
 def test_damage_below_the_log_start_is_nothing_to_repair(whole: Damaged) -> None:

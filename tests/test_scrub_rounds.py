@@ -33,9 +33,14 @@ class Heard:
 
     def __init__(self) -> None:
         self.damages: list[Damage] = []
+        self.is_full = False
 
-    def note(self, damages: Any) -> None:
+    def note(self, damages: Any) -> bool:
         self.damages += damages
+        return not self.is_full
+
+    def save(self) -> bool:
+        return not self.is_full
 
 
 class Clock:
@@ -140,6 +145,23 @@ def test_damage_is_in_the_ledger_once(tmp_path: Path) -> None:
         scrubber.start([])
         until(lambda: not scrubber.is_running)
         assert len(heard(log_dir)) == 2
+        scrubber.close()
+
+
+def test_no_log_is_marked_before_the_ledger_has_the_damage(tmp_path: Path) -> None:
+    with two_logs(tmp_path) as log_dir:
+        assert isinstance(log_dir.ledger, Heard)
+        log_dir.ledger.is_full = True
+        scrubber = Scrubber(log_dir)
+        flip(log_dir, "a", 1)
+        while scrubber.last is None:
+            scrubber.turn()
+        assert heard(log_dir) == [("a", 1, 1, "damaged")]
+        scrubber.turn()
+        assert log_dir.log("a", 0).holes() == []
+        log_dir.ledger.is_full = False
+        scrubber.turn()
+        assert log_dir.log("a", 0).holes() == [(1, 2)]
         scrubber.close()
 
 

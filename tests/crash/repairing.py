@@ -30,7 +30,7 @@ MAGIC_AT = 16
 class Silent:
     """Stands where the ledger is."""
 
-    def note(self, damages: Any) -> None:
+    def note_act(self, damages: Any) -> None:
         list(damages)
 
     def open(self) -> list[Any]:

@@ -39,7 +39,9 @@ from appliance._codes cimport (
 )
 from appliance._crc cimport crc32c
 from appliance._descriptors cimport FileRef, directory_hold, file_own
-from appliance._disk_reader cimport DiskReader, disk_at, disk_close, disk_forget, disk_have, disk_open
+from appliance._disk_reader cimport (
+    DiskReader, disk_at, disk_close, disk_forget, disk_have, disk_open,
+)
 from appliance._engine cimport Log
 from appliance._files cimport (
     NAME_SIZE, failure_note, file_name, open_file, read_whole, storage_code, sync_directory,

@@ -1,8 +1,12 @@
 """One life of the engine, recorded: a segment is damaged, or its file goes; the scrub marks it; and
 what was set aside is put back. `judge` says what any disk after that may look like.
 
-    segment  0 .. 4   5 .. 9   10 .. 12 (active)
-    damaged           6, 8, or the whole file; or 11
+    segment      0 .. 4   5 .. 9    10 .. 12 (active)
+    damaged               6, 8      all is put back
+                          6, 8      only 6 is put back: in the new file 9 lies elsewhere
+                          the file
+                 1        6         one new file takes the place of two
+                                    11
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance import _batch, repair
+from appliance._engine import Log
 from appliance._scrub import SegmentScan
 from appliance.config import LogConfig
 from appliance.errors import BatchCorrupt, OffsetInHole
@@ -22,6 +27,7 @@ from appliance.log_dir import LogDir
 from .trace import Recorder
 from .workloads import SMALL, STORAGE
 
+Bases = tuple[int, ...]
 BASES = (0, 5, 10)
 END = 13
 MAGIC_AT = 16
@@ -59,25 +65,43 @@ def flipped(root: Path, base: int, *offsets: int) -> None:
         os.fsync(file.fileno())
 
 
-def two_batches(root: Path) -> int:
+def two_batches(root: Path) -> Bases:
     flipped(root, 5, 6, 8)
-    return 5
+    return (5,)
 
 
-def a_file(root: Path) -> int:
+def one_of_two(root: Path) -> Bases:
+    flipped(root, 5, 6, 8)
+    aside = kept_aside(root, 5)
+    infos = _batch.headers(aside.read_bytes())
+    os.truncate(aside, next(each.position for each in infos if each.base_offset == 8))
+    return (5,)
+
+
+def a_file(root: Path) -> Bases:
     os.unlink(root / "t-0" / f"{5:020d}.log")
     synced(root / "t-0")
-    return 5
+    return (5,)
 
 
-def in_the_active(root: Path) -> int:
+def two_segments(root: Path) -> Bases:
+    flipped(root, 0, 1)
+    flipped(root, 5, 6)
+    with kept_aside(root, 0).open("ab") as file:
+        file.write(kept_aside(root, 5).read_bytes())
+    return (0, 5)
+
+
+def in_the_active(root: Path) -> Bases:
     flipped(root, 10, 11)
-    return 10
+    return (10,)
 
 
-DAMAGES: dict[str, Callable[[Path], int]] = {  # the base of the segment
+DAMAGES: dict[str, Callable[[Path], Bases]] = {  # the bases of the segments
     "two batches": two_batches,
+    "two batches of which one is put back": one_of_two,
     "a file": a_file,
+    "two segments": two_segments,
     "in the active segment": in_the_active,
 }
 
@@ -101,32 +125,43 @@ def live(root: Path, damage: str) -> None:
     logs.rest(0)
     for base in BASES:
         keep_aside(root, base)
-    base = DAMAGES[damage](root)
+    bases = DAMAGES[damage](root)
+    for base in bases:
+        marked(log, base)
+    lost = [offset for first, end in log.holes() for offset in range(first, end)]
+    assert lost
+    recorder.note({"marked": lost})
+    plan = repair.plan_import(logs, log, str(kept_aside(root, bases[0]).relative_to(root)))
+    repair.put_back(logs, log, plan, Silent(), "ada")  # type: ignore[arg-type]
+    back = [offset for span in plan.spans for offset in range(span.first_offset, span.end_offset)]
+    assert back
+    recorder.note({"put_back": back})
+    recorder.kill()
+
+
+def marked(log: Log, base: int) -> None:
     scan = SegmentScan(log, base)
     while scan.step(1 << 20):
         pass
     assert scan.settle()
     scan.mark()
-    lost = [offset for first, end in log.holes() for offset in range(first, end)]
-    assert lost
-    recorder.note({"marked": lost})
-    name = f"t-0/{base:020d}.log.corrupt-1"
-    plan = repair.plan_import(logs, log, name)
-    repair.put_back(logs, log, plan, Silent(), "ada")  # type: ignore[arg-type]
-    recorder.note({"put_back": lost})
-    recorder.kill()
+
+
+def kept_aside(root: Path, base: int) -> Path:
+    return root / "t-0" / f"{base:020d}.log.corrupt-1"
 
 
 def keep_aside(root: Path, base: int) -> None:
     source = root / "t-0" / f"{base:020d}.log"
-    with Path(f"{source}.corrupt-1").open("xb", buffering=0) as file:
+    with kept_aside(root, base).open("xb", buffering=0) as file:
         file.write(source.read_bytes())
         os.fsync(file.fileno())
     synced(source.parent)
 
 
-def judge(root: Path, lost: list[int], is_put_back: bool) -> list[str]:
-    """What is wrong with this disk, once it is opened."""
+def judge(root: Path, lost: list[int], back: list[int], is_put_back: bool) -> list[str]:
+    """What is wrong with this disk, once it is opened: `back` of what was `lost` is put back as a
+    whole, or nothing is."""
     wrong = []
     logs = opened(root)
     try:
@@ -134,8 +169,9 @@ def judge(root: Path, lost: list[int], is_put_back: bool) -> list[str]:
         if log.log_end_offset != END:
             wrong.append(f"the log ends at {log.log_end_offset}")
         there = [offset for offset in range(END) if _is_there(log, offset, wrong)]
-        kept = [offset for offset in range(END) if offset not in lost]
-        if there not in ([*range(END)], kept) or (is_put_back and len(there) < END):
+        before = [offset for offset in range(END) if offset not in lost]
+        after = sorted([*before, *back])
+        if there != after and (is_put_back or there != before):
             wrong.append(f"served: {there}")
     finally:
         logs.abandon()

@@ -17,6 +17,7 @@ from .build import REPOSITORY, TESTS, engine_environment, mutant_engine
 from .harness import NIGHTLY, record
 from .test_failing_sync import problems_after_a_failed_sync
 from .test_power_cut_states import SEED
+from .test_repair_states import failures, repaired
 
 STATES_MAX = 4000
 FAILING_SYNC = "a failing sync"
@@ -79,6 +80,24 @@ def test_the_mutant_is_caught(mutant: str, engine: Path) -> None:
         print(f"{mutant}: {result.tried} of {result.distinct} states until it was caught")
     assert caught, f"{mutant} went unnoticed: the harness is blind, or the switch is gone"
     print(caught[0])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "damage"),
+    [
+        ("swap_without_journal", "two batches of which one is put back"),
+        ("swap_without_journal", "two segments"),
+        ("swap_without_directory_sync", "two batches"),
+    ],
+)
+def test_a_repair_that_does_a_step_too_early_is_found(
+    mutant: str, damage: str, engine: Path
+) -> None:
+    with repaired(damage, engine, APPLIANCE_MUTANT=mutant) as history:
+        tried, found = failures(history)
+    print(f"{mutant}, {damage}: {len(found)} of {tried} states")
+    assert found, f"{mutant} went unnoticed"
+    print(found[0])
 
 
 def test_every_planted_mutant_is_expected_here_and_the_other_way_round() -> None:

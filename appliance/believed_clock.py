@@ -2,9 +2,9 @@
 
     file `clock`   two slots, at 0 and 4096, written in turn: what a power cut tears fails its CRC,
                    and the other slot is a minute older
-    slot           magic 8 bytes "APCLOCK1" | sequence i64 | believed wall clock ms i64 |
-                   steady clock ms i64 | boot id, 36 characters of ASCII or zeros | CRC-32C u32 of
-                   all before it
+    slot           magic 8 bytes "APCLOCK2" | sequence i64 | believed wall clock ms i64 |
+                   steady clock ms i64 | boot id, 36 characters of ASCII or zeros | flags u8 |
+                   CRC-32C u32 of all before it
 
 It is written in place into blocks that are there, once a minute and at a stop, by a thread that
 nobody waits for: a full disk does not stop it, and no commit pays for it. A directory without the
@@ -25,8 +25,9 @@ from appliance.wall_clock import Remembered, WallClock
 events = event_log.named("clock")
 
 NAME = "clock"
-MAGIC = b"APCLOCK1"
-SLOT = struct.Struct(">8sqqq36s")
+MAGIC = b"APCLOCK2"
+SLOT = struct.Struct(">8sqqq36sB")
+HAS_GAP, WAS_KEPT_RIGHT = 1, 2
 CRC = struct.Struct(">I")
 SLOT_SIZE = 4096  # a block of the disk and of the file system: one slot's write cannot hurt another
 SLOTS = 2
@@ -69,11 +70,13 @@ def _newest(directory: Path) -> tuple[int, Remembered] | None:
 def _parsed(data: bytes) -> tuple[int, Remembered] | None:
     if len(data) < SLOT.size + CRC.size:
         return None
-    magic, sequence, believed_ms, steady_ms, boot = SLOT.unpack_from(data)
+    magic, sequence, believed_ms, steady_ms, boot, flags = SLOT.unpack_from(data)
     (crc,) = CRC.unpack_from(data, SLOT.size)
     if magic != MAGIC or crc != crc32c(data[: SLOT.size]):
         return None
-    return sequence, Remembered(believed_ms, steady_ms, boot.rstrip(b"\0").decode("ascii"))
+    boot_id = boot.rstrip(b"\0").decode("ascii")
+    has_gap, was_kept_right = bool(flags & HAS_GAP), bool(flags & WAS_KEPT_RIGHT)
+    return sequence, Remembered(believed_ms, steady_ms, boot_id, has_gap, was_kept_right)
 
 
 def _by_files(directory: Path) -> Remembered | None:
@@ -119,8 +122,9 @@ class BelievedClock:
             self._failed = ""
 
     def _store(self, now: Remembered) -> None:
+        flags = HAS_GAP * now.has_gap + WAS_KEPT_RIGHT * now.was_kept_right
         data = SLOT.pack(MAGIC, self._sequence + 1, now.believed_ms, now.steady_ms,
-                         now.boot_id.encode("ascii"))  # fmt: skip
+                         now.boot_id.encode("ascii"), flags)  # fmt: skip
         data += CRC.pack(crc32c(data))
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -7,12 +7,15 @@ send. So what the machine's clock says is measured against a belief: what it sai
 by a clock that nobody can set. `believed_clock.py` keeps the belief across restarts.
 
     no doubt   the two differ by at most STEP_MAX_MS: the machine's clock is believed, as it is
-    ahead      it is later than believed. A machine that was off looks the same, so this ends:
-               when it has lasted SETTLE_MS and is not more than OFF_MAX_MS,
-               when the kernel was told for SETTLE_SYNCHRONISED_MS that the clock is kept right, and
-               it is not more than OFF_SYNCHRONISED_MAX_MS, or when a person confirms it
+    ahead      it is later than believed. After a reboot a machine that was off looks the same, so
+               then it ends when it has lasted SETTLE_MS and is not more than OFF_MAX_MS
     behind     it is earlier than believed. Time does not go back: it is wrong now, or was wrong
-               before, and waiting does not tell which. This ends by the kernel's word or a person's
+               before, and waiting does not tell which
+
+Either ends when a person confirms it, or when the kernel was told for SETTLE_SYNCHRONISED_MS that
+the clock is kept right, and it is not more than OFF_SYNCHRONISED_MAX_MS ahead. But not where the
+kernel had said the same of what was believed: within one boot the time that passed is known, so one
+of its two words is wrong, and only a person can tell which.
 
 In doubt the time is a span. What deletes and expires takes `earliest`, what stamps and what refuses
 records of the future takes `latest`: nothing is deleted too early and nobody is refused wrongly,
@@ -35,6 +38,7 @@ OFF_MAX_MS = 30 * DAY_MS  # for so long a machine is off in holidays; beyond, so
 # Whoever sets the clock by hand takes the kernel's word away: for a daemon to give it back, it has
 # asked others for the time. A minute, since the word may be older than the step by a moment.
 SETTLE_SYNCHRONISED_MS = 60_000
+ASK_MS = 500  # between two questions to the kernel: whoever expires something asks for the time
 # Receivers of GPS time that roll over are 19.6 years off, and are believed by daemons.
 OFF_SYNCHRONISED_MAX_MS = 366 * DAY_MS
 
@@ -47,6 +51,8 @@ class Remembered(NamedTuple):
     believed_ms: int
     steady_ms: int  # of the clock that nobody can set, of that boot
     boot_id: str  # "": not known
+    has_gap: bool = False  # time may have passed before that boot that no clock counted
+    was_kept_right: bool = False  # the kernel has said so of the belief, in that boot
 
 
 class Span(NamedTuple):
@@ -60,10 +66,30 @@ class Doubt:
     wall_ms: int
     believed_ms: int
     settles_in_ms: int | None  # None: not by waiting
+    has_gap: bool  # the machine may have been off
+    by_a_person: bool  # nobody else ends it
 
     @property
     def by_ms(self) -> int:
         return abs(self.wall_ms - self.believed_ms)
+
+
+class _Word:
+    """The kernel's, that the clock is kept right; by the steady clock."""
+
+    def __init__(self, is_given: Callable[[], bool]) -> None:
+        self._is_given = is_given
+        self._since_ms: int | None = None
+        self._asked_ms: int | None = None
+
+    def lasts(self, steady: int) -> bool:
+        if self._asked_ms is None or not 0 <= steady - self._asked_ms < ASK_MS:
+            self._asked_ms = steady
+            if not self._is_given():
+                self._since_ms = None
+            elif self._since_ms is None:
+                self._since_ms = steady
+        return self._since_ms is not None and steady - self._since_ms >= SETTLE_SYNCHRONISED_MS
 
 
 @dataclass
@@ -72,7 +98,7 @@ class _Jump:
 
     difference_ms: int
     since_ms: int
-    right_since_ms: int | None = None  # from when on the kernel said that the clock is kept right
+    word: _Word
 
 
 def wall_now_ms() -> int:
@@ -100,15 +126,22 @@ class WallClock:
         self._boot_id = boot_id
         self._lock = threading.Lock()
         self._at = steady_ms()
-        self._believed = wall_ms() if remembered is None else self._continued(remembered)
+        self._believed = wall_ms()
+        self._has_gap = self._was_kept_right = False
         self._jump: _Jump | None = None
+        self._word = _Word(is_synchronised)
+        if remembered is not None:
+            self._go_on(remembered)
         self.look()
 
-    def _continued(self, then: Remembered) -> int:
+    def _go_on(self, then: Remembered) -> None:
         """What to expect now. How long a machine was off nobody knows: at least not at all."""
-        is_same_boot = then.boot_id != "" and then.boot_id == self._boot_id
         passed_ms = self._at - then.steady_ms
-        return then.believed_ms + (passed_ms if is_same_boot and passed_ms > 0 else 0)
+        if then.boot_id != "" and then.boot_id == self._boot_id and passed_ms >= 0:
+            self._believed = then.believed_ms + passed_ms
+            self._has_gap, self._was_kept_right = then.has_gap, then.was_kept_right
+        else:
+            self._believed, self._has_gap = then.believed_ms, True
 
     # Asking
 
@@ -133,20 +166,26 @@ class WallClock:
             if jump is None:
                 return None
             settles_in = None
-            if jump.difference_ms > 0 and wall - believed <= OFF_MAX_MS:
+            if self._has_gap and 0 < wall - believed <= OFF_MAX_MS:
                 settles_in = max(0, jump.since_ms + SETTLE_MS - steady)
-            return Doubt(_way(jump), wall, believed, settles_in)
+            by_a_person = self._was_kept_right or wall - believed > OFF_SYNCHRONISED_MAX_MS
+            return Doubt(_way(jump), wall, believed, settles_in, self._has_gap, by_a_person)
 
     def remember(self) -> Remembered:
         """To be kept for the next start: the belief, also while there is doubt."""
         with self._lock:
             wall, steady = self._wall_ms(), self._steady_ms()
-            return Remembered(self._look(wall, steady), steady, self._boot_id)
+            believed = self._look(wall, steady)
+            return Remembered(
+                believed, steady, self._boot_id, self._has_gap, self._was_kept_right
+            )  # fmt: skip
 
     def confirm(self) -> Doubt | None:
         """A person says that the machine's clock is right; the doubt that this ends."""
         doubt = self.doubt()
         with self._lock:
+            self._was_kept_right = False  # of what is believed from here on
+            self._word = _Word(self._is_synchronised)
             self._believe(self._wall_ms(), self._steady_ms())
         return doubt
 
@@ -157,27 +196,24 @@ class WallClock:
         expected = self._believed + steady - self._at
         difference = wall - expected
         if abs(difference) <= STEP_MAX_MS:
+            self._was_kept_right = self._was_kept_right or self._word.lasts(steady)
             return self._believe(wall, steady)
         jump = self._jump
         if jump is None or abs(difference - jump.difference_ms) > STEP_MAX_MS:
-            jump = self._jump = _Jump(difference, steady)
-        return self._believe(wall, steady) if self._has_settled(jump, steady) else expected
+            jump = self._jump = _Jump(difference, steady, _Word(self._is_synchronised))
+        if self._was_kept_right:
+            return expected  # the kernel's word against the kernel's word
+        if jump.difference_ms <= OFF_SYNCHRONISED_MAX_MS and jump.word.lasts(steady):
+            self._was_kept_right = True
+            return self._believe(wall, steady)
+        return self._believe(wall, steady) if self._has_lasted(jump, steady) else expected
 
-    def _has_settled(self, jump: _Jump, steady: int) -> bool:
-        if not self._is_synchronised():
-            jump.right_since_ms = None
-        elif jump.right_since_ms is None:
-            jump.right_since_ms = steady
-        right_since = jump.right_since_ms
-        is_right = right_since is not None and steady - right_since >= SETTLE_SYNCHRONISED_MS
-        if jump.difference_ms < 0:
-            return is_right
-        if is_right and jump.difference_ms <= OFF_SYNCHRONISED_MAX_MS:
-            return True
-        return jump.difference_ms <= OFF_MAX_MS and steady - jump.since_ms >= SETTLE_MS
+    def _has_lasted(self, jump: _Jump, steady: int) -> bool:
+        may_be_off = self._has_gap and 0 < jump.difference_ms <= OFF_MAX_MS
+        return may_be_off and steady - jump.since_ms >= SETTLE_MS
 
     def _believe(self, wall: int, steady: int) -> int:
-        self._believed, self._at, self._jump = wall, steady, None
+        self._believed, self._at, self._jump, self._has_gap = wall, steady, None, False
         return wall
 
 

@@ -99,15 +99,77 @@ def test_after_a_jump_back_nothing_is_older_and_nothing_of_before_is_of_the_futu
     assert (clocks.span, clocks.way) == ((0, step), "behind")
 
 
-def test_a_jump_forward_that_lasts_is_believed(clocks: FakeClocks) -> None:
-    clocks.after(10, 8 * DAY_MS)
-    assert clocks.after(SETTLE_MS - 1) == START + 10 + SETTLE_MS - 1
-    assert clocks.after(1) == START + 10 + SETTLE_MS + 8 * DAY_MS
+@pytest.mark.parametrize("step", [HOUR_MS, 8 * DAY_MS, OFF_MAX_MS])
+def test_a_jump_forward_within_one_boot_is_not_believed_by_waiting(
+    clocks: FakeClocks, step: int
+) -> None:
+    """The time that passed is known: the machine was not off."""
+    clocks.after(10, step)
+    clocks.after(SETTLE_MS)
+    clocks.restart(1_000)
+    clocks.after(20 * DAY_MS)
+    assert clocks.span == (-step, 0)
+    doubt = clocks.clock.doubt()
+    assert doubt is not None
+    assert (doubt.settles_in_ms, doubt.has_gap, doubt.by_a_person) == (None, False, False)
+
+
+def test_a_jump_forward_over_a_reboot_is_believed_when_it_lasts(clocks: FakeClocks) -> None:
+    clocks.restart(8 * DAY_MS, is_reboot=True)
+    believed = clocks.clock.look().earliest_ms
+    assert clocks.after(SETTLE_MS - 1) == believed + SETTLE_MS - 1
+    assert clocks.after(1) == believed + SETTLE_MS + 8 * DAY_MS
     assert clocks.span == NO_DOUBT
 
 
+@pytest.mark.parametrize("step", [HOUR_MS, 8 * DAY_MS, -HOUR_MS, -300 * DAY_MS])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_daemon_that_contradicts_itself_needs_a_person(
+    clocks: FakeClocks, step: int, restarts: bool
+) -> None:
+    """The kernel said that the time before was kept right, and now says the same of another."""
+    clocks.is_synchronised = True
+    clocks.after(1_000)
+    clocks.after(SETTLE_SYNCHRONISED_MS)
+    if restarts:
+        clocks.restart(5_000)
+    clocks.after(10, step)
+    for _ in range(50):
+        clocks.after(SETTLE_MS)
+    if restarts:
+        clocks.restart(5_000)
+        clocks.after(SETTLE_MS)
+    assert clocks.way == ("ahead" if step > 0 else "behind")
+    doubt = clocks.clock.doubt()
+    assert doubt is not None
+    assert doubt.by_a_person
+    clocks.clock.confirm()
+    assert clocks.way is None
+    # and what a person said, the daemon may correct
+    clocks.after(10, -step)
+    clocks.after(1_000)
+    clocks.after(SETTLE_SYNCHRONISED_MS)
+    assert clocks.way is None
+
+
+def test_a_clock_without_a_battery_is_right_once_it_is_kept_right(clocks: FakeClocks) -> None:
+    """It begins years back, and is set by a daemon that asked others."""
+    clocks.is_synchronised = True
+    clocks.after(1_000)
+    clocks.after(SETTLE_SYNCHRONISED_MS)
+    clocks.is_synchronised = False
+    clocks.restart(3 * DAY_MS, -10 * YEAR_MS - 3 * DAY_MS, is_reboot=True)
+    assert clocks.way == "behind"
+    clocks.after(30_000, 10 * YEAR_MS + 3 * DAY_MS)
+    clocks.is_synchronised = True
+    clocks.after(1_000)
+    assert clocks.way == "ahead"
+    clocks.after(SETTLE_SYNCHRONISED_MS)
+    assert (clocks.span, clocks.way) == (NO_DOUBT, None)
+
+
 def test_no_machine_is_off_for_years_so_that_must_be_confirmed(clocks: FakeClocks) -> None:
-    clocks.after(10, OFF_MAX_MS + HOUR_MS)
+    clocks.restart(OFF_MAX_MS + HOUR_MS, is_reboot=True)
     clocks.after(10 * SETTLE_MS)
     doubt = clocks.clock.doubt()
     assert doubt is not None
@@ -159,13 +221,10 @@ def test_time_goes_on_while_a_jump_settles(clocks: FakeClocks) -> None:
 def test_a_jump_that_is_put_right_is_forgotten(clocks: FakeClocks) -> None:
     clocks.after(10, 8 * DAY_MS)
     assert clocks.after(SETTLE_MS // 2, -8 * DAY_MS) == START + 10 + SETTLE_MS // 2
-    # The next jump has to last as long as the first had to.
-    clocks.after(10, 8 * DAY_MS)
-    assert clocks.after(SETTLE_MS // 2) == START + 20 + SETTLE_MS // 2 * 2
 
 
 def test_another_jump_begins_to_settle_anew(clocks: FakeClocks) -> None:
-    clocks.after(10, DAY_MS)
+    clocks.restart(DAY_MS, is_reboot=True)
     clocks.after(SETTLE_MS - 10, 5 * DAY_MS)
     clocks.after(SETTLE_MS - 10)
     assert clocks.way == "ahead"
@@ -222,6 +281,14 @@ def test_a_doubt_survives_restarts(clocks: FakeClocks) -> None:
     for _ in range(3):
         clocks.restart(1_000)
         assert (clocks.span, clocks.way) == ((-10 * YEAR_MS, 0), "ahead")
+
+
+def test_a_restart_does_not_forget_that_the_machine_may_have_been_off(clocks: FakeClocks) -> None:
+    clocks.restart(8 * DAY_MS, is_reboot=True)
+    clocks.restart(60_000)
+    assert clocks.way == "ahead"
+    clocks.after(SETTLE_MS)
+    assert clocks.way is None
 
 
 def test_a_steady_clock_of_another_machine_says_nothing() -> None:

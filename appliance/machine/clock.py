@@ -125,21 +125,30 @@ CONFIRM = "`appliance clock confirm` says that it is right"
 
 def told(doubt: Doubt) -> str:
     """In words, with what to do."""
-    says = f"the machine's clock says {moment(doubt.wall_ms)}"
-    by = duration(doubt.by_ms / 1000)
+    than = "later than" if doubt.way == "ahead" else "before what"
+    why = "it is wrong now or was wrong before"
+    if doubt.way == "ahead":
+        why = (
+            "the machine was off, or its clock is wrong" if doubt.has_gap
+            else f"it was set while the machine ran, so {why}"
+        )  # fmt: skip
+    meanwhile = "nothing is deleted or expired by what the clock says"
     if doubt.way == "behind":
-        return (
-            f"{says}, {by} before what was believed ({moment(doubt.believed_ms)}): it is wrong now "
-            "or was wrong before. Until that is known nothing is deleted or expired by time, and "
-            "clients' timestamps are held to what was believed. Set the clock and have it kept "
-            f"right (chrony, ntpd, timesyncd), or {CONFIRM}"
+        meanwhile = (
+            "nothing is deleted or expired by time, and clients' timestamps are held to what was "
+            "believed"
         )
-    ends = "It must be confirmed, or kept right by chrony, ntpd or timesyncd"
-    if doubt.settles_in_ms is not None:
-        ends = f"It is believed in {duration(doubt.settles_in_ms / 1000)}, sooner if it is kept"
-        ends += " right by chrony, ntpd or timesyncd"
     return (
-        f"{says}, {by} later than was believed ({moment(doubt.believed_ms)}): the machine was off, "
-        "or its clock is wrong. Until that is known nothing is deleted or expired by what the clock"
-        f" says. {ends}; {CONFIRM}"
+        f"the machine's clock says {moment(doubt.wall_ms)}, {duration(doubt.by_ms / 1000)} {than} "
+        f"was believed ({moment(doubt.believed_ms)}): {why}. Until that is known {meanwhile}. "
+        f"{_end_told(doubt)} {CONFIRM}"
     )
+
+
+def _end_told(doubt: Doubt) -> str:
+    if doubt.by_a_person:
+        return "Only a person can tell: set the clock right, or"
+    if doubt.settles_in_ms is not None:
+        settles_in = duration(doubt.settles_in_ms / 1000)
+        return f"It is believed in {settles_in}, sooner if chrony, ntpd or timesyncd keep it right;"
+    return "Set the clock and have it kept right (chrony, ntpd, timesyncd), or"

@@ -26,8 +26,7 @@ cdef cppclass Count:
     atomic_i64 refused             # openings that found none free, not even after a relief
     atomic_i64 relieved            # files closed because another was to be opened
     atomic_i64 reliefs
-    atomic_i64 refused_ns          # monotonic; the last time, as the next; 0: never
-    atomic_i64 relieved_ns
+    atomic_i64 refused_ns          # monotonic; the last time; 0: never
 
 cdef Count count
 cdef mutex relief_guard
@@ -159,7 +158,6 @@ cdef bint descriptors_relieve() noexcept nogil:
     else:
         closed = relief()
         count.relieved.fetch_add(closed)
-        count.relieved_ns.store(monotonic_ns())
         count.reliefs.fetch_add(1)
     relief_guard.unlock()
     if closed == 0:
@@ -185,12 +183,11 @@ def limit(int64_t most):
 
 def counters():
     """What logs hold and may hold open; files closed for others' sake and openings refused, and how
-    many milliseconds ago the last time was; -1: never."""
+    many milliseconds ago the last of these was; -1: never."""
     cdef int64_t now = monotonic_ns()
     return {
         "open": count.open.load(), "most": count.most.load(),
         "relieved": count.relieved.load(), "refused": count.refused.load(),
-        "relieved_ago_ms": _ago_ms(count.relieved_ns.load(), now),
         "refused_ago_ms": _ago_ms(count.refused_ns.load(), now),
     }
 

@@ -128,7 +128,7 @@ class LogDir:
         self.config = config
         self.syncs = syncs
         self.report = RecoveryReport(engine.was_clean, engine.is_new, Knowledge.of(engine))
-        self.report.notes += syncs.warnings(config.sync)
+        self.report.notes += syncs.warnings(config.sync, config.file_system_accepted)
         self.engine = engine
         self.keeper: Keeper = NoKeeper()
         self.ledger: Losses = NoLedger()

@@ -241,9 +241,8 @@ def test_after_kill_9_many_partitions_start_with_few_descriptors_and_take_record
         assert broker.descriptors < limit
         found = broker.health
         assert found["partitions"] == PARTITIONS
-        if limit == 256 and PARTITIONS > 256:
-            assert found["status"] in ("degraded", "failing")
-            assert any("file descriptors are in use" in each for each in found["reasons"])
+        # That idle files were closed for others is no trouble; that somebody was refused is.
+        assert found["status"] == "ok" or "were refused" in found["reasons"][0], found
     with served(data, limit) as broker:
         assert broker.health["partitions"] == PARTITIONS
     with opened(data) as log_dir:

@@ -187,3 +187,7 @@ def test_a_file_system_of_which_nothing_is_proven_is_told(
         status, told = healthz(broker)
         assert (status, told["status"], told["reasons"]) == (200, "degraded", [text])
         assert "appliance_file_system_proven 0" in metrics(broker)
+    accepted = {"storage.file.system.accepted": "zfs"}
+    with running_broker(tmp_path, accepted) as broker:
+        assert healthz(broker)[1]["status"] == "ok"
+        assert "appliance_file_system_proven 0" in metrics(broker)

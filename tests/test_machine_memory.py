@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from appliance.machine import memory
-from appliance.machine.memory import KILLED_TOLD_S, KillsWatch, Memory
+from appliance.machine.grown import Grown
+from appliance.machine.memory import KILLED_TOLD_MS, KillsWatch, Memory
 
 GIB = 1 << 30
 
@@ -93,16 +94,34 @@ def test_in_a_container_our_group_is_what_is_mounted(kernel: Kernel) -> None:
     assert (kernel.memory.limit_bytes, kernel.memory.used_bytes) == (GIB, 7)
 
 
-def test_a_kill_is_told_for_a_day_also_one_before_our_start() -> None:
-    now = [0.0]
-    watch = KillsWatch(lambda: now[0])
+def test_a_kill_is_told_for_a_day_also_one_before_our_start(tmp_path: Path) -> None:
+    now = [0]
+    watch = KillsWatch(Grown(tmp_path, lambda: now[0]))
     watch.note(None)
     assert list(watch.warnings()) == []
     watch.note(1)
     (text,) = watch.warnings()
     assert text.startswith("the kernel killed 1 process of the broker's control group")
-    now[0] = KILLED_TOLD_S
+    now[0] = KILLED_TOLD_MS
     watch.note(1)
     assert list(watch.warnings()) == []
     watch.note(3)
     assert "killed 3 processes of" in next(watch.warnings())
+
+
+def test_an_old_kill_is_no_news_after_a_start(tmp_path: Path) -> None:
+    now = [0]
+
+    def told(kills: int) -> bool:
+        """By another start each time."""
+        watch = KillsWatch(Grown(tmp_path, lambda: now[0]))
+        watch.note(kills)
+        return any(watch.warnings())
+
+    assert told(2)
+    now[0] = KILLED_TOLD_MS - 1
+    assert told(2)
+    now[0] = KILLED_TOLD_MS
+    assert not told(2)
+    assert not told(0)  # the group was made anew
+    assert told(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.machine import devices, raid
+from appliance.machine.grown import Grown
 from appliance.machine.raid import Array
 
 GOOD, FAULTY, SPARE = "in_sync", "faulty", "spare"
@@ -192,6 +193,28 @@ def test_a_member_that_is_not_well_is_told_while_the_array_is_whole(
 )
 def test_what_the_kernel_says_beside_that_is_no_trouble(tmp_path: Path, state: str) -> None:
     assert raid.reason(made(tmp_path, "raid1", [state, "in_sync"])) is None
+
+
+def test_mended_errors_are_news_for_a_week_and_not_for_ever(tmp_path: Path) -> None:
+    md, day, now = tmp_path / "md0" / "md", 86_400_000, [1]
+    made(tmp_path, "raid1", ["", "in_sync"], degraded="0")
+    disk(md, "sda", "in_sync", 0, errors="3")
+
+    def is_told(errors: int) -> bool:
+        """By another start each time."""
+        (md / "dev-sda" / "errors").write_text(str(errors))
+        (found,) = raid.snapshot(tmp_path, None, Grown(tmp_path, lambda: now[0]))
+        assert sorted(each["errors"] for each in found["members"]) == [0, errors]
+        return raid.reason(found) is not None
+
+    assert is_told(3)
+    now[0] += 7 * day
+    assert not is_told(3)
+    assert is_told(4)
+    now[0] += 6 * day
+    assert is_told(4)
+    assert not is_told(0)  # somebody has looked at the disk, and wrote the zero
+    assert is_told(1)
 
 
 def test_a_spare_beside_a_whole_array_is_no_member_that_is_missing(tmp_path: Path) -> None:

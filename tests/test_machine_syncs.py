@@ -73,6 +73,18 @@ def test_the_start_says_what_is_not_proven_and_that_one_sync_is_not_used(
     assert "WARNING: the data directory is on zfs, of which nothing is proven." in said
     assert "commit.sync=filesystem is not used on zfs" in said
     log_dir.close()
+    accepted = StorageConfig(**QUIET, file_system_accepted="zfs")
+    log_dir = LogDir.open(tmp_path / "accepted", accepted)
+    assert "nothing is proven. storage.file.system.accepted=zfs takes it." in log_dir.report.text()
+    log_dir.close()
+
+
+def test_what_is_accepted_is_a_kind_and_no_mistake_in_a_mount() -> None:
+    assert found(mounted("zfs")).is_accepted("zfs")
+    assert not found(mounted("zfs")).is_accepted("")
+    assert not found(mounted("zfs")).is_accepted("nfs")
+    assert found(mounted("ext4")).is_accepted("")
+    assert not found(mounted("ext4", options="rw,nobarrier")).is_accepted("ext4")
 
 
 def test_every_kind_has_one_verdict() -> None:

@@ -84,6 +84,7 @@ class Setting:
                 Ensemble: "HOST:PORT[,HOST:PORT...][/PATH]",
                 Hosts: "HOST[,HOST...]",
                 bool: "true or false",
+                str: "a word, or nothing",
             }[self.kind]
         words = "a whole number" if self.kind is int else "a number"
         if self.maximum is not None:

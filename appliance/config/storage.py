@@ -35,6 +35,13 @@ class StorageConfig:
         unit="bytes",
         minimum=0,
     )
+    file_system_accepted: str = setting(
+        "storage.file.system.accepted",
+        "",
+        "The name of a file system of which nothing is proven, and that is good enough for you: "
+        "zfs. On it health is not degraded for that alone; the start says it all the same. A mount "
+        "that does not flush (nobarrier) is not taken by it.",
+    )
     sync: str = setting(
         "commit.sync",
         "auto",

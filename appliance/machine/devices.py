@@ -11,8 +11,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from appliance.machine.mounts import MOUNTS, of_number
+
 SYS = Path("/sys")
-MOUNTS = Path("/proc/self/mountinfo")
 
 
 def beneath(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> frozenset[str] | None:
@@ -32,9 +33,10 @@ def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
     if own.exists():
         yield own.resolve()
         return
-    source = _source(number, mounts)
-    if source is None:
+    mount = of_number(number, mounts)
+    if mount is None or not mount.source.startswith("/dev/"):
         return
+    source = Path(mount.source).resolve()
     for device in sys.glob(f"fs/btrfs/*/devices/{source.name}"):
         yield from (each.resolve() for each in device.parent.iterdir())
         return
@@ -45,20 +47,6 @@ def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
     found = sys / "dev" / "block" / f"{os.major(made)}:{os.minor(made)}"
     if found.exists():
         yield found.resolve()
-
-
-def _source(number: str, mounts: Path) -> Path | None:
-    """What is mounted under this device number, if it is a device."""
-    try:
-        lines = mounts.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        fields, _, more = line.partition(" - ")
-        if fields.split()[2] == number:
-            source = more.split()[1]
-            return Path(source).resolve() if source.startswith("/dev/") else None
-    return None
 
 
 def _walk(device: Path, found: set[str]) -> None:

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.machine.devices import MOUNTS, SYS
+from appliance.machine.devices import SYS
+from appliance.machine.mounts import MOUNTS, of_number
 from appliance.spoken import moment
 
 STOPPED = ("emergency_ro", "shutdown")  # among a mount's options
@@ -65,12 +66,13 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
     except OSError as error:
         return FileSystem(stopped=str(error.strerror or error))
     number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
-    kind, source, options = _mount(number, mounts)
+    mount = of_number(number, mounts)
+    kind, source = (mount.kind, mount.source) if mount else ("", "")
     block = sys / "dev" / "block" / number
     # A source may be a link: of LVM and LUKS /dev/mapper/name is one to ../dm-0.
     by_source = Path(source).resolve().name if source else ""
     device = block.resolve().name if block.exists() else by_source
-    stopped = next((each for each in options if each in STOPPED), "")
+    stopped = next((each for each in STOPPED if mount and each in mount.options), "")
     if kind == "ext4":
         errors, last = _of_ext4(sys / "fs" / "ext4" / device)
         return FileSystem(kind, device, is_read_only, stopped, errors, last)
@@ -78,20 +80,6 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
         errors, missing = _of_btrfs(sys, device)
         return FileSystem(kind, device, is_read_only, stopped, errors, missing=missing)
     return FileSystem(kind, device, is_read_only, stopped)
-
-
-def _mount(number: str, mounts: Path) -> tuple[str, str, list[str]]:
-    """Kind, source and options of what is mounted under this device number."""
-    try:
-        lines = mounts.read_text().splitlines()
-    except OSError:
-        return "", "", []
-    for line in reversed(lines):  # the last one hides those before it
-        fields, _, more = line.partition(" - ")
-        if fields.split()[2] == number:
-            kind, source, options = (*more.split(), "", "", "")[:3]
-            return kind, source, options.split(",")
-    return "", "", []
 
 
 def _of_ext4(folder: Path) -> tuple[dict[str, int], str]:

@@ -8,11 +8,11 @@ anything is killed: what cannot be given back is what is looked at.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.machine.grown import Grown
 from appliance.spoken import size
 
 PROC = Path("/proc")
@@ -23,7 +23,7 @@ AVAILABLE_SHARE_MIN = 0.05
 USED_SHARE_MAX = 0.9  # of the group's limit, by what cannot be given back
 
 # A kill is told for so long: whoever looks once a day shall see it.
-KILLED_TOLD_S = 86_400.0
+KILLED_TOLD_MS = 86_400_000
 
 _KILOBYTES = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _FIELD = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
@@ -60,18 +60,17 @@ class Memory:
 class KillsWatch:
     """Tells of kills for a day. One that was there at our start may have been our predecessor."""
 
-    def __init__(self, steady_s: Callable[[], float] = time.monotonic) -> None:
-        self._steady_s = steady_s
+    def __init__(self, grown: Grown) -> None:
+        self._grown = grown
         self._seen = 0
-        self._told_at: float | None = None
+        self._is_new = False
 
     def note(self, kills: int | None) -> None:
-        if kills is not None and kills > self._seen:
-            self._told_at = self._steady_s()
         self._seen = kills or 0
+        self._is_new = self._grown.is_new("kills", self._seen, KILLED_TOLD_MS)
 
     def warnings(self) -> Iterator[str]:
-        if self._told_at is not None and self._steady_s() - self._told_at < KILLED_TOLD_S:
+        if self._is_new:
             killed = f"{self._seen} process" + ("es" if self._seen > 1 else "")
             yield (
                 f"the kernel killed {killed} of the broker's control group for want of memory: "

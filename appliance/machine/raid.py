@@ -30,6 +30,7 @@ import re
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from appliance.machine.grown import Grown
 from appliance.spoken import size, some
 
 BLOCK = Path("/sys/block")
@@ -67,6 +68,10 @@ MEMBER_TROUBLE = {
     "want_replacement": "is to be replaced",
 }
 
+# Errors that were mended are told for so long after there were more of them: their counter never
+# falls, unless somebody writes a zero into it, and a disk that had one years ago may be a good one.
+ERRORS_TOLD_MS = 7 * 86_400_000
+
 Condition = Literal["well", "degraded", "read-only", "failed"]
 
 
@@ -75,6 +80,7 @@ class Member(TypedDict):
     state: str
     slot: int | None  # None: it takes no part: a spare, or thrown out
     errors: int  # of reading, corrected from other members
+    has_new_errors: bool  # there were fewer a week ago, as far as is known
     bad_ranges: int  # of blocks that are known to be bad and are gone on this member
 
 
@@ -94,14 +100,17 @@ class Array(TypedDict):
     members: list[Member]
 
 
-def snapshot(block: Path = BLOCK, beneath: frozenset[str] | None = None) -> list[Array]:
+def snapshot(
+    block: Path = BLOCK, beneath: frozenset[str] | None = None, grown: Grown | None = None
+) -> list[Array]:
     """Every array; none is the usual answer on a machine without one. `beneath` are the devices
-    below our data directory, by name."""
-    found = (_array(folder, beneath) for folder in sorted(block.glob("md*")))
+    below our data directory, by name; `grown` knows what was counted before."""
+    grown = grown or Grown()
+    found = (_array(folder, beneath, grown) for folder in sorted(block.glob("md*")))
     return [each for each in found if each is not None]
 
 
-def _array(folder: Path, beneath: frozenset[str] | None) -> Array | None:
+def _array(folder: Path, beneath: frozenset[str] | None, grown: Grown) -> Array | None:
     md = folder / "md"
     try:
         state = _text(md / "array_state")
@@ -114,7 +123,7 @@ def _array(folder: Path, beneath: frozenset[str] | None) -> Array | None:
     # is an array in one.
     if re.match(r"external:[^/]", _optional(md / "metadata_version") or ""):
         return None
-    members = [_member(each) for each in sorted(md.glob("dev-*"))]
+    members = [_member(each, grown) for each in sorted(md.glob("dev-*"))]
     disks = _number(md / "raid_disks")
     alive = {each["slot"] for each in members if _is_alive(each)}
     missing = disks - len(alive) if members else _number(md / "degraded")
@@ -145,14 +154,17 @@ def _mismatches(md: Path) -> int:
     return _number(md / "mismatch_cnt") if checked == "check" else 0
 
 
-def _member(folder: Path) -> Member:
+def _member(folder: Path, grown: Grown) -> Member:
+    counter = f"{folder.parent.parent.name}/{folder.name}"
+    errors = _number(folder / "errors")
     slot = _optional(folder / "slot") or ""
     bad = (_optional(folder / "bad_blocks") or "").splitlines()
     return {
         "name": folder.name.removeprefix("dev-"),
         "state": _optional(folder / "state") or "gone",
         "slot": int(slot) if slot.isdigit() else None,
-        "errors": _number(folder / "errors"),
+        "errors": errors,
+        "has_new_errors": grown.is_new(counter, errors, ERRORS_TOLD_MS),
         "bad_ranges": len(bad),
     }
 
@@ -232,7 +244,7 @@ def _troubles(array: Array) -> list[str]:
     for each in array["members"]:
         words = each["state"].split(",")
         says = [text for word, text in MEMBER_TROUBLE.items() if word in words]
-        if each["errors"]:
+        if each["has_new_errors"]:
             says.append(f"had {some(each['errors'], 'read error')} that others could mend")
         if each["bad_ranges"]:
             says.append(f"has {some(each['bad_ranges'], 'range')} of bad blocks")

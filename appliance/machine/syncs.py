@@ -7,10 +7,10 @@ start, in the health and in the documents.
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from appliance.machine.mounts import MOUNTS, holding
 
 # What was proven is proven of these, in this way: acknowledged records survived a disk that died,
 # one that refused some writes, and power cuts that lost what was not flushed.
@@ -51,9 +51,16 @@ class Syncs:
     def may_syncfs(self) -> bool:
         return self.is_proven and self.kind in SYNCFS
 
-    def warnings(self, sync: str) -> list[str]:
-        """For the start, with `commit.sync` as it is set."""
+    def is_accepted(self, accepted: str) -> bool:
+        """Whether somebody said by name that it is good enough for them. A mount of a proven one
+        that does not flush is another matter: that is a mistake in its options."""
+        return self.is_proven or (self.kind == accepted and self.kind not in PROVEN)
+
+    def warnings(self, sync: str, accepted: str = "") -> list[str]:
+        """For the start, with `commit.sync` and `storage.file.system.accepted` as they are set."""
         said = [] if self.is_proven else [f"WARNING: {self.text}."]
+        if said and self.is_accepted(accepted):
+            said = [f"WARNING: {self.text}. storage.file.system.accepted={accepted} takes it."]
         if sync == "filesystem" and not self.may_syncfs:
             said.append(f"WARNING: commit.sync=filesystem is not used on {self.kind}, where one "
                         "sync of the file system was not proven: files are synced one by one.")
@@ -63,11 +70,12 @@ class Syncs:
 def syncs_on(path: Path, mounts: str | None = None) -> Syncs:
     """Of an existing directory. `mounts` is what /proc/self/mountinfo would say."""
     try:
-        lines = mounts if mounts is not None else Path("/proc/self/mountinfo").read_text()
+        lines = mounts if mounts is not None else MOUNTS.read_text()
     except OSError as error:
         return Syncs("?", False, f"the data directory's file system is not known "
                           f"({error.strerror}), so nothing is proven of it: {WANTED}")
-    kind, options = _mounted(path.resolve(), lines)
+    mount = holding(path.resolve(), lines)
+    kind, options = (mount.kind, mount.options) if mount else ("?", frozenset[str]())
     family = kind.partition(".")[0]  # fuse.sshfs
     if off := sorted(NO_FLUSH & options):
         return Syncs(kind, False, f"the data directory is on {kind} mounted with {off[0]}: "
@@ -77,24 +85,3 @@ def syncs_on(path: Path, mounts: str | None = None) -> Syncs:
     why = UNPROVEN.get(family, "it was not tried")
     return Syncs(kind, False, f"the data directory is on {kind}, of which nothing is proven: "
                       f"{why}; {WANTED}")
-
-
-def _mounted(path: Path, lines: str) -> tuple[str, set[str]]:
-    """Kind and options of the mount that holds `path`: the deepest, and of those the last."""
-    found, depth = ("?", set[str]()), -1
-    for line in lines.splitlines():
-        before, _, after = line.partition(" - ")
-        fields, about = before.split(" "), after.split(" ")
-        if len(fields) < 6 or len(about) < 3:
-            continue
-        place = Path(_unescaped(fields[4]))
-        if path.is_relative_to(place) and len(place.parts) >= depth:
-            found = about[0], {*fields[5].split(","), *about[2].split(",")}
-            depth = len(place.parts)
-    return found
-
-
-def _unescaped(text: str) -> str:
-    """A blank in a name is \\040."""
-    raw = re.sub(rb"\\([0-7]{3})", lambda each: bytes([int(each[1], 8)]), os.fsencode(text))
-    return os.fsdecode(raw)

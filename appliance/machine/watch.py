@@ -7,6 +7,7 @@ from pathlib import Path
 from appliance.machine import devices, file_system, memory, raid
 from appliance.machine.clock import Clock
 from appliance.machine.file_system import FileSystem
+from appliance.machine.grown import Grown
 from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array
 
@@ -20,7 +21,8 @@ class Machine:
         self.clock = Clock()
         self.arrays: list[Array] = []
         self.memory = Memory(None, None, None, None, None, None)
-        self.kills = KillsWatch()
+        self._grown = Grown(directory)
+        self.kills = KillsWatch(self._grown)
         self.file_system = FileSystem()
         self._directory = directory
 
@@ -29,6 +31,6 @@ class Machine:
         self.clock.look()
         self.memory = memory.look()
         self.kills.note(self.memory.kills)
-        self.arrays = raid.snapshot(beneath=devices.beneath(self._directory))
+        self.arrays = raid.snapshot(raid.BLOCK, devices.beneath(self._directory), self._grown)
         # The last, since a file system that hangs lets nobody go who looks at it.
         self.file_system = file_system.look(self._directory)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -74,7 +74,6 @@ from appliance.topics import (
     check_partitions,
 )
 from appliance.txn import coordinator as transactions
-from appliance.unserved import Unserved
 
 events = event_log.named("broker")
 
@@ -97,7 +96,7 @@ class Broker:
         self.cluster_id = catalog.cluster_id
         self.advertised = config.advertised(config.listen_address)
         self.topics: dict[str, Topic] = {}
-        self.unserved = Unserved()
+        self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.tables: list[TopicTable] = []
         self._configs = configs
@@ -165,7 +164,7 @@ class Broker:
         log_dir.report.notes += [f"{each}. Nothing is cleaned by default." for each in faults]
         found = Reconciliation(catalog, log_dir, base, config.topics)
         found.run()
-        broker.topics, broker.unserved = found.topics, found.unserved
+        broker.topics, broker.undeleted = found.topics, found.undeleted
         broker._names = {each.id: each.name for each in found.topics.values()}
         of_groups = group_configs.stored(config, catalog.group_configs())
         broker._group_configs, faults = of_groups
@@ -212,18 +211,13 @@ class Broker:
 
     # Asked by handlers; quick
 
-    @property
-    def unavailable(self) -> dict[str, str]:
-        """Topics that are not served, and why."""
-        return self.unserved.why
-
     def topic_of_id(self, topic_id: uuid.UUID) -> Topic | None:
         name = self._names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def may_know_topic(self, topic_id: uuid.UUID) -> bool:
         """False only where it is certain that it was deleted."""
-        return topic_id in self._names or self.unserved.name_of(topic_id) is not None
+        return topic_id in self._names
 
     def check_topic_name(self, name: str) -> None:
         check_name(name)
@@ -263,8 +257,9 @@ class Broker:
 
     def _validate_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> int:
         check_new_name(name, self.topics)
-        if name in self.unavailable:
-            raise TopicUnavailable(f"topic {name} is not served: {self.unavailable[name]}")
+        if name in self.undeleted:
+            why = self.undeleted[name]
+            raise TopicUnavailable(f"the deletion of a topic {name} cannot be finished: {why}")
         topic_config.validate(configs, self.log_config)
         return check_partitions(name, partitions, self._partitions(), self.config.topics)
 
@@ -273,8 +268,6 @@ class Broker:
 
     def topic(self, name: str) -> Topic:
         if name not in self.topics:
-            if name in self.unavailable:
-                raise TopicUnavailable(f"topic {name} is not served: {self.unavailable[name]}")
             raise TopicUnknown(f"there is no topic {name!r}")
         return self.topics[name]
 
@@ -331,7 +324,7 @@ class Broker:
     async def _delete_topic(self, name: str) -> None:
         if not self.config.topics.may_delete:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
-        if name not in self.unavailable:
+        if name not in self.undeleted:
             self.topic(name)
         await asyncio.to_thread(self.catalog.begin_deletion, name)
         self._hide(name)
@@ -340,10 +333,10 @@ class Broker:
             await asyncio.to_thread(finish, self.catalog, self.log_dir, name)
         except ApplianceError as error:
             # It is deleted, whatever becomes of the files: the next start tries again.
-            self.unserved.deletion_stays(name, error)
+            self.undeleted[name] = str(error)
             events.error("a deleted topic's files stay for now", topic=name, error=error)
             return
-        self.unserved.is_over(name)
+        self.undeleted.pop(name, None)
         events.info("topic deleted", topic=name)
 
     # Configs
@@ -465,18 +458,14 @@ class Broker:
     # What groups ask
 
     def topic_names(self) -> Iterable[str]:
-        return self.topics.keys() | self.unserved.names()
+        return self.topics.keys()
 
     def topic_facts(self, name: str) -> TopicFacts | None:
         topic = self.topics.get(name)
-        if topic is not None:
-            return TopicFacts(topic.id, len(topic.logs))
-        # whoever is assigned what is not served keeps it: it is not gone
-        away = self.unserved.facts(name)
-        return None if away is None else TopicFacts(*away)
+        return None if topic is None else TopicFacts(topic.id, len(topic.logs))
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
-        return self._names.get(topic_id) or self.unserved.name_of(topic_id)
+        return self._names.get(topic_id)
 
     def configured_groups(self) -> list[str]:
         return sorted(name for name, configs in self._group_configs.items() if configs)
@@ -491,10 +480,10 @@ class Broker:
 
     # Internal topics
 
-    def offsets_logs(self) -> list[Log]:
-        return self._logs_of(OFFSETS)
+    def offsets_topic(self) -> Topic | None:
+        return self.topics.get(OFFSETS)
 
-    async def make_offsets_topic(self) -> list[Log]:
+    async def make_offsets_topic(self) -> Sequence[Log | None]:
         config = self.config.groups
         return await self._internal_topic(
             OFFSETS, config.offsets_partitions, config.offsets_segment_bytes
@@ -503,7 +492,7 @@ class Broker:
     def transaction_logs(self) -> list[Log]:
         return self._logs_of(TRANSACTIONS)
 
-    async def make_transaction_topic(self) -> list[Log]:
+    async def make_transaction_topic(self) -> Sequence[Log | None]:
         config = self.config.transactions
         return await self._internal_topic(
             TRANSACTIONS, config.log_partitions, config.log_segment_bytes
@@ -512,7 +501,7 @@ class Broker:
     def share_state_logs(self) -> list[Log]:
         return self._logs_of(SHARE_STATE)
 
-    async def make_share_state_topic(self) -> list[Log]:
+    async def make_share_state_topic(self) -> Sequence[Log | None]:
         config = self.config.share_state
         kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         return await self._internal_topic(
@@ -520,9 +509,9 @@ class Broker:
         )
 
     def _logs_of(self, name: str) -> list[Log]:
-        """Raises where they are there and cannot be read: they are not empty."""
-        self.unserved.check(name)
-        return self.topics[name].logs if name in self.topics else []
+        """Raises where one is there and cannot be read: it is not empty."""
+        topic = self.topics.get(name)
+        return [] if topic is None else topic.all_logs()
 
     async def _internal_topic(
         self,
@@ -530,7 +519,7 @@ class Broker:
         partitions: int,
         segment_bytes: int,
         kept: Mapping[str, str] = COMPACTED,
-    ) -> list[Log]:
+    ) -> Sequence[Log | None]:
         if name not in self.topics:
             configs = {
                 **kept,
@@ -548,23 +537,39 @@ class Broker:
 
     def served_log(self, topic: str, partition: int) -> Log | None:
         """None: it is not served, or there is none."""
-        return None if self.unserved.is_there(topic) else self.find_log(topic, partition)
+        found = self.topics.get(topic)
+        return found.logs[partition] if found and 0 <= partition < len(found.logs) else None
 
     # Where transactions end
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         """None: there is no such partition, for certain. Raises where it is not served."""
-        self.unserved.check(topic)
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.logs):
             return None
-        return found.logs[partition]
+        if topic == OFFSETS:
+            self.groups.check_read(partition)
+        return found.log(partition)
 
-    def unserved_topics(self) -> set[str]:
-        return self.unserved.names()
+    def unserved_partitions(self) -> set[tuple[str, int]]:
+        """Nobody knows what is in them. One of the offsets is known when groups have read it."""
+        found = {(each.name, n) for each in self.topics.values() for n in each.unserved}
+        return found | {(OFFSETS, each) for each in self.groups.unread}
+
+    def not_open(self) -> dict[tuple[str, int], str]:
+        """Partitions, also of no topic, and why."""
+        unserved = {
+            (topic.name, number): why
+            for topic in self.topics.values()
+            for number, why in topic.unserved.items()
+        }
+        return {**unserved, **self.log_dir.unopened}
 
     def all_logs(self) -> Iterable[Log]:
-        return [log for topic in self.topics.values() for log in topic.logs]
+        """Of the partitions that are served."""
+        unread = {(OFFSETS, each) for each in self.groups.unread}
+        logs = (log for topic in self.topics.values() for log in topic.open_logs)
+        return [each for each in logs if (each.topic, each.partition) not in unread]
 
     # How changes are made
 
@@ -582,7 +587,6 @@ class Broker:
         """From now on it is served."""
         self._names[topic.id] = topic.name
         self.topics[topic.name] = topic
-        self.unserved.is_over(topic.name)
         self.show(topic)
 
     def show(self, topic: Topic) -> None:
@@ -600,5 +604,5 @@ class Broker:
 
     def _configure(self, topic: Topic) -> None:
         config = topic_config.to_log_config(topic.configs, self.log_config)
-        for log in topic.logs:
+        for log in topic.open_logs:
             log.configure(config)

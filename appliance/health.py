@@ -196,16 +196,19 @@ def first_of(level: Level, area: str, texts: list[str], more: str) -> Iterator[F
 
 
 def of_logs(broker: Broker) -> Iterator[Finding]:
-    unopened = [f"not opened: {text}" for _, text in sorted(broker.log_dir.unopened.items())]
+    unopened = [f"not opened: {text}" for _, text in sorted(broker.not_open().items())]
     failed = [
         f"{topic}-{partition}: {each.failed_text}"
         for (topic, partition), each in broker.log_dir.logs().items()
         if each.failed
     ]
-    topics = [f"topic {name}: {why}" for name, why in broker.unavailable.items()]
+    stay = [
+        f"the deletion of topic {name} cannot be finished: {why}"
+        for name, why in sorted(broker.undeleted.items())
+    ]
     yield from first_of("failing", "logs", unopened, "partitions are not opened")
     yield from first_of("failing", "logs", failed, "partitions have failed")
-    yield from first_of("failing", "logs", topics, "topics are not served")
+    yield from first_of("failing", "logs", stay, "deletions cannot be finished")
 
 
 def of_hangs(broker: Broker, watch: Watch) -> Iterator[Finding]:
@@ -364,7 +367,7 @@ async def of_holes(broker: Broker) -> list[Finding]:
 async def of_timestamps(broker: Broker, now_ms: float) -> list[Finding]:
     """Of the topics that delete by time, the one whose records are farthest ahead."""
     largest: dict[str, int] = {}
-    logs = [log for topic in list(broker.topics.values()) for log in topic.logs]
+    logs = [log for topic in list(broker.topics.values()) for log in topic.open_logs]
     for begin in range(0, len(logs), SLICE_LOGS):
         own = logs[begin : begin + SLICE_LOGS]
         for each, facts in zip(own, log_facts(own), strict=True):

@@ -29,6 +29,7 @@ from appliance import _batch, event_log
 from appliance._engine import Log
 from appliance._log_writer import LogWriter
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
+from appliance.topics import TopicUnavailable
 from appliance.wire.codec import decode, encode
 from appliance.wire.errors import MalformedMessage
 
@@ -83,8 +84,10 @@ class Write:
 
 
 class InternalTopic:
-    def __init__(self, logs: Callable[[], Awaitable[list[Log]]], timeout_ms: int) -> None:
-        """`logs` makes the topic when it is not there."""
+    def __init__(
+        self, logs: Callable[[], Awaitable[Sequence[Log | None]]], timeout_ms: int
+    ) -> None:
+        """`logs` makes the topic when it is not there. None: a partition that is not served."""
         self._logs = logs
         self._timeout_s = timeout_ms / 1000
         self._queue: list[Write] = []
@@ -123,9 +126,16 @@ class InternalTopic:
     async def _write_some(self, writes: list[Write]) -> None:
         try:
             logs = await self._logs()
-            batches = [each for each in _batches(writes, len(logs)) if each.data]
-            told = await self._commit([(logs[each.partition], each.data) for each in batches])
-            for batch, (error, first_offset) in zip(batches, told, strict=True):
+            batches = []
+            for each in _batches(writes, len(logs)):
+                log = logs[each.partition]
+                if log is None:
+                    text = f"partition {each.partition} of the topic for it is not served"
+                    _fail(each.writes, TopicUnavailable(text))
+                elif each.data:
+                    batches.append((each, log))
+            told = await self._commit([(log, each.data) for each, log in batches])
+            for (batch, _), (error, first_offset) in zip(batches, told, strict=True):
                 _place(batch.writes, error, first_offset)
         except ApplianceError as error:
             _fail(writes, error)

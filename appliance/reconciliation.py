@@ -9,7 +9,7 @@ that may hold records is deleted but what the catalog says was deleted.
     a partition without a directory          is created, empty; one that had records goes on where
                                              these ended, and they are told as lost
     a directory with another topic's id      is served; the file that tells the id is corrected
-    a topic with a damaged directory         is not served, the others are
+    a partition that cannot be opened        is not served, the others of its topic are
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterable
 
 from appliance import event_log, kafka_uuid, partition_metadata, topic_config
+from appliance._engine import Log
 from appliance.catalog import PRODUCER_IDS, Catalog, TopicRow
 from appliance.config import LogConfig, TopicsConfig
 from appliance.errors import ApplianceError
@@ -26,7 +27,6 @@ from appliance.log_dir import LogDir, directory_name
 from appliance.topic_config import NOT_CLEANED
 from appliance.topic_directories import finish_deletion
 from appliance.topics import METADATA, Topic
-from appliance.unserved import Facts, Unserved
 
 events = event_log.named("catalog")
 
@@ -40,8 +40,8 @@ class DirectoryUnexpected(ApplianceError):
 
 
 class Reconciliation:
-    """One run of `reconcile`: what it found is in `topics` and `unserved`, its words are in the
-    recovery report."""
+    """One run: what it found is in `topics` and `undeleted`, its words are in the recovery report.
+    """
 
     def __init__(
         self, catalog: Catalog, log_dir: LogDir, broker: LogConfig, limits: TopicsConfig
@@ -51,8 +51,7 @@ class Reconciliation:
         self.broker = broker
         self.limits = limits
         self.topics: dict[str, Topic] = {}
-        self.unserved = Unserved()
-        self.unavailable = self.unserved.why
+        self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
 
     def run(self) -> None:
         if not self.catalog.is_settled:
@@ -122,13 +121,13 @@ class Reconciliation:
         try:
             finish_deletion(self.catalog, self.log_dir, name)
         except ApplianceError as error:
-            self.unserved.deletion_stays(name, error)
-            self._note(f"{name}: {self.unavailable[name]}")
+            self.undeleted[name] = str(error)
+            self._note(f"{name} was deleted, and its files stay for now: {error}")
 
     def _set_orphans_aside(self, rows: Iterable[TopicRow]) -> None:
         wanted = {row.name: row.partitions for row in rows}
         for name, partitions in self._held().items():
-            if name in self.unavailable:
+            if name in self.undeleted:
                 continue  # to be deleted, not kept
             for partition in partitions:
                 if partition >= wanted.get(name, 0):
@@ -151,43 +150,56 @@ class Reconciliation:
         for fault in faults:
             self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")
         config = topic_config.to_log_config(configs, self.broker)
-        damaged = [p for p in range(row.partitions) if (row.name, p) in self.log_dir.unopened]
-        try:
-            if damaged:
-                why = self.log_dir.unopened[row.name, damaged[0]]
-                raise DirectoryUnexpected(f"{directory_name(row.name, damaged[0])}: {why}")
-            self._complete(row, config)
-        except ApplianceError as error:
-            self.unserved.put(row.name, Facts(row.id, row.partitions), str(error))
-            self._note(f"Topic {row.name} is not served: {error}")
-            return
-        logs = [self.log_dir.log(row.name, each) for each in range(row.partitions)]
-        for log in logs:
-            log.configure(config)
-        self.topics[row.name] = Topic(row.name, row.id, configs, logs, row.created_ms)
-
-    def _complete(self, row: TopicRow, config: LogConfig) -> None:
+        topic = Topic(row.name, row.id, configs, created_ms=row.created_ms)
         created: list[str] = []
-        missed: list[str] = []
-        for partition in range(row.partitions):
-            path = self.log_dir.path / directory_name(row.name, partition)
-            if not self.log_dir.holds(row.name, partition):
-                told = missed if (row.name, partition) in self.log_dir.missing else created
-                self.log_dir.create(row.name, partition, config)
-                told.append(path.name)
-            found = partition_metadata.read(path)
-            if found != row.id:
-                partition_metadata.write(path, row.id)
-            if found not in (row.id, None):
-                self._note(f"{path.name} said that its topic's id is {found}; it is {row.id}.")
+        topic.logs = [self._log(topic, each, config, created) for each in range(row.partitions)]
         if created:
             self._note(
                 f"{', '.join(created)} had no directory and {'is' if len(created) == 1 else 'are'} "
                 "empty now: the creation was interrupted, or a person removed what was there."
             )
-        for name in missed:
-            log = self.log_dir.log(row.name, int(name.rpartition("-")[2]))
-            self._note(
-                f"{name} had no directory: it was made anew, and goes on at offset "
-                f"{log.log_end_offset}. What it held is lost, unless the directory is found."
-            )
+        self.topics[row.name] = topic
+
+    def _log(
+        self, topic: Topic, partition: int, config: LogConfig, created: list[str]
+    ) -> Log | None:
+        key = (topic.name, partition)
+        if key in self.log_dir.unopened:
+            topic.unserved[partition] = self.log_dir.unopened[key]
+            return None
+        try:
+            return self._complete(topic, partition, config, created)
+        except ApplianceError as error:
+            topic.unserved[partition] = str(error)
+            self._note(f"{directory_name(*key)} is not served: {error}")
+            return None
+
+    def _complete(
+        self, topic: Topic, partition: int, config: LogConfig, created: list[str]
+    ) -> Log:
+        name = directory_name(topic.name, partition)
+        if not self.log_dir.holds(topic.name, partition):
+            is_missing = (topic.name, partition) in self.log_dir.missing
+            log = self.log_dir.create(topic.name, partition, config)
+            if is_missing:
+                self._note(
+                    f"{name} had no directory: it was made anew, and goes on at offset "
+                    f"{log.log_end_offset}. What it held is lost, unless the directory is found."
+                )
+            else:
+                created.append(name)
+        found = identify(self.log_dir, topic, partition)
+        if found not in (topic.id, None):
+            self._note(f"{name} said that its topic's id is {found}; it is {topic.id}.")
+        log = self.log_dir.log(topic.name, partition)
+        log.configure(config)
+        return log
+
+
+def identify(log_dir: LogDir, topic: Topic, partition: int) -> uuid.UUID | None:
+    """Its directory tells the topic's id from now on; what it told before."""
+    path = log_dir.path / directory_name(topic.name, partition)
+    found = partition_metadata.read(path)
+    if found != topic.id:
+        partition_metadata.write(path, topic.id)
+    return found

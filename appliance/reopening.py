@@ -6,9 +6,11 @@
     failed                  a sync or a write of an open log failed. Never tried again by itself (a
                             second sync would succeed over a hole), but on an operator's word
 
-Either way the log is opened as at a start after a crash: what is not known to be good is read from
-the disk, not from the page cache. A topic is served when all its partitions are open; the owner of
-what is in an internal topic loads it then.
+    not made                a directory that is missing could not be made anew. Tried again
+    not deleted             files of a deleted topic that could not be removed. Tried again
+
+A log is opened as at a start after a crash: what is not known to be good is read from the disk, not
+from the page cache. The owner of what is in an internal topic loads it then.
 """
 
 from __future__ import annotations
@@ -24,10 +26,9 @@ from appliance.catalog import Catalog
 from appliance.config import BrokerConfig, LogConfig
 from appliance.errors import ApplianceError
 from appliance.log_dir import Key, LogDir, directory_name
-from appliance.reconciliation import Reconciliation
+from appliance.reconciliation import identify
 from appliance.topic_directories import finish_deletion
-from appliance.topics import Topic, TopicUnavailable
-from appliance.unserved import Unserved
+from appliance.topics import Topic
 
 events = event_log.named("reopening")
 
@@ -47,17 +48,16 @@ class Served(Protocol):
     catalog: Catalog
     log_dir: LogDir
     topics: dict[str, Topic]
-    unserved: Unserved
+    undeleted: dict[str, str]
 
     @property
     def log_config(self) -> LogConfig: ...
-    def take(self, topic: Topic) -> None: ...
     def show(self, topic: Topic) -> None: ...
 
 
 @dataclass
 class Attempts:
-    """At one partition, or at one topic."""
+    """At one partition, or at one deletion."""
 
     due_ms: int
     delay_ms: int = RETRY_MIN_MS
@@ -100,27 +100,19 @@ class Reopening:
         return bool(self._jobs())
 
     def _jobs(self) -> list[Job]:
-        """Partitions to open or to set aside; then topics whose partitions are all open, and what
-        is left of topics that were deleted."""
-        logs, unserved = self._served.log_dir, self._served.unserved
-        closed = [each for each in logs.unopened if each[0] not in unserved.deleted]
-        held_up = {name for name, _ in closed}
-        topics = sorted(each for each in unserved.why if each not in held_up)
-        return [*sorted({*closed, *logs.unowned}), *topics]
+        """Partitions to open, to make or to set aside; then what is left of deleted topics."""
+        served = self._served
+        unserved = {(each.name, n) for each in served.topics.values() for n in each.unserved}
+        closed = {each for each in served.log_dir.unopened if each[0] not in served.undeleted}
+        return [*sorted({*closed, *unserved, *served.log_dir.unowned}), *sorted(served.undeleted)]
 
     async def retry(self) -> int:
         """All of it at once; of all that is not open, how much is now."""
-        count = 0
-        for is_topic in (False, True):  # opening the last partition makes a topic's turn
-            for each in [job for job in self._jobs() if isinstance(job, str) is is_topic]:
-                count += await self._attempt(each)
-        return count
+        return sum([await self._attempt(each) for each in self._jobs()])
 
     async def reopen(self, topic: str, partition: int) -> None:
         """One partition, on an operator's word, also one that failed. Raises what it meets."""
         await self._change(self._open((topic, partition)))
-        if topic in self._jobs():
-            await self._attempt(topic)
 
     async def _attempt(self, job: Job) -> bool:
         tried = self._attempts_at(job)
@@ -133,48 +125,51 @@ class Reopening:
             self._tell(job, error)
         if is_done:
             self._attempts.pop(job, None)
-            if not isinstance(job, str):  # if it was the last of its topic, that can be served now
-                self._attempts[job[0]] = Attempts(self._clock_ms())
         else:
             tried.delay_ms = min(2 * tried.delay_ms, RETRY_MAX_MS)
             tried.due_ms = self._clock_ms() + tried.delay_ms
         return is_done
 
     def _tell(self, job: Job, error: ApplianceError) -> None:
-        name, unserved = (job if isinstance(job, str) else job[0]), self._served.unserved
-        if unserved.is_there(name):
-            unserved.why[name] = str(error) if name == job else f"{shown(job)}: {error}"
+        if isinstance(job, str):
+            if job in self._served.undeleted:
+                self._served.undeleted[job] = str(error)
+            return
+        topic = self._served.topics.get(job[0])
+        if topic is not None and job[1] in topic.unserved:
+            topic.unserved[job[1]] = str(error)
 
     async def _try(self, job: Job) -> bool:
         """False: it was deleted, or opened, before its turn came."""
         served = self._served
         if isinstance(job, str):
-            if job not in served.unserved.why:
+            if job not in served.undeleted:
                 return False
-            if job in served.unserved.deleted:
-                await asyncio.to_thread(finish_deletion, served.catalog, served.log_dir, job)
-                served.unserved.is_over(job)
-                return True
-            return await self._serve(job)
+            await asyncio.to_thread(finish_deletion, served.catalog, served.log_dir, job)
+            del served.undeleted[job]
+            return True
         if job in served.log_dir.unowned:
             place = await asyncio.to_thread(served.log_dir.set_aside, *job)
             events.warning("no topic's partition was set aside", log=shown(job), path=place)
             return True
-        if job not in served.log_dir.unopened or job[0] in served.unserved.deleted:
+        topic = served.topics.get(job[0])
+        if topic is None or (job not in served.log_dir.unopened and job[1] not in topic.unserved):
             return False
         await self._open(job)
         return True
 
     async def _open(self, key: Key) -> None:
-        """The log; and, if its topic is served, the log in the place of the one that failed. Until
-        then the old one stays there: closed, so that clients are told to come again."""
+        """The log, in the place of the one that failed. Until then the old one stays there: closed,
+        so that clients are told to come again."""
         name, partition = key
         log_dir = self._served.log_dir
         config = await asyncio.to_thread(self._config_of, name)
-        log = await asyncio.to_thread(log_dir.reopen, name, partition, config)
+        make = log_dir.reopen if log_dir.holds(name, partition) else log_dir.create
+        log = await asyncio.to_thread(make, name, partition, config)
         topic = self._served.topics.get(name)
         if topic is not None and partition < len(topic.logs):
-            topic.logs = [*topic.logs[:partition], log, *topic.logs[partition + 1 :]]
+            await asyncio.to_thread(identify, log_dir, topic, partition)
+            topic.put_log(partition, log)
             self._served.show(topic)
         events.info("opened again", log=log.name, log_end=log.log_end_offset)
 
@@ -185,25 +180,6 @@ class Reopening:
             return base
         configs, _ = topic_config.readable(rows[name].configs, base)
         return topic_config.to_log_config(configs, base)
-
-    async def _serve(self, name: str) -> bool:
-        served = self._served
-        rows = await asyncio.to_thread(served.catalog.topics)
-        found = Reconciliation(
-            served.catalog, served.log_dir, served.log_config, served.config.topics
-        )
-        notes = served.log_dir.report.notes
-        known = len(notes)
-        for row in rows:
-            if row.name == name:
-                await asyncio.to_thread(found.serve, row)
-        for why in found.unserved.why.values():
-            del notes[known:]  # of the same topic at every attempt
-            raise TopicUnavailable(why)
-        for topic in found.topics.values():
-            served.take(topic)
-            events.info("topic served again", topic=topic.name, partitions=len(topic.logs))
-        return bool(found.topics)
 
 
 def shown(job: Job) -> str:

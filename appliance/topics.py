@@ -1,10 +1,17 @@
-"""What a topic is, and which names and numbers it may have: Kafka's rules and error codes."""
+"""What a topic is, and which names and numbers it may have: Kafka's rules and error codes.
+
+A partition that cannot be opened is neither gone nor empty. Nobody may take it for deleted: a
+transaction that wrote to it is not complete without its marker there, and what a group committed
+for it still counts. Nor may anybody take it for unread: what only its records tell, offsets of
+groups, transactions and what they wrote, is not known until it is open, which may be at any time.
+The other partitions of its topic are served.
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from appliance._engine import Log
@@ -62,7 +69,7 @@ class TopicDeletionDisabled(ApplianceError):
 
 
 class TopicUnavailable(ApplianceError):
-    """A partition of it cannot be opened."""
+    """A partition cannot be opened, or what is left of a deletion still has the name."""
 
     kafka_code = 56
 
@@ -72,8 +79,30 @@ class Topic:
     name: str
     id: uuid.UUID
     configs: dict[str, str] = field(default_factory=dict)  # its own; the rest is the broker's
-    logs: list[Log] = field(default_factory=list)  # by partition
+    logs: Sequence[Log | None] = ()  # by partition; None: it is there and cannot be opened
     created_ms: int = 0
+    unserved: dict[int, str] = field(default_factory=dict)  # why, of each None; for people
+
+    @property
+    def open_logs(self) -> list[Log]:
+        return [each for each in self.logs if each is not None]
+
+    def all_logs(self) -> list[Log]:
+        """By partition; raises where one is not open: half of a topic must not look whole."""
+        return [self.log(each) for each in range(len(self.logs))]
+
+    def log(self, partition: int) -> Log:
+        """Of a partition that it has; raises where that cannot be opened."""
+        log = self.logs[partition]
+        if log is None:
+            why = self.unserved[partition]
+            raise TopicUnavailable(f"{self.name}-{partition} is not served: {why}")
+        return log
+
+    def put_log(self, partition: int, log: Log) -> None:
+        """From now on it is the partition's. Whoever has the list keeps what it had."""
+        self.logs = [*self.logs[:partition], log, *self.logs[partition + 1 :]]
+        self.unserved.pop(partition, None)
 
     @property
     def is_internal(self) -> bool:

@@ -409,7 +409,7 @@ def after_kill(data: Path) -> dict[str, int]:
         if "old" in broker.topics:
             assert records(broker, "old")[:2] == [["old-0"], ["old-1"]]
         assert broker.log_dir.report.losses == []
-        assert (broker.unavailable, broker.catalog.deletions()) == ({}, [])
+        assert (broker.not_open(), broker.undeleted, broker.catalog.deletions()) == ({}, {}, [])
         assert orphans(data) == []
         wanted = [f"{name}-{i}" for name, n in (await look(broker)).items() for i in range(n)]
         assert directories(data) == sorted(wanted)
@@ -621,7 +621,7 @@ def test_a_wrong_or_torn_id_in_a_directory_is_put_right(tmp_path: Path) -> None:
     assert with_broker(tmp_path, use) == []
 
 
-def test_a_topic_with_a_damaged_directory_is_not_served_and_the_others_are(
+def test_a_partition_that_cannot_be_opened_is_not_served_and_all_others_are(
     tmp_path: Path,
 ) -> None:
     async def make(broker: Broker) -> None:
@@ -629,11 +629,17 @@ def test_a_topic_with_a_damaged_directory_is_not_served_and_the_others_are(
         await broker.create_topic("good", 1)
 
     async def use(broker: Broker) -> None:
-        assert await look(broker) == {"good": 1}
-        assert "bad-1" in broker.unavailable["bad"]
-        for change in (broker.create_topic("bad"), broker.create_partitions("bad", 3)):
-            with pytest.raises(TopicUnavailable, match="bad is not served"):
-                await change
+        assert await look(broker) == {"good": 1, "bad": 2}
+        bad = broker.topics["bad"]
+        assert [log is None for log in bad.logs] == [False, True]
+        assert [*broker.not_open()] == [("bad", 1)]
+        with pytest.raises(TopicUnavailable, match=r"bad-1 is not served: .*cannot be opened"):
+            bad.log(1)
+        with pytest.raises(TopicExists):
+            await broker.create_topic("bad")
+        await broker.create_partitions("bad", 3)
+        assert [log is None for log in bad.logs] == [False, True, False]
+        await broker.set_topic_configs("bad", {"flush.ms": "7"})
         await broker.delete_topic("bad")
         assert directories(tmp_path) == ["good-0"]
 

@@ -21,6 +21,7 @@ from appliance.groups.replay import replay
 from appliance.groups.states import GroupRefused, State
 from appliance.groups.subscription import assigned
 from appliance.internal_topic import InternalTopic
+from appliance.topics import OFFSETS
 from appliance.wire import ErrorCode
 from appliance.wire.describe_groups import DescribeGroupsRequest
 from tests.support.control import Control
@@ -249,7 +250,7 @@ def test_what_goes_back_is_there_after_a_restart(tmp_path: Path) -> None:
     old.commit(5)
     new.send(LEAVING)
     settle(control)
-    found = replay(control.broker.groups._topics.offsets_logs())
+    found = replay(control.broker.topics[OFFSETS].open_logs)
     assert (found.groups.keys(), found.faults) == ({"g"}, [])
     assert not any(each.members or each.epoch for each in found.consumer_groups.values())
     control.kill()
@@ -299,7 +300,7 @@ def test_what_it_was_goes_from_the_disk_with_the_next_write(
     assert "a group was not stored" in caplog.text
     lead(old)
     settle(control)
-    found = replay(control.broker.groups._topics.offsets_logs())
+    found = replay(control.broker.topics[OFFSETS].open_logs)
     assert found.groups.keys() == {"g"}
     assert not any(each.members or each.epoch for each in found.consumer_groups.values())
 

@@ -436,19 +436,30 @@ def test_a_negative_cursor_is_refused(control: Control) -> None:
     assert row.error_code == 42
 
 
-# Topics that cannot be served
+# What cannot be opened, and what cannot be deleted
 
 
-def test_a_topic_that_cannot_be_served_is_neither_unknown_nor_made_anew(control: Control) -> None:
-    control.broker.unavailable["t"] = "t-0: segment unreadable"
+def test_a_partition_that_cannot_be_opened_has_no_leader_and_the_others_have(
+    control: Control,
+) -> None:
+    topic = control.create("t", 2)
+    topic.logs, topic.unserved = [topic.logs[0], None], {1: "segment unreadable"}
+    (row,) = metadata(control, "t").topics
+    assert row.error_code == 0
+    assert [(each.error_code, each.leader_id) for each in row.partitions] == [(0, 1), (5, -1)]
+    assert row.partitions[1].offline_replicas == [1]
+    (row,) = describe(control, "t").topics
+    assert [(each.error_code, each.leader_id) for each in row.partitions] == [(0, 1), (5, -1)]
+    assert create(control, Creatable("t", 1, 1))[0].error_code == 36
+
+
+def test_the_name_of_a_topic_whose_files_stay_is_not_free(control: Control) -> None:
+    control.broker.undeleted["t"] = "t-0 cannot be moved"
     (row,) = metadata(control, "t").topics
     assert (row.error_code, row.partitions) == (56, [])
     (row,) = metadata(control, "t", allow_auto_topic_creation=False).topics
-    assert row.error_code == 56
+    assert row.error_code == 3
     assert create(control, Creatable("t", 1, 1))[0].error_code == 56
-    assert describe(control, "t").topics[0].error_code == 56
-    asked = CreatePartitionsRequest(topics=[More("t", 3, None)])
-    assert control.ask(asked, 3).results[0].error_code == 56
     assert control.broker.topics == {}
 
 

@@ -158,15 +158,14 @@ def test_a_topic_is_served_again_when_what_kept_it_closed_is_gone(
     async def run() -> None:
         broker = await asyncio.to_thread(Broker.open, config(tmp_path))
         try:
-            assert "EMFILE" in broker.unavailable["orders"]
+            topic = broker.topics["orders"]
+            assert "EMFILE" in topic.unserved[0]
             assert await broker.reopening.retry() == 0
-            assert [*broker.unavailable] == ["orders"]
+            assert [*topic.unserved] == [0, 1]
             mend()
-            assert await broker.reopening.retry() == 3  # the partitions, and the topic
-            assert (broker.unavailable, [*broker.topics]) == ({}, ["orders"])
-            assert [values(everything(log)) for log in broker.topics["orders"].logs] == [
-                ["a"], ["a"]
-            ]  # fmt: skip
+            assert await broker.reopening.retry() == 2
+            assert (topic.unserved, [*broker.topics]) == ({}, ["orders"])
+            assert [values(everything(log)) for log in topic.open_logs] == [["a"], ["a"]]
             assert not broker.reopening.is_wanted
         finally:
             await broker.close()

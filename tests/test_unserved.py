@@ -11,8 +11,10 @@ import pytest
 
 from appliance import broker as broker_module
 from appliance import kafka_uuid
+from appliance.config import GroupsConfig
 from appliance.errors import LogFailed
 from appliance.groups import coordinator as groups_coordinator
+from appliance.internal_topic import partition_of
 from appliance.share import partitions as share_partitions
 from appliance.topics import OFFSETS, SHARE_STATE, TRANSACTIONS, TopicUnavailable
 from appliance.txn import coordinator
@@ -25,6 +27,7 @@ from tests.support.share_client import write as write_plainly
 from tests.support.txn_client import TxnClient, committed_values, settled
 from tests.support.unserved import serve, unopened
 
+GROUPS = GroupsConfig(initial_rebalance_delay_ms=0, offsets_partitions=4)
 AWAY, STORAGE, NO_LEADER, CONCURRENT = 15, 56, 5, 51
 TV = pytest.mark.parametrize("is_v2", [False, True], ids=["TV1", "TV2"])
 COMES_BACK = pytest.mark.parametrize("how", ["at a restart", "while it runs"])
@@ -41,14 +44,14 @@ class Lives:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.now = Control(path)
+        self.now = Control(path, groups=GROUPS)
 
-    def again(self, *, spoiled: str = "") -> Control:
-        """Killed, and started where one topic cannot be opened."""
+    def again(self, *partitions: int, spoiled: str = "") -> Control:
+        """Killed, and started where one topic cannot be opened, or some partitions of it."""
         self.now.kill()
-        with unopened(self._path / "data", spoiled):
-            self.now = Control(self._path)
-        assert self.now.broker.unserved.names() == ({spoiled} if spoiled else set())
+        with unopened(self._path / "data", spoiled, *partitions):
+            self.now = Control(self._path, groups=GROUPS)
+        assert {topic for topic, _ in self.now.broker.not_open()} == ({spoiled} - {""})
         return self.now
 
     def whole(self, how: str, topic: str) -> Control:
@@ -156,7 +159,7 @@ def test_a_topic_that_was_deleted_holds_up_no_transaction_though_its_files_stay(
 
     monkeypatch.setattr(broker_module.topic_directories, "finish_deletion", fails)
     control.run(control.broker.delete_topic("u"))
-    assert "deletion" in control.broker.unavailable["u"]
+    assert "no disk" in control.broker.undeleted["u"]
     tick(control)
     assert one.state() == "CompleteCommit"
     assert control.broker.find_log("u", 0) is None
@@ -246,8 +249,8 @@ def test_offsets_that_cannot_be_read_are_not_none(
     control = one.control = lives.again(spoiled=OFFSETS)
     assert OFFSETS in control.broker.groups.fault
     assert GroupClient(control).commit(1) == [AWAY]
-    assert one.init() == AWAY
-    assert OFFSETS not in control.broker.topics
+    assert one.init() == CONCURRENT  # what it committed has no marker there yet
+    assert control.broker.topics[OFFSETS].open_logs == []
     control = one.control = lives.whole(how, OFFSETS)
     assert control.broker.groups.fault == ""
     tick(control)
@@ -264,6 +267,45 @@ def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(lives: Live
     lives.whole("while it runs", OFFSETS)
     offsets = control.broker.groups.offsets
     control.run(eventually(lambda: [each.topic for each in offsets.of_group("g")] == ["u"]))
+
+
+def names(control: Control) -> dict[int, str]:
+    """A group of each partition of `__consumer_offsets`."""
+    count = len(control.broker.topics[OFFSETS].logs)
+    return {partition_of(name, count): name for name in map(str, range(100))}
+
+
+@COMES_BACK
+def test_only_groups_of_the_partition_that_cannot_be_opened_wait(how: str, lives: Lives) -> None:
+    assert GroupClient(lives.now, "first").commit(0) == [0]
+    group = names(lives.now)
+    for name in group.values():
+        assert GroupClient(lives.now, name).commit(7) == [0]
+    control = lives.again(1, spoiled=OFFSETS)
+    away = GroupClient(control, group[1])
+    assert f"{OFFSETS}-1" in control.broker.groups.fault
+    assert [away.commit(8), away.heartbeat(), away.join().error_code] == [[AWAY], AWAY, AWAY]
+    assert {GroupClient(control, group[each]).commit(8)[0] for each in group if each != 1} == {0}
+    control = lives.whole(how, OFFSETS)
+    found = {name: committed(control, name)["t", 0] for name in group.values()}
+    assert found == {name: 7 if name == group[1] else 8 for name in group.values()}
+    assert GroupClient(control, group[1]).commit(9) == [0]
+
+
+def test_what_is_known_late_is_forgotten_of_a_deleted_topic_and_kept_of_its_new_one(
+    lives: Lives,
+) -> None:
+    assert GroupClient(lives.now, "first").commit(0) == [0]
+    group = names(lives.now)
+    assert GroupClient(lives.now, group[1]).commit(7) == [0]
+    control = lives.again(1, spoiled=OFFSETS)
+    control.run(control.broker.delete_topic("t"))
+    control.create("t", 1)
+    assert GroupClient(control, group[0]).commit(3) == [0]  # of the new one
+    lives.whole("while it runs", OFFSETS)
+    offsets = control.broker.groups.offsets
+    control.run(eventually(lambda: not offsets.of_group(group[1])))
+    assert committed(control, group[0]) == {("t", 0): 3}
 
 
 def test_a_stop_does_not_wait_for_what_is_not_served(lives: Lives) -> None:
@@ -332,7 +374,7 @@ def test_a_topic_that_is_not_served_is_listed_without_a_leader(
     assert (row.name, row.topic_id, row.error_code) == ("t", topic_id, 0)
     (partition,) = row.partitions
     assert (partition.error_code, partition.leader_id) == (NO_LEADER, -1)
-    assert control.broker.topics.keys() == {"u"}
+    assert partition.offline_replicas == [control.broker.node_id]
 
 
 def test_a_topic_that_is_not_served_has_its_id_and_its_readers_keep_it(lives: Lives) -> None:

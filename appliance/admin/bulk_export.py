@@ -70,8 +70,8 @@ async def make_plan(call: Call) -> Plan:
     prefix = f"{call.broker.node_id}/{topic.name}"
 
     def plan() -> tuple[list[PlannedPartition], list[Split]]:
-        found = partitions_of(topic.logs, first, last, LIMITS[params["isolation"]])
-        return found, splits_of(topic.logs, found, params["splits"], prefix)
+        found = partitions_of(topic.log, first, last, LIMITS[params["isolation"]])
+        return found, splits_of(topic.log, found, params["splits"], prefix)
 
     partitions, splits = await call.reading.on_thread(plan)
     return {

@@ -20,13 +20,13 @@ from aiohttp import web
 
 from appliance import event_log
 from appliance._batch import Record
-from appliance._engine import Log
 from appliance.admin import message_filter
 from appliance.admin.messages import FILTER, first_ranges, looked
 from appliance.admin.route import Call, Param, get
 from appliance.admin.scan import Found, Range, ranges_of
 from appliance.admin.topics import log_at, topic_of
 from appliance.errors import ApplianceError
+from appliance.topics import Topic
 
 log = event_log.named("admin")
 
@@ -187,7 +187,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
 async def export(call: Call) -> web.StreamResponse:
     topic = topic_of(call)
     message_filter.parse(call.params["filter"])  # what is no filter is told before anything is sent
-    ranges = await ranges_asked(call, topic.logs)
+    ranges = await ranges_asked(call, topic)
     media, make = FORMATS[call.params["format"]]
     writer = await asyncio.to_thread(make)
     response = web.StreamResponse()
@@ -219,13 +219,11 @@ async def send(
     await response.write_eof()
 
 
-async def ranges_asked(call: Call, logs: list[Log]) -> list[Range]:
+async def ranges_asked(call: Call, topic: Topic) -> list[Range]:
     if call.params["cursor"] is not None:
-        return ranges_of(call.params["cursor"], logs)
+        return ranges_of(call.params["cursor"], len(topic.logs))
     number = call.params["partition"]
-    chosen = list(enumerate(logs))
-    if number is not None:
-        chosen = [(number, log_at(topic_of(call), number))]
+    chosen = topic.all_logs() if number is None else [log_at(topic, number)]
     return await asyncio.to_thread(first_ranges, chosen, call.params["from"])
 
 

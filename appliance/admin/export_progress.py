@@ -42,7 +42,7 @@ def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Pr
     for topic in topics_of(definition, broker.topics):
         retention_ms = int(broker.topic_config(topic.name, "retention.ms"))
         deletes = "delete" in broker.topic_config(topic.name, "cleanup.policy")
-        for log in topic.logs:
+        for log in topic.open_logs:
             begin, end = log.log_start_offset, log.last_stable_offset
             at = taken.get((topic.name, log.partition), begin)
             lost += max(0, begin - at)

@@ -17,7 +17,7 @@ from typing_extensions import NotRequired
 
 from appliance._batch import Record, build
 from appliance._engine import Log
-from appliance.admin import message_filter
+from appliance.admin import message_filter, scan
 from appliance.admin.decoding import DecodeFailed, Decoder, Decoders
 from appliance.admin.message_filter import Filter
 from appliance.admin.route import Call, Param, get, post
@@ -34,6 +34,7 @@ PRODUCE_SECONDS_MAX = 30.0
 PRODUCE_MESSAGES_MAX = 10_000
 BATCH_BYTES = 256 << 10  # well below what topics take in a batch, unless one record is larger
 REPLAY_MESSAGES_MAX = 10_000  # in one call; its answer says where to go on
+NOT_SERVED = -1  # the end of a partition that is not open
 LIVE_PAUSE_SECONDS = 0.2  # between two looks at the ends of the logs
 LIVE_MESSAGES_MAX = 200  # in one of them; the rest is left out, and counted
 AS_IT_IS = Decoders()
@@ -151,15 +152,20 @@ async def list_messages(call: Call) -> Messages:
     topic = topic_of(call)
     wanted = message_filter.parse(call.params["filter"])
     is_backward = call.params["from"] == "newest"
+    away: list[scan.Problem] = []  # told by the first look
     if call.params["cursor"] is not None:
-        ranges = ranges_of(call.params["cursor"], topic.logs)
+        ranges = ranges_of(call.params["cursor"], len(topic.logs))
     else:
         partition = call.params["partition"]
-        logs = enumerate(topic.logs)
+        logs = topic.open_logs
         if partition is not None:
-            logs = enumerate([log_at(topic, partition)], partition)
-        ranges = await asyncio.to_thread(first_ranges, list(logs), call.params["from"])
+            logs = [log_at(topic, partition)]
+        else:
+            unserved = topic.unserved.items()
+            away = [scan.Problem(each, 0, f"not served: {why}") for each, why in unserved]
+        ranges = await asyncio.to_thread(first_ranges, logs, call.params["from"])
     seen = await looked(call, topic, ranges, wanted, call.params["limit"], is_backward)
+    seen.problems += away
     found = seen.found
     if is_backward:
         found.sort(key=lambda each: (-each.record.timestamp, each.partition, -each.record.offset))
@@ -190,10 +196,8 @@ def with_back(left: list[Range], kept_back: Iterable[Found], asked: list[Range])
 
 
 async def find_range(call: Call) -> RangeAnswer:
-    logs, number = topic_of(call).logs, call.params["partition"]
-    chosen = list(enumerate(logs))
-    if number is not None:
-        chosen = [(number, log_at(topic_of(call), number))]
+    topic, number = topic_of(call), call.params["partition"]
+    chosen = topic.all_logs() if number is None else [log_at(topic, number)]
     begin, end = call.params["from"], call.params["until"]
     found = await asyncio.to_thread(first_ranges, chosen, begin, end)
     return {
@@ -207,17 +211,17 @@ async def find_range(call: Call) -> RangeAnswer:
 
 
 def first_ranges(
-    logs: list[tuple[int, Log]], where: str, until: str | None = None
+    logs: list[Log], where: str, until: str | None = None
 ) -> list[Range]:
     """Touches the disk, where it is a time."""
     found = []
-    for number, log in logs:
+    for log in logs:
         start, end = log.log_start_offset, log.last_stable_offset
         if until is not None:
             end = min(end, first_offset(log, until, start, end))
         first = start if where in ("oldest", "newest") else first_offset(log, where, start, end)
         if first < end:
-            found.append(Range(number, max(first, start), end))
+            found.append(Range(log.partition, max(first, start), end))
     return found
 
 
@@ -242,7 +246,7 @@ async def looked(
     bounds = Bounds(limit, LOOK_BYTES_MAX, LOOK_SECONDS_MAX)
     async with call.looks:
         return await asyncio.to_thread(
-            look, topic.logs, ranges, wanted, bounds, is_backward=is_backward
+            look, topic.log, ranges, wanted, bounds, is_backward=is_backward
         )
 
 
@@ -308,7 +312,7 @@ async def follow(call: Call) -> web.StreamResponse:
 async def send_news(
     call: Call, topic: Topic, wanted: Filter, response: web.StreamResponse
 ) -> None:
-    ends = {number: log.last_stable_offset for number, log in enumerate(topic.logs)}
+    ends = {number: end_of(log) for number, log in enumerate(topic.logs)}
     await response.write(b": following\n\n")
     quiet_since = time.monotonic()
     while call.process.status == "ok":
@@ -333,12 +337,16 @@ def events_of(found: list[Found], decoders: Decoders, is_full: bool) -> list[byt
     return [event("message", shown(each, is_full, decoders)) for each in found]
 
 
+def end_of(log: Log | None) -> int:
+    return NOT_SERVED if log is None else log.last_stable_offset
+
+
 def news(topic: Topic, ends: dict[int, int]) -> list[Range]:
     """What came since; `ends` is moved."""
     found = []
     for number, log in enumerate(topic.logs):
-        before, end = ends.get(number, 0), log.last_stable_offset
-        if end > before:
+        before, end = ends.get(number, 0), end_of(log)
+        if end > before != NOT_SERVED:
             found.append(Range(number, before, end))
         ends[number] = end
     return found
@@ -408,12 +416,12 @@ def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[Place]:
         numbers = [i for i, (each, _) in enumerate(placed) if each == partition]
         rows = iter(numbers)
         for some in batches([placed[i][1] for i in numbers]):
-            appended = topic.logs[partition].append(build(some))
+            appended = topic.log(partition).append(build(some))
             for offset in range(appended.base_offset, appended.last_offset + 1):
                 places[next(rows)]["offset"] = offset
             last[partition] = appended.last_offset
     for partition, offset in last.items():
-        topic.logs[partition].await_durable(offset, PRODUCE_SECONDS_MAX)
+        topic.log(partition).await_durable(offset, PRODUCE_SECONDS_MAX)
     return places
 
 
@@ -441,9 +449,9 @@ async def replay(call: Call) -> Replayed:
     check_own(target.name)
     wanted = message_filter.parse(body.get("filter", ""))
     if "cursor" in body:
-        ranges = ranges_of(body["cursor"], source.logs)
+        ranges = ranges_of(body["cursor"], len(source.logs))
     else:
-        ranges = first_ranges(list(enumerate(source.logs)), "oldest")
+        ranges = first_ranges(source.all_logs(), "oldest")
     if body.get("keeps_partition") and len(target.logs) < len(source.logs):
         raise RequestInvalid(
             f"keeps_partition: {target.name} has {len(target.logs)} partitions, wanted at least "

@@ -25,6 +25,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 class TopicRow(NamedTuple):
     topic: str
+    numbers: list[int]  # the partitions that are open
     facts: list[LogFacts]
     sent_bytes: int
     failed_produces: int
@@ -147,7 +148,7 @@ def families(
         own = [
             PartitionRow(row.topic, str(number), facts)
             for row in rows
-            for number, facts in enumerate(row.facts)
+            for number, facts in zip(row.numbers, row.facts, strict=True)
         ]
         for column in PARTITION_COLUMNS:
             labels = ["topic", "partition"]
@@ -155,12 +156,13 @@ def families(
 
 
 def _look(topics: list[Topic], data_plane: DataPlane) -> Iterator[TopicRow]:
-    facts = log_facts([log for each in topics for log in each.logs])
+    facts = log_facts([log for each in topics for log in each.open_logs])
     for each in topics:
-        own, facts = facts[: len(each.logs)], facts[len(each.logs) :]
+        numbers = [log.partition for log in each.open_logs]
+        own, facts = facts[: len(numbers)], facts[len(numbers) :]
         counts = data_plane.topic_counts(each.name)
         if counts is not None:  # it was not deleted meanwhile
-            yield TopicRow(each.name, own, *counts)
+            yield TopicRow(each.name, numbers, own, *counts)
 
 
 def _sums(rows: list[TopicRow]) -> Iterator[Metric]:

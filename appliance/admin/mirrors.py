@@ -163,7 +163,7 @@ def topic_row(topic: Topic, all_told: dict[str, Told]) -> MirroredTopic:
     name = next((name for name, told in all_told.items() if told.knows(topic.name)), None)
     told = all_told[name] if name is not None else None
     rows = told.rows_of(topic.name) if told else []
-    facts = log_facts([*topic.logs])
+    facts = log_facts(topic.open_logs)
     newest = max((each.largest_timestamp for each in facts), default=-1)
     return {
         "topic": topic.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,7 +79,7 @@ class Look:
 
 
 def look(
-    logs: list[Log],
+    log_of: Callable[[int], Log],
     ranges: list[Range],
     wanted: Filter,
     bounds: Bounds,
@@ -97,12 +97,12 @@ def look(
         now = todo.pop(0)
         if is_backward:
             piece = now._replace(first=max(now.first, now.end - BACK_OFFSETS))
-            rest = _read(logs[now.partition], piece, wanted, None, seen, is_committed)
+            rest = _read(log_of(now.partition), piece, wanted, None, seen, is_committed)
             assert rest is None
             if piece.first > now.first:
                 todo.append(now._replace(end=piece.first))
         else:
-            rest = _read(logs[now.partition], now, wanted, bounds, seen, is_committed)
+            rest = _read(log_of(now.partition), now, wanted, bounds, seen, is_committed)
             if rest is not None:
                 todo.insert(0, rest)
     seen.left = todo
@@ -194,14 +194,14 @@ def cursor_of(ranges: list[Range]) -> str:
     return ",".join(f"{each.partition}:{each.first}:{each.end}" for each in ranges)
 
 
-def ranges_of(cursor: str, logs: list[Log]) -> list[Range]:
+def ranges_of(cursor: str, partitions: int) -> list[Range]:
     found = []
     for part in cursor.split(","):
         numbers = part.split(":")
         if len(numbers) != 3 or not all(one.isascii() and one.isdigit() for one in numbers):
             raise RequestInvalid(f"cursor: got {part[:60]!r}, wanted PARTITION:FIRST:END")
         partition, first, end = map(int, numbers)
-        if partition >= len(logs):
-            raise RequestInvalid(f"cursor: got partition {partition}, wanted 0 to {len(logs) - 1}")
+        if partition >= partitions:
+            raise RequestInvalid(f"cursor: got partition {partition}, wanted 0 to {partitions - 1}")
         found.append(Range(partition, first, end))
     return found

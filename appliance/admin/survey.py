@@ -47,7 +47,7 @@ class Latency(NamedTuple):
 
 class Taken(NamedTuple):
     at: float  # of time.monotonic()
-    facts: Mapping[str, list[LogFacts]]  # by topic, in the order of partitions
+    facts: Mapping[str, list[LogFacts]]  # by topic, of what is open, in the order of partitions
     traffic: Mapping[str, Traffic]
     rates: Mapping[str, Traffic]
     latency: Latency
@@ -108,9 +108,10 @@ class Survey:
         traffic: dict[str, Traffic] = {}
         broker, data_plane = self._process.broker, self._process.data_plane
         for topics in slices(list(broker.topics.values()) if broker else []):
-            found = log_facts([log for each in topics for log in each.logs])
+            found = log_facts([log for each in topics for log in each.open_logs])
             for each in topics:
-                own, found = found[: len(each.logs)], found[len(each.logs) :]
+                count = len(each.open_logs)
+                own, found = found[:count], found[count:]
                 counts = data_plane.topic_counts(each.name) if data_plane else None
                 facts[each.name] = own
                 traffic[each.name] = Traffic(

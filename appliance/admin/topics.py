@@ -51,12 +51,13 @@ class TopicRow(TypedDict):
     retention_bytes: int
     created_ms: int
     failed: int  # partitions that take no more writes
+    unserved: dict[str, str]  # partitions that cannot be opened, and why; the sums are without them
 
 
 class TopicList(TypedDict):
     total: int  # before `limit`
     topics: list[TopicRow]
-    unavailable: dict[str, str]  # topics that are not served, and why
+    unavailable: dict[str, str]  # topics of which a partition is not served, and why
 
 
 class PartitionRow(TypedDict):
@@ -151,7 +152,6 @@ class Emptied(TypedDict):
 
 
 async def list_topics(call: Call) -> TopicList:
-    broker = call.broker
     rows = await rows_of(call)
     text, order = call.params["q"].lower(), call.params["order"]
     found = [
@@ -170,7 +170,11 @@ async def list_topics(call: Call) -> TopicList:
     return {
         "total": len(found),
         "topics": found[first : first + call.params["limit"]],
-        "unavailable": broker.unavailable,
+        "unavailable": {
+            topic.name: "; ".join(f"partition {n}: {why}" for n, why in topic.unserved.items())
+            for topic in call.broker.topics.values()
+            if topic.unserved
+        },
     }
 
 
@@ -192,7 +196,7 @@ def topic_row(broker: Broker, topic: Topic, facts: list[LogFacts], rate: Traffic
         "name": topic.name,
         "id": str(topic.id),
         "is_internal": topic.is_internal,
-        "partitions": len(facts),
+        "partitions": len(topic.logs),
         "segments": sum(each.segments for each in facts),
         "size_bytes": sum(each.size for each in facts),
         "records": sum(each.log_end_offset - each.log_start_offset for each in facts),
@@ -207,6 +211,7 @@ def topic_row(broker: Broker, topic: Topic, facts: list[LogFacts], rate: Traffic
         "retention_bytes": int(broker.topic_config(topic.name, "retention.bytes")),
         "created_ms": topic.created_ms,
         "failed": sum(not each.is_alive for each in facts),
+        "unserved": {str(number): why for number, why in topic.unserved.items()},
     }
 
 
@@ -217,12 +222,13 @@ async def get_topic(call: Call) -> TopicAnswer:
 async def answer_of(call: Call, name: str) -> TopicAnswer:
     rates = (await call.survey.take()).rates
     broker, topic = call.broker, call.broker.topic(name)
-    facts = log_facts(topic.logs)
+    logs = topic.open_logs
+    facts = log_facts(logs)
     row = topic_row(broker, topic, facts, rates.get(topic.name, Traffic()))
-    pairs = enumerate(zip(topic.logs, facts, strict=True))
+    pairs = zip(logs, facts, strict=True)
     return {
         **row,
-        "partition_rows": [partition_row(number, log, each) for number, (log, each) in pairs],
+        "partition_rows": [partition_row(log.partition, log, each) for log, each in pairs],
         "configs": [config_row(each) for each in broker.topic_config_entries(topic)],
     }
 
@@ -300,7 +306,7 @@ def log_at(topic: Topic, partition: int | str) -> Log:
     text, last = str(partition), len(topic.logs) - 1
     if not text.isascii() or not text.isdigit() or int(text) > last:
         raise PartitionUnknown(f"{topic.name}: got partition {text[:20]}, wanted 0 to {last}")
-    return topic.logs[int(text)]
+    return topic.log(int(text))
 
 
 async def list_segments(call: Call) -> SegmentList:
@@ -404,7 +410,7 @@ async def empty_topic(call: Call) -> Emptied:
             f"{topic.name} has cleanup.policy {policy}, wanted one with delete: what is compacted "
             "is kept until its keys are deleted"
         )
-    logs = topic.logs
+    logs = topic.all_logs()
     before = [log.log_start_offset for log in logs]
     await asyncio.to_thread(empty, logs)
     return {

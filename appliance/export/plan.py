@@ -7,7 +7,7 @@ retention leaves them there. Blocks on the disk: for a thread.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypedDict
 
 from typing_extensions import NotRequired
@@ -43,10 +43,10 @@ class Range(NamedTuple):
 
 
 def partitions_of(
-    logs: list[Log], first: Mapping[int, Bound], last: Mapping[int, Bound], up_to: str
+    log_of: Callable[[int], Log], first: Mapping[int, Bound], last: Mapping[int, Bound], up_to: str
 ) -> list[PlannedPartition]:
     chosen = sorted(first.keys() & last.keys())
-    return [_partition(logs[number], first[number], last[number], up_to) for number in chosen]
+    return [_partition(log_of(number), first[number], last[number], up_to) for number in chosen]
 
 
 def _partition(log: Log, first: Bound, last: Bound, up_to: str) -> PlannedPartition:
@@ -72,10 +72,10 @@ def _partition(log: Log, first: Bound, last: Bound, up_to: str) -> PlannedPartit
 
 
 def splits_of(
-    logs: list[Log], partitions: list[PlannedPartition], wanted: int, prefix: str
+    log_of: Callable[[int], Log], partitions: list[PlannedPartition], wanted: int, prefix: str
 ) -> list[Split]:
     """About so many, at least one of each partition that has something."""
-    ranges = [_range(logs[each["partition"]], each) for each in partitions]
+    ranges = [_range(log_of(each["partition"]), each) for each in partitions]
     ranges = [each for each in ranges if each.start < each.end]
     step = sum(each.size for each in ranges) / max(1, wanted)
     return [split for each in ranges for split in _split(each, step, prefix)]

@@ -6,7 +6,9 @@ through a callback, when the members it waits for are there, or when the disk ha
 rings, so that a heartbeat touches its own member and nothing else.
 
 At a start the topic is read on a thread beside the loop. Until it is, groups are answered
-COORDINATOR_LOAD_IN_PROGRESS, which clients take as "ask again".
+COORDINATOR_LOAD_IN_PROGRESS, which clients take as "ask again". All of a group stands in one
+partition: where one cannot be opened, its groups are answered COORDINATOR_NOT_AVAILABLE until it
+can be and was read, and the groups of the others are served.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -58,7 +60,7 @@ from appliance.internal_topic import (
     Write,
     partition_of,
 )
-from appliance.topics import TopicUnavailable
+from appliance.topics import OFFSETS, Topic, TopicUnavailable
 from appliance.wall_clock import WallClock
 from appliance.wire import ErrorCode
 
@@ -78,11 +80,11 @@ class Topics(TopicView, Protocol):
 
     def consumer_group_config(self, group_id: str) -> ConsumerGroupsConfig: ...
 
-    def offsets_logs(self) -> list[Log]:
-        """None at all before the first use. Raises TopicUnavailable while they cannot be read."""
+    def offsets_topic(self) -> Topic | None:
+        """None before the first use."""
         ...
 
-    async def make_offsets_topic(self) -> list[Log]: ...
+    async def make_offsets_topic(self) -> Sequence[Log | None]: ...
 
 
 class Coordinator:
@@ -94,7 +96,8 @@ class Coordinator:
         self.groups: dict[str, AnyGroup] = {}
         self.version = 0  # counts groups that came and went
         self.offsets = Offsets()
-        self.fault = ""  # why no group is served, for people
+        self.fault = ""  # why no group is served, or some are not; for people
+        self.unread: frozenset[int] = frozenset()  # partitions whose groups are not known yet
         # told what a start finds of share groups, which have an owner of their own
         self.restore_share_groups: Callable[[Mapping[str, StoredShareGroup], int], None]
         self.restore_share_groups = lambda found, now_ms: None
@@ -107,6 +110,7 @@ class Coordinator:
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group coordinator has not started"
         )
         self._expiry: asyncio.TimerHandle | None = None
+        self._is_stopped = False
         self._held_up: asyncio.TimerHandle | None = None
         self._forgotten: set[str] = set()  # topics deleted before offsets were known
         self.doubtful: dict[str, list[str]] = {}  # groups whose commits may be older, by partition
@@ -116,30 +120,35 @@ class Coordinator:
     def start(self) -> None:
         """On the event loop. Groups are served once the topic is read."""
         self._plan_expiry()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._held_up = None
-        try:
-            logs = self._topics.offsets_logs()
-        except TopicUnavailable as error:
-            self._hold_up(error)
-            return
-        self.fault = ""
-        if not logs:
+        topic = self._topics.offsets_topic()
+        if topic is None:
             self._unavailable = None
             return
+        self.unread = frozenset(range(len(topic.logs)))
         self._unavailable = GroupRefused(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets and groups are being read"
         )
-        self._loading = asyncio.get_running_loop().create_task(self._load(logs))
+        self._begin(topic)
 
-    def _hold_up(self, error: ApplianceError) -> None:
+    def _begin(self, topic: Topic) -> None:
+        self._loading = asyncio.get_running_loop().create_task(self._load(topic))
+
+    def _look_again(self) -> None:
+        """Whether what could not be opened is open now."""
+        self._held_up = None
+        topic = self._topics.offsets_topic()
+        if topic is not None and any(topic.logs[each] is not None for each in self.unread):
+            self._begin(topic)
+        elif self.unread:
+            self._hold_up()
+
+    def _hold_up(self) -> None:
         """What is there is not known: nobody is answered as if nothing was."""
-        self.fault = f"offsets and groups cannot be read yet, no group is served: {error}"
-        self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
-        logger.error("no group is served", error=error)
-        self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._begin)
+        if self._is_stopped:
+            return
+        names = ", ".join(f"{OFFSETS}-{each}" for each in sorted(self.unread))
+        self.fault = f"groups whose offsets are in {names} are not served: it cannot be opened"
+        self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._look_again)
 
     async def loaded(self) -> None:
         """After a load that has begun."""
@@ -151,19 +160,23 @@ class Coordinator:
         await self.loaded()
         self.check_loaded()
 
-    async def _load(self, logs: list[Log]) -> None:
+    async def _load(self, topic: Topic) -> None:
         begin = time.monotonic()
+        places = {each: log for each in self.unread if (log := topic.logs[each]) is not None}
         try:
-            found = await asyncio.to_thread(replay, logs)
+            found = await asyncio.to_thread(replay, list(places.values()))
         except Exception as error:
-            self.fault = f"offsets and groups cannot be read, no group is served: {error!r}"
-            self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
+            names = ", ".join(log.name for log in places.values())
+            self.fault = f"groups whose offsets are in {names} are not served: {error!r}"
+            if self._unavailable is not None:  # not those that were read before
+                self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
             logger.exception("offsets and groups cannot be read, no group is served")
             return
         self._restore(found)
-        self.doubtful = found.doubtful
-        self._unavailable = None
-        self._forget_later()
+        self.unread -= places.keys()
+        if not self._is_stopped:
+            self._unavailable = None
+        self._forget_later(found.offsets.groups())
         # It stays for good. Walking through a hundred thousand offsets again and again, the garbage
         # collector took twice as long as the commits themselves.
         gc.freeze()
@@ -171,9 +184,15 @@ class Coordinator:
         logger.info("groups loaded", groups=len(self.groups), ms=took_ms)
         for each in found.faults:
             logger.warning("left out while groups were loaded", what=each)
+        if self.unread:
+            self._hold_up()
+            logger.error("some groups are not served", why=self.fault)
+        else:
+            self.fault = ""
 
     def _restore(self, found: Found) -> None:
-        self.offsets = found.offsets
+        self.offsets.take(found.offsets)
+        self.doubtful |= found.doubtful
         now_ms = self._now_ms()
         for group_id, value in found.groups.items():
             group = self.make(group_id)
@@ -199,6 +218,7 @@ class Coordinator:
 
     def stop(self) -> None:
         """Answers everybody who waits for other members; nobody is let in any more."""
+        self._is_stopped = True
         self._unavailable = GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
         for handle in [*self._timers.values(), self._expiry, self._held_up]:
             if handle is not None:
@@ -259,7 +279,7 @@ class Coordinator:
     def consumer_heartbeat(
         self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
     ) -> None:
-        self.check_loaded()
+        self.check(group_id)
         before = self.groups.get(group_id)
         group = self._consumer_group(group_id, before, asked.epoch == JOINING, now_ms)
         group.consumer_heartbeat(asked, now_ms, answer)
@@ -370,8 +390,8 @@ class Coordinator:
     ) -> None:
         """`member`: id, instance id and generation; -1 is nobody's. `done` is called when the
         offsets are on disk, and everybody sees them, or with why not."""
-        if self._unavailable is not None:
-            raise self._unavailable
+        if self._unavailable is not None or self.unread:  # a call less for each commit
+            self.check(group_id)
         group = self.groups.get(group_id)
         if group is None and member[2] >= 0:
             raise GroupRefused(
@@ -401,7 +421,7 @@ class Coordinator:
         done: Done,
     ) -> None:
         """As `commit`, but nobody sees the offsets before `end_transaction`."""
-        self.check_loaded()
+        self.check(group_id)
         group = self.of_consumers(self.groups.get(group_id) or self.make(group_id))
         group.check_transactional_commit(*member)
 
@@ -436,10 +456,11 @@ class Coordinator:
 
     async def forget_topic(self, topic: str) -> None:
         """Its offsets mean nothing in a new topic of the same name."""
-        if self._unavailable is not None:
+        if self._unavailable is not None or self.unread:
             self._forgotten.add(topic)  # once they are known
+        if self._unavailable is not None:
             return
-        if not self._topics.offsets_logs() and not self._topic.is_busy:
+        if self._topics.offsets_topic() is None and not self._topic.is_busy:
             return
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
@@ -453,17 +474,20 @@ class Coordinator:
         for error in await asyncio.gather(*forgotten):
             _warn_if_kept(topic, error)
 
-    def _forget_later(self) -> None:
+    def _forget_later(self, groups: Collection[str]) -> None:
+        """Of groups that were read just now; the others may know a new topic of that name."""
         for topic in self._forgotten:
             for group_id, places in list(self.offsets.places_of_topic(topic)):
-                self.delete_offsets(group_id, places, partial(_warn_if_kept, topic))
-        self._forgotten.clear()
+                if group_id in groups:
+                    self.delete_offsets(group_id, places, partial(_warn_if_kept, topic))
+        if not self.unread:
+            self._forgotten.clear()
 
     # Groups
 
     def find(self, group_id: str) -> AnyGroup | None:
         """None: there is no such group, or no longer."""
-        self.check_loaded()
+        self.check(group_id)
         group = self.groups.get(group_id)
         return None if group is None or group.is_dead else group
 
@@ -571,11 +595,29 @@ class Coordinator:
     # Finding groups
 
     def check_loaded(self) -> None:
+        """Whether groups are served; some may not be."""
         if self._unavailable is not None:
             raise self._unavailable
 
-    def _check(self, group_id: str) -> None:
+    def check(self, group_id: str) -> None:
+        """Whether what there is of this group is known."""
         self.check_loaded()
+        topic = self._topics.offsets_topic() if self.unread else None
+        if topic is None:
+            return
+        try:
+            self.check_read(partition_of(group_id, len(topic.logs)))
+        except TopicUnavailable as error:
+            text = f"group {group_id}: {error}"
+            raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from None
+
+    def check_read(self, partition: int) -> None:
+        """Of `__consumer_offsets`: raises until it is known what groups have there."""
+        if partition in self.unread:
+            raise TopicUnavailable(f"{OFFSETS}-{partition} is not served, or is not read yet")
+
+    def _check(self, group_id: str) -> None:
+        self.check(group_id)
         if not group_id:
             raise GroupRefused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
 

@@ -39,6 +39,13 @@ class Offsets:
         self._held: dict[int, dict[tuple[str, Partition], Held]] = {}  # by producer id
         self._unstable: Counter[tuple[str, Partition]] = Counter()  # how many transactions hold it
 
+    def take(self, other: Offsets) -> None:
+        """What was read of other groups. A transaction may have offsets of both."""
+        self._committed |= other._committed
+        self._unstable += other._unstable
+        for producer_id, held in other._held.items():
+            self._held.setdefault(producer_id, {}).update(held)
+
     def of_group(self, group: str) -> Mapping[Partition, Committed]:
         return self._committed.get(group, NONE)
 

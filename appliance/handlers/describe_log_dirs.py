@@ -1,7 +1,8 @@
 """DescribeLogDirs 1-5: the data directory, its space, and the size of each partition in it.
 
-Partitions that do not exist are left out of the answer, as in Kafka. Usable bytes are what the
-file system would give us; below the low water mark writes are refused although some are left.
+Partitions that do not exist or are not open are left out of the answer, as in Kafka. Usable bytes
+are what the file system would give us; below the low water mark writes are refused although some
+are left.
 
 Left out: more than one directory, moves between directories (future replicas) and cordoning.
 """
@@ -32,12 +33,15 @@ async def handle(
 
 def _chosen(broker: Broker, request: DescribeLogDirsRequest) -> dict[str, dict[int, Log]]:
     if request.topics is None:
-        return {each.name: dict(enumerate(each.logs)) for each in broker.topics.values()}
+        return {
+            each.name: {log.partition: log for log in each.open_logs}
+            for each in broker.topics.values()
+        }
     chosen: dict[str, dict[int, Log]] = {}
     for asked in request.topics:
         topic = broker.topics.get(asked.topic)
-        logs = topic.logs if topic else []
-        found = {i: logs[i] for i in asked.partitions if 0 <= i < len(logs)}
+        logs = {log.partition: log for log in topic.open_logs} if topic else {}
+        found = {i: logs[i] for i in asked.partitions if i in logs}
         if found:
             chosen.setdefault(asked.topic, {}).update(found)
     return chosen

@@ -46,16 +46,13 @@ def _group(broker: Broker, asked: Asked) -> GroupAnswer:
     try:
         if not asked.group_id:
             raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
-        broker.share_groups.check_loaded()
+        broker.share_groups.check(asked.group_id)
         answer.topics = [
             TopicAnswer(
                 topic_name=name,
                 topic_id=topic.id if topic else NO_UUID,
                 partitions=[
-                    _partition(broker, asked.group_id, topic, each)
-                    if topic or not broker.unserved.is_there(name)
-                    else _away(name, each)
-                    for each in partitions
+                    _partition(broker, asked.group_id, topic, each) for each in partitions
                 ],
             )
             for name, topic, partitions in _topics(broker, asked)
@@ -80,13 +77,6 @@ def _topics(
             of_topic.setdefault(name, []).append(partition)
     for name, partitions in of_topic.items():
         yield name, broker.topics.get(name), partitions
-
-
-def _away(name: str, partition: int) -> Answer:
-    answer = Answer(partition_index=partition, start_offset=NONE)
-    answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    answer.error_message = f"{name} is not served"
-    return answer
 
 
 def _partition(broker: Broker, group_id: str, topic: Topic | None, partition: int) -> Answer:

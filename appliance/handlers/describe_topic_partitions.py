@@ -23,6 +23,8 @@ from appliance.wire.describe_topic_partitions import (
 KEY = 75
 VERSIONS = (0, 0)
 
+NOBODY = -1  # leads it
+
 # Kafka's max.request.partition.size.limit: a page of about 100 KB, made in a few milliseconds.
 PAGE_PARTITIONS_MAX = 2000
 
@@ -36,8 +38,7 @@ def handle(broker: Broker, request: Request, call: Call) -> Response:
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return _refuse_all(request, ErrorCode.INVALID_REQUEST)
-    everything = broker.topics.keys() | broker.unserved.names()
-    names = sorted({each.name for each in request.topics} or everything)
+    names = sorted({each.name for each in request.topics} or broker.topics)
     answer = Response()
     room = max(1, min(request.response_partition_limit, PAGE_PARTITIONS_MAX))
     for name in names:
@@ -77,7 +78,17 @@ def _describe(broker: Broker, name: str, first: int, room: int) -> TopicRow:
     )
 
 
-def _partition(broker: Broker, index: int, log: Log) -> PartitionRow:
+def _partition(broker: Broker, index: int, log: Log | None) -> PartitionRow:
+    if log is None:
+        return PartitionRow(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=NOBODY,
+            replica_nodes=[broker.node_id],
+            offline_replicas=[broker.node_id],
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
     return PartitionRow(
         partition_index=index,
         leader_id=broker.node_id,

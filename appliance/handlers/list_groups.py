@@ -12,6 +12,7 @@ from appliance.groups.coordinator import AnyGroup
 from appliance.groups.group import Group
 from appliance.handlers.call import Call
 from appliance.share.group import ShareGroup
+from appliance.wire import ErrorCode
 from appliance.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 
 KEY = 16
@@ -25,7 +26,10 @@ def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroups
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     rows = [_row(each) for each in broker.groups.groups.values() if not each.is_dead]
+    # as in Kafka: those that are known, and whether some are not
+    is_whole = not broker.groups.unread
     return ListGroupsResponse(
+        error_code=ErrorCode.NONE if is_whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         groups=[
             each
             for each in rows

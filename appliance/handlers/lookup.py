@@ -16,10 +16,6 @@ NO_EPOCH = -1
 def find_topic(broker: Broker, name: str) -> Topic:
     if name in broker.topics:
         return broker.topics[name]
-    if name in broker.unavailable:
-        raise Refused(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is not served: {broker.unavailable[name]}"
-        )
     broker.check_topic_name(name)
     raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
@@ -27,9 +23,6 @@ def find_topic(broker: Broker, name: str) -> Topic:
 def find_topic_of_id(broker: Broker, topic_id: UUID) -> Topic:
     topic = broker.topic_of_id(topic_id)
     if topic is None:
-        name = broker.unserved.name_of(topic_id)
-        if name is not None:
-            return find_topic(broker, name)
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
     return topic
 
@@ -41,7 +34,7 @@ def find_log(topic: Topic, partition: int, current_leader_epoch: int = NO_EPOCH)
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"{topic.name} has no partition {partition}, only {len(topic.logs)} of them",
         )
-    log = topic.logs[partition]
+    log = topic.log(partition)
     if current_leader_epoch not in (NO_EPOCH, log.leader_epoch):
         is_behind = current_leader_epoch < log.leader_epoch
         raise Refused(

@@ -5,10 +5,10 @@ may be asked for by its id. A topic that does not exist is created with the brok
 the client allows it (before version 4 it always does) and `auto.create.topics.enable` is on; the
 answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again. One
 request makes at most `max.topics.per.request` topics; the others are unknown until it asks again.
-Internal topics are the broker's to make. A topic that is there and cannot be opened is listed with
-its partitions, which have no leader: LEADER_NOT_AVAILABLE, so that clients ask again.
+Internal topics are the broker's to make. A partition that is there and cannot be opened has no
+leader and an offline replica: LEADER_NOT_AVAILABLE, so that clients ask again.
 
-Left out: racks, offline replicas and other leaders, because there is one broker.
+Left out: racks and other leaders, because there is one broker.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ async def handle(broker: Broker, request: MetadataRequest, call: Call) -> Metada
 async def _topics(broker: Broker, request: MetadataRequest, version: int) -> list[Answer]:
     asked = request.topics
     if asked is None or (version == 0 and not asked):
-        away = [_away(broker, name) for name in sorted(broker.unserved.names())]
-        return [*(_describe(broker, topic) for topic in broker.topics.values()), *away]
+        return [_describe(broker, topic) for topic in broker.topics.values()]
     is_allowed = version < 4 or request.allow_auto_topic_creation
     may_create = is_allowed and broker.config.topics.auto_create
     left = broker.config.topics.per_request_max if may_create else 0
@@ -77,9 +76,6 @@ def _distinct(asked: Iterable[Asked]) -> list[Asked]:
 
 
 async def _topic(broker: Broker, asked: Asked, version: int, may_create: bool) -> Answer:
-    name = asked.name or broker.unserved.name_of(asked.topic_id)
-    if name is not None and broker.unserved.facts(name):
-        return _away(broker, name)
     try:
         return _describe(broker, await _find(broker, asked, version, may_create))
     except ApplianceError as error:
@@ -120,27 +116,17 @@ def _describe(broker: Broker, topic: Topic) -> Answer:
     )
 
 
-def _away(broker: Broker, name: str) -> Answer:
-    """Not served, and neither gone nor empty: Kafka says this of a topic whose replicas are off."""
-    facts = broker.unserved.facts(name)
-    if facts is None:
-        return Answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR, name=name)
-    partitions = [
-        MetadataResponse.MetadataResponsePartition(
+def _partition(
+    broker: Broker, index: int, log: Log | None
+) -> MetadataResponse.MetadataResponsePartition:
+    if log is None:
+        return MetadataResponse.MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=each,
+            partition_index=index,
             leader_id=NOBODY,
             replica_nodes=[broker.node_id],
             offline_replicas=[broker.node_id],
         )
-        for each in range(facts.partitions)
-    ]
-    return Answer(
-        name=name, topic_id=facts.id, is_internal=name in INTERNAL, partitions=partitions
-    )
-
-
-def _partition(broker: Broker, index: int, log: Log) -> MetadataResponse.MetadataResponsePartition:
     return MetadataResponse.MetadataResponsePartition(
         partition_index=index,
         leader_id=broker.node_id,

@@ -128,7 +128,7 @@ def _partition(
 def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
     error_code, is_stable = 0, request.require_stable
     try:
-        groups.check_loaded()
+        groups.check(request.group_id)
     except ApplianceError as error:
         error_code = error.kafka_code
     asked = [(each.name, each.partition_indexes) for each in request.topics or ()]

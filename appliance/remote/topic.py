@@ -65,6 +65,8 @@ def describe_topic(api: Api, as_json: bool, name: str) -> None:
             for row in found["partition_rows"]
         ],
     )  # fmt: skip
+    for number, why in found["unserved"].items():
+        click.echo(f"partition {number} is not open: {why}")
     for each in found["configs"]:
         if each["source"] != "default":
             click.echo(f"{each['name']} = {each['value']}   ({each['source']})")

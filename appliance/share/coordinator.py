@@ -137,7 +137,7 @@ class ShareCoordinator:
     def heartbeat(
         self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
     ) -> None:
-        self.check_loaded()
+        self.check(group_id)
         before = self._groups.groups.get(group_id)
         group = self._find_or_make(group_id, may_make=asked.epoch == JOINING)
         if before is None:
@@ -147,6 +147,11 @@ class ShareCoordinator:
 
     def check_loaded(self) -> None:
         self._groups.check_loaded()
+        self._states.check_loaded()
+
+    def check(self, group_id: str) -> None:
+        """Whether what there is of this group is known."""
+        self._groups.check(group_id)
         self._states.check_loaded()
 
     def _find_or_make(self, group_id: str, may_make: bool) -> ShareGroup:
@@ -216,7 +221,7 @@ class ShareCoordinator:
     ) -> dict[Place, ApplianceError]:
         """Where a group without members begins; a group that is not there is made. Tells what
         failed."""
-        self.check_loaded()
+        self.check(group_id)
         group = self._find_or_make(group_id, may_make=True)
         group.check_empty()
         if not offsets:

@@ -407,8 +407,6 @@ class SharePartitions:
 
     def _log(self, place: Place) -> Log:
         topic = self._places.topic_of_id(place.topic_id)
-        if topic is None and self._places.may_know_topic(place.topic_id):
-            raise TopicUnavailable(f"the topic with id {place.topic_id} is not served")
         if topic is None:
             raise ShareRefused(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {place.topic_id}"
@@ -418,7 +416,7 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"{topic.name} has no partition {place.partition}, only {len(topic.logs)} of them",
             )
-        return topic.logs[place.partition]
+        return topic.log(place.partition)
 
     def _all_entries(self) -> Iterator[Entry]:
         return iter([each for own in self._entries.values() for each in own.values()])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from appliance import event_log
@@ -29,7 +29,7 @@ class StatePlaces(Protocol):
         """None at all before the first use. Raises TopicUnavailable while they cannot be read."""
         ...
 
-    async def make_share_state_topic(self) -> list[Log]: ...
+    async def make_share_state_topic(self) -> Sequence[Log | None]: ...
 
 
 class StateStore:
@@ -80,7 +80,8 @@ class StateStore:
         await self._write(place, tombstone(place))
 
     async def _write(self, place: Place, record: Record) -> int:
-        logs = await self._places.make_share_state_topic()
+        await self._places.make_share_state_topic()
+        logs = self._places.share_state_logs()
         partition = partition_of(place.owner, len(logs))
         number = next(self._numbers)
         self._floors[number] = (partition, logs[partition].log_end_offset)

@@ -14,20 +14,20 @@ next start. Partitions that a client added before it wrote are recorded durably 
 its first write adds (TV2) are not: what is on disk of that write says it as well, and the start
 reads it there (`_adopt`).
 
-A topic that cannot be opened may hold any of this, and may be served at any time (`unserved.py`):
+A partition that cannot be opened may hold any of this, and may be served at any time (`topics.py`):
 
-    __transaction_state, __consumer_offsets   no transaction is served until both were read
-    a topic of a decided transaction          it is not complete; its other markers are written
-    any topic                                 is read once it is served; until then nobody begins to
-                                              write to it, and what a start found open of TV2 is not
-                                              committed: it may have written there
+    of __transaction_state        no transaction is served until all of it was read
+    of a decided transaction      it is not complete; its other markers are written
+    any, of __consumer_offsets    is read once it is served; until then nobody begins to write to
+    as well                       it, and what a start found open of TV2 is not committed: it may
+                                  have written there
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -70,7 +70,7 @@ class Places(Protocol):
         """None at all before the first use. Raises TopicUnavailable while they cannot be read."""
         ...
 
-    async def make_transaction_topic(self) -> list[Log]: ...
+    async def make_transaction_topic(self) -> Sequence[Log | None]: ...
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         """None: there is no such partition, or no longer. Raises TopicUnavailable as above."""
@@ -78,7 +78,7 @@ class Places(Protocol):
 
     def all_logs(self) -> Iterable[Log]: ...
 
-    def unserved_topics(self) -> set[str]: ...
+    def unserved_partitions(self) -> set[tuple[str, int]]: ...
 
     async def new_producer_id(self) -> int: ...
 
@@ -107,7 +107,7 @@ class Coordinator:
         self._open: set[str] = set()  # Ongoing or Prepare: what the timer looks at
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._marked: dict[str, frozenset[Partition]] = {}  # of ends that are held up
-        self._unread: set[str] = set()  # topics that nobody could look into yet,
+        self._unread: set[tuple[str, int]] = set()  # partitions that nobody could look into yet,
         self._may_be_more: set[str] = set()  # and the ids that may have written there
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,7 +151,7 @@ class Coordinator:
                 logger.warning("left out while transactions were loaded", what=each)
             for own in found.transactions.values():
                 self._hold(replace(own, due_ms=now_ms() + own.timeout_ms))
-            self._unread = self._places.unserved_topics()
+            self._unread = self._places.unserved_partitions()
             if self._unread:  # one that wrote there alone is not even known to be open
                 self._may_be_more = set(self.transactions)
             self._is_whole = not found.faults
@@ -177,20 +177,20 @@ class Coordinator:
         found = [self.transactions[each] for each in self._open]
         return [each for each in found if each.state in PREPARED]
 
-    async def _adopt(self, logs: list[Log]) -> set[str]:
+    async def _adopt(self, logs: list[Log]) -> set[tuple[str, int]]:
         """Gives what the logs have open to the transactions that it belongs to; what is nobody's
         can never be committed, and is aborted, or readers would wait for it for good. Answers the
-        topics of which that is not decided yet."""
+        partitions of which that is not decided yet."""
         owners = {each.producer.id: each.id for each in self.transactions.values()}
         found = await asyncio.to_thread(lambda: [(log, open_transactions(log)) for log in logs])
-        undecided: set[str] = set()
+        undecided: set[tuple[str, int]] = set()
         for log, producers in found:
             place = Partition(log.topic, log.partition)
             for each in producers:
                 own = self.transactions.get(owners.get(each.producer_id, ""))
                 if own is not None and own.state in PREPARED:
                     # its markers could not be written yet; where it has none, that comes after it
-                    undecided |= set() if place in own.partitions else {log.topic}
+                    undecided |= set() if place in own.partitions else {place}
                 elif own is not None and own.producer.epoch == each.epoch:
                     if each not in open_transactions(log):
                         continue  # it was ended meanwhile
@@ -203,13 +203,15 @@ class Coordinator:
         """What could not be opened at the start, and is served now."""
         if not self._unread or (self._reading and not self._reading.done()):
             return
-        served = self._unread - self._places.unserved_topics()
+        served = self._unread - self._places.unserved_partitions()
         if served:
             self._reading = self._run(self._read(served))
 
-    async def _read(self, topics: set[str]) -> None:
-        logs = [each for each in self._places.all_logs() if each.topic in topics]
-        self._unread -= topics - await self._adopt(logs)
+    async def _read(self, served: set[tuple[str, int]]) -> None:
+        logs = [
+            each for each in self._places.all_logs() if (each.topic, each.partition) in served
+        ]
+        self._unread -= served - await self._adopt(logs)
         if not self._unread:
             self._may_be_more.clear()
 
@@ -487,17 +489,17 @@ class Coordinator:
         if is_commit or own.state is not State.ONGOING:
             raise TransactionRefused(
                 ErrorCode.CONCURRENT_TRANSACTIONS,
-                f"transaction {own.id} may have written to topics that are not served: "
-                f"{', '.join(sorted(self._unread))}",
+                f"transaction {own.id} may have written to partitions that are not served: "
+                f"{', '.join(f'{topic}-{number}' for topic, number in sorted(self._unread))}",
             )
 
     def _check_read(self, place: Partition) -> None:
         """What it has open, of a transaction that ended while it was not served, must be known
         before the next one writes there: that would end it as its own."""
-        if place.topic in self._unread:
+        if place in self._unread:
             raise TransactionRefused(
                 ErrorCode.CONCURRENT_TRANSACTIONS,
-                f"{place.topic} was not served, and is not read yet",
+                f"{place.topic}-{place.partition} was not served, and is not read yet",
             )
 
     def _hold(self, transaction: Transaction) -> None:

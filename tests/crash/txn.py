@@ -59,7 +59,7 @@ class Logs:
     def all_logs(self) -> Iterable[Any]:
         return [self._noted(each) for each in self._dir.logs().values()]
 
-    def unserved_topics(self) -> set[str]:
+    def unserved_partitions(self) -> set[tuple[str, int]]:
         return set()
 
     async def new_producer_id(self) -> int:

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
 from pathlib import Path
 
-from tests.crash.build import CACHE, digest_of
+from tests.support.preload import library
 
 SOURCE = Path(__file__).with_suffix(".c")
-
-
-def library() -> Path:
-    found = CACHE / f"shifted-clock-{digest_of([SOURCE])}.so"
-    if not found.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        part = found.with_suffix(f".{os.getpid()}")
-        flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        subprocess.run(["gcc", *flags, "-o", str(part), str(SOURCE)], check=True)
-        part.rename(found)
-    return found
 
 
 class ShiftedClock:
@@ -35,4 +22,4 @@ class ShiftedClock:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"LD_PRELOAD": str(library()), "SHIFTED_CLOCK": str(self._file)}
+        return {"LD_PRELOAD": str(library(SOURCE)), "SHIFTED_CLOCK": str(self._file)}

@@ -1,4 +1,4 @@
-"""A topic that cannot be opened, as on a full disk or after damage, and what makes it whole."""
+"""Partitions that cannot be opened, as on a full disk or after damage, and how they get whole."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from appliance.topics import Topic
 
 
 @contextmanager
-def unopened(data: Path, topic: str) -> Iterator[None]:
-    """No start of a broker on this directory can open it meanwhile."""
+def unopened(data: Path, topic: str, *partitions: int) -> Iterator[None]:
+    """No start of a broker on this directory can open these meanwhile; all, when none is named."""
     opens = LogDir._open_one
 
     def open_one(log_dir: LogDir, found: tuple[str, int, str], *given: Any) -> Any:
-        if (log_dir.path, found[0]) == (data, topic):
+        is_named = not partitions or found[1] in partitions
+        if (log_dir.path, found[0]) == (data, topic) and is_named:
             return StorageFull(f"{found[2]}: the log cannot be opened")
         return opens(log_dir, found, *given)
 

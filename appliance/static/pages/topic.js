@@ -41,7 +41,7 @@ const SEGMENTS = [
 function Segments({ topic, partitions, query }) {
   const chosen = Number(query.partition ?? 0);
   const [file, setFile] = useState(null);
-  const partition = partitions[chosen] ?? partitions[0];
+  const partition = partitions.find((each) => each.partition === chosen) ?? partitions[0];
   const answer = useApi(`/topics/${encodeURIComponent(topic)}/partitions/${partition.partition}/segments`, 5);
   return html`<section class="card fields"><div class="head"><h2>Segments of partition ${partition.partition}</h2>
       <label>Partition<select value=${partition.partition} onChange=${(event) => go(["topics", topic], { tab: "segments", partition: event.target.value })}>${partitions.map((each) => html`<option value=${each.partition}>${each.partition} · ${bytes(each.size_bytes)}</option>`)}</select></label></div>
@@ -114,9 +114,10 @@ export function Topic({ route, me }) {
       <button disabled=${isFixed || !topic.data} onClick=${() => setRemoving("grow")}>Add partitions</button><button disabled=${isFixed || !topic.data} onClick=${() => setRemoving("empty")}>Empty</button><button class="danger" disabled=${isFixed || !topic.data} onClick=${() => setRemoving("delete")}>Delete</button><//>
     <${Loaded} from=${topic}>${(data) => html`
       <${Strip} facts=${[["Records", short(data.records)], ["Size", bytes(data.size_bytes)], ["Kept", retention(data)], ["In", rate(data.received_bytes_per_s)], ["Out", rate(data.sent_bytes_per_s)], ["Last record", ago(data.last_write_ms)]]} />
+      ${Object.entries(data.unserved).map(([number, why]) => html`<p class="notice bad">Partition ${number} is not open: ${why}. It is tried again by itself.</p>`)}
       ${tabs}
       ${tab === "partitions" && html`<section class="card"><${Table} id=${`partitions-${name}`} rows=${data.partition_rows} columns=${PARTITIONS} sort="partition" /></section>`}
-      ${tab === "segments" && html`<${Segments} topic=${name} partitions=${data.partition_rows} query=${route.query} />`}
+      ${tab === "segments" && data.partition_rows.length > 0 && html`<${Segments} topic=${name} partitions=${data.partition_rows} query=${route.query} />`}
       ${tab === "messages" && !me.may_read && html`<p class="notice">Messages are hidden from ${me.name}: an admin gives the right to read them.</p>`}
       ${tab === "messages" && me.may_read && html`<${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query} me=${me} />`}
       ${tab === "configs" && html`<${Configs} topic=${name} configs=${data.configs} isFixed=${isFixed} onChanged=${topic.reload} />`}

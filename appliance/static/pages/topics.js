@@ -13,7 +13,7 @@ export const retention = (topic) => [
 ].filter(Boolean).join(", ");
 
 const COLUMNS = [
-  { name: "name", title: "Topic", cell: (topic) => html`<a href=${href(["topics", topic.name])}>${topic.name}</a> ${topic.is_internal && html`<${Badge}>internal<//>`} ${topic.failed > 0 && html`<${Badge} level="bad">${topic.failed} stopped<//>`}` },
+  { name: "name", title: "Topic", cell: (topic) => html`<a href=${href(["topics", topic.name])}>${topic.name}</a> ${topic.is_internal && html`<${Badge}>internal<//>`} ${topic.failed > 0 && html`<${Badge} level="bad">${topic.failed} stopped<//>`} ${Object.keys(topic.unserved).length > 0 && html`<${Badge} level="bad">${Object.keys(topic.unserved).length} not open<//>`}` },
   { name: "partitions", title: "Partitions", number: true },
   { name: "size_bytes", title: "Size", number: true, cell: (topic) => bytes(topic.size_bytes) },
   { name: "records", title: "Records", number: true, cell: (topic) => count(topic.records) },

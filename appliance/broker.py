@@ -294,15 +294,21 @@ class Broker:
         return topic
 
     async def create_partitions(self, name: str, total: int) -> None:
-        check_own(name)
         await self._change(self._create_partitions(name, total))
 
-    async def _create_partitions(self, name: str, total: int) -> None:
+    def validate_partitions(self, name: str, total: int) -> Topic:
+        """Whether it could have so many now."""
+        check_own(name)
         topic = self.topic(name)
         count = len(topic.logs)
         if total <= count:
             raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
         check_partitions(name, total, self._partitions() - count, self.config.topics)
+        return topic
+
+    async def _create_partitions(self, name: str, total: int) -> None:
+        topic = self.validate_partitions(name, total)
+        count = len(topic.logs)
         row = TopicRow(name, topic.id, count)
         config = topic_config.to_log_config(topic.configs, self.log_config)
         extend = topic_directories.extend

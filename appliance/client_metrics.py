@@ -6,10 +6,9 @@ They are kept and shown; nothing here takes metrics, so no client is ever asked 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Mapping
 
-from appliance import event_log
+from appliance import event_log, patterns
 from appliance.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym, entry_of
 from appliance.catalog import Catalog, Change
 from appliance.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
@@ -55,15 +54,15 @@ def check(configs: Mapping[str, str]) -> None:
         selector, _, pattern = each.partition("=")
         if selector.strip() not in SELECTORS or not _is_pattern(pattern.strip()):
             raise ConfigInvalid(
-                f"match: got {each!r}, wanted NAME=PATTERN, a regular expression, "
+                f"match: got {each!r}, wanted NAME=PATTERN, a regular expression of RE2, "
                 f"for a NAME of {', '.join(sorted(SELECTORS))}"
             )
 
 
 def _is_pattern(text: str) -> bool:
     try:
-        return text != "" and "=" not in text and re.compile(text) is not None
-    except re.error:
+        return text != "" and "=" not in text and patterns.compiled(text) is not None
+    except patterns.PatternInvalid:
         return False
 
 

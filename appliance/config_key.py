@@ -66,7 +66,7 @@ class ConfigKey:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()  # for the value, or for each of a list
-    pattern: str = ""  # for the text, of a list as a whole
+    pattern: re.Pattern[str] | None = None  # for the text, of a list as a whole
     why: str = ""  # it wants no more than that
 
     def parse(self, text: str | None) -> Any:
@@ -83,7 +83,7 @@ class ConfigKey:
         return value
 
     def _is_allowed(self, value: Any) -> bool:
-        if self.pattern and not re.fullmatch(self.pattern, text_of(value)):
+        if self.pattern and not self.pattern.fullmatch(text_of(value)):
             return False
         each = value if isinstance(value, list) else [value]
         if self.choices and not all(text_of(one) in self.choices for one in each):
@@ -111,7 +111,7 @@ class ConfigKey:
     def _kind(self) -> str:
         if self.pattern:
             kind = "a list" if self.type == ConfigType.LIST else "text"
-            return f"{kind} that matches {self.pattern}"
+            return f"{kind} that matches {self.pattern.pattern}"
         kinds = {
             ConfigType.BOOLEAN: "true or false",
             ConfigType.INT: "a whole number of 32 bits",
@@ -146,7 +146,8 @@ def _number(text: str) -> float | None:
 
 def _list(text: str) -> list[str]:
     """In its order, each once."""
-    return list(dict.fromkeys(each for each in re.split(r"\s*,\s*", text) if each))
+    parts = (each.strip() for each in text.split(","))
+    return list(dict.fromkeys(each for each in parts if each))
 
 
 _READERS: dict[ConfigType, Callable[[str], Any]] = {

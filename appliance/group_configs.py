@@ -81,8 +81,11 @@ KEYS = {each.name: each for each in OF_ONE_GROUP} | {
 Configs = Mapping[str, str]
 OfGroups = TypeVar("OfGroups", ConsumerGroupsConfig, ShareGroupsConfig)
 
+# Nine digits of days are longer ago than any record.
 _DURATION = re.compile(
-    r"P(?!$)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.IGNORECASE
+    r"P(?!$)(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?"
+    r"(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?",
+    re.IGNORECASE,
 )
 _BY_DURATION = "by_duration:"
 

@@ -31,6 +31,7 @@ from appliance._engine import log_facts
 from appliance._repair import holes
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
+from appliance.export.book import fault_of
 from appliance.ledger import Entry
 from appliance.machine import raid
 from appliance.machine.clock import told as told_of_doubt
@@ -328,6 +329,9 @@ def of_exports(broker: Broker) -> Iterator[Finding]:
     for definition, last in broker.exports.all():
         if last.run and last.run["state"] == "failed":
             text = f"the last run of export {definition['name']} failed"
+            yield Finding("degraded", "exports", text)
+        if fault := fault_of(definition):
+            text = f"export {definition['name']} cannot run as it is defined: {fault}"
             yield Finding("degraded", "exports", text)
 
 

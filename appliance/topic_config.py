@@ -9,6 +9,7 @@ that they change nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,8 @@ NO_TIERS = "No effect: there is no remote storage."
 NOT_AGAIN = "No effect: a batch stays as its producer compressed it."
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 POLICIES = ("compact", "delete")
-THROTTLED = r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?"  # PARTITION:BROKER,... or * for all
+# PARTITION:BROKER,... or * for all
+THROTTLED = re.compile(r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?")
 
 SOURCE = "mirror.source"
 
@@ -130,7 +132,7 @@ _KEYS = [
         "The topic, as CLUSTER/TOPIC-ID, whose records and offsets this one repeats: a mirror "
         "alone writes to it. Given when the topic is made; once removed, it is an ordinary topic.",
         field="mirror_source",
-        pattern=r"(?:[!-~]{1,200})?",
+        pattern=re.compile(r"(?:[!-~]{1,200})?"),
         why="printable, without spaces",
     ),
     ConfigKey(

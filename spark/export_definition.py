@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from appliance.patterns import PatternInvalid, compiled
 from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path
@@ -87,7 +87,10 @@ def topics_of(definition: Definition, broker: AdminPort) -> list[str]:
     """Names, and of a pattern what there is now."""
     found = list(definition.get("topics") or [])
     if definition.get("pattern"):
-        matches = re.compile(definition["pattern"]).fullmatch
+        try:
+            matches = compiled(definition["pattern"]).fullmatch
+        except PatternInvalid as error:
+            raise ExportFailed(f"pattern: {error}") from error
         found += sorted(each for each in broker.topics() if matches(each) and each not in found)
         for name, why in broker.unserved().items():
             if matches(name):  # left out, its hours would look whole without it

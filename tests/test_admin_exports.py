@@ -86,6 +86,36 @@ def test_an_export_is_defined_changed_and_forgotten(rest: Rest) -> None:
     assert rest.refused("DELETE", "/exports/daily") == (404, "resource_not_found")
 
 
+def test_a_pattern_that_would_take_for_ever_is_answered(rest: Rest) -> None:
+    name = "a" * 60 + "-b"
+    rest.post("/topics", {"name": name})
+    made = put(rest, "/exports/daily", {"pattern": "(a+)+-", "target": "x"})
+    assert (made["status"]["topics"], made["status"]["fault"]) == ([], "")
+    made = put(rest, "/exports/daily", {"pattern": "(a+)+-b", "target": "x"})
+    assert made["status"]["topics"] == [name]
+    rest.ask("DELETE", f"/topics/{name}")
+    rest.ask("DELETE", "/exports/daily")
+
+
+def test_a_stored_pattern_that_is_refused_now_is_told_of_this_export_alone(tmp_path: Path) -> None:
+    """Looking ahead was allowed once."""
+    (tmp_path / "data").mkdir()
+    catalog = Catalog.open(tmp_path / "data/catalog.db")
+    for name, pattern in (("new", "or.*"), ("old", "(?!x)or.*")):
+        Book(catalog, 3).put({"name": name, "pattern": pattern, "target": "x"})
+    catalog.close()
+    with running_broker(tmp_path / "data") as broker:
+        rest = Rest(broker.admin)
+        faults = {each["name"]: each["status"]["fault"] for each in rest.get("/exports")["exports"]}
+        assert faults["new"] == ""
+        assert "'(?!x)or.*' is not a valid regular expression of RE2" in faults["old"]
+        failed = rest.raw("GET", "/metrics").body.decode()
+        assert 'appliance_export_last_run_failed{export="old"} 1.0' in failed
+        assert 'appliance_export_last_run_failed{export="new"} 0.0' in failed
+        told = [each["text"] for each in rest.get("/health")["findings"]]
+        assert any("export old cannot run as it is defined: pattern: " in each for each in told)
+
+
 def test_when_the_next_run_begins_is_what_a_scheduler_said_of_late(rest: Rest) -> None:
     body = {"next_run_ms": 1_800_000_000_000}
     assert rest.refused("PUT", "/exports/daily/next", body) == (404, "resource_not_found")
@@ -117,6 +147,7 @@ def test_a_scheduler_that_is_silent_is_no_longer_believed(tmp_path: Path) -> Non
         {"topics": ["a"]},
         {"topics": ["a"], "target": "  "},
         {"pattern": "(", "target": "x"},
+        {"pattern": "(?=a)a", "target": "x"},
         {**EXPORT, "name": "another"},
         {**EXPORT, "schedule": {"cron": "soon"}},
         {**EXPORT, "schedule": {"cron": "* * * *"}},

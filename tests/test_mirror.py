@@ -661,7 +661,7 @@ def test_every_setting_is_in_the_page() -> None:
 @pytest.mark.parametrize(
     ("settings", "fact"),
     [
-        ({"topics": "("}, "no regular expression"),
+        ({"topics": "("}, "not a valid regular expression"),
         ({"name": "a/b"}, "name: got 'a/b'"),
         ({"offsets": "guess"}, "wanted one of auto, keep, map"),
         ({"inbox_bytes": 0}, "at least 1"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from appliance._engine import Log
 from appliance.broker import Broker
-from appliance.export.book import Last
+from appliance.export.book import Last, fault_of, wanted_by
 from appliance.topics import Topic
 
 
@@ -20,13 +19,11 @@ class Progress(NamedTuple):
 
 
 def topics_of(definition: Mapping[str, Any], topics: Mapping[str, Topic]) -> list[Topic]:
-    named = definition.get("topics", [])
-    pattern = definition.get("pattern")
-    wanted = re.compile(pattern) if pattern else None
+    if fault_of(definition):
+        return []
+    is_wanted = wanted_by(definition)
     return [
-        each
-        for name, each in sorted(topics.items())
-        if not each.is_internal and (name in named or (wanted and wanted.fullmatch(name)))
+        each for name, each in sorted(topics.items()) if not each.is_internal and is_wanted(name)
     ]
 
 

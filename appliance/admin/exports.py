@@ -16,7 +16,7 @@ from appliance.admin.route import Call, Param, delete, get, post, put
 from appliance.broker import Broker
 from appliance.config import LONG_MAX
 from appliance.errors import RequestInvalid
-from appliance.export.book import Last
+from appliance.export.book import Last, fault_of
 from appliance.export.holds import Hold
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
@@ -101,6 +101,7 @@ class Status(TypedDict):
     behind_seconds: float | None  # at most; None: nothing was ever exported
     seconds_left: float | None  # until retention may delete what is not exported; None: it will not
     lost_records: int
+    fault: str  # why it cannot run as it is defined, or empty
     holds: list[HoldRow]  # of its topics
 
 
@@ -159,10 +160,8 @@ def check_definition(body: Definition) -> None:
         raise RequestInvalid("wanted either topics or a pattern of their names")
     if not body["target"].strip():
         raise RequestInvalid("target: it is empty, wanted a path or a URL")
-    try:
-        re.compile(body.get("pattern") or "")
-    except re.error as error:
-        raise RequestInvalid(f"pattern: got {body.get('pattern')!r}: {error}") from error
+    if fault := fault_of(body):
+        raise RequestInvalid(fault)
     if (schedule := body.get("schedule")) is not None:
         check_schedule(schedule)
 
@@ -195,6 +194,7 @@ def row_of(definition: dict[str, Any], last: Last, broker: Broker) -> ExportRow:
         "behind_seconds": found.seconds,
         "seconds_left": found.seconds_left,
         "lost_records": found.lost,
+        "fault": fault_of(definition),
         "holds": [hold_row(each) for each in broker.holds.all() if each.topic in topics],
     }
     return cast("ExportRow", {**definition, "status": status})

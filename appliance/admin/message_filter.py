@@ -19,8 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import re2
-
+from appliance import patterns
 from appliance._batch import Record
 from appliance.errors import ApplianceError
 
@@ -197,11 +196,9 @@ def _contains(wanted: str) -> Callable[[Any], bool]:
 
 def _matches(wanted: str) -> Callable[[Any], bool]:
     try:
-        options = re2.Options()
-        options.log_errors = False
-        pattern = re2.compile(wanted, options)
-    except re2.error as error:
-        raise FilterInvalid(f"filter: ~ {wanted[:80]!r}: {error}") from error
+        pattern = patterns.compiled(wanted)
+    except patterns.PatternInvalid as error:
+        raise FilterInvalid(f"filter: ~ {error}") from error
     return lambda value: pattern.search(_word(value)) is not None
 
 

@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from appliance.admin.export_progress import progress_of
 from appliance.admin.metrics_of_broker import counter, gauge
 from appliance.broker import Broker
+from appliance.export.book import Last, fault_of
 from appliance.export.reading import Reading
 
 NAN = float("nan")
@@ -52,7 +53,7 @@ def of_exports(broker: Broker) -> Iterator[Metric | None]:
     success = gauge(
         "export_last_success_seconds", "Since 1970, start of the last run that succeeded.", EXPORT
     )
-    failing = gauge("export_last_run_failed", "1: the last run failed.", EXPORT)
+    failing = gauge("export_last_run_failed", "1: the last run failed, or none can begin.", EXPORT)
     rows = gauge("export_last_rows", "Rows of the last run that succeeded.", EXPORT)
     dead = gauge("export_last_dead_letters", "Of them, records that did not parse.", EXPORT)
     behind = gauge("export_behind_records", "Offsets that are not exported yet.", EXPORT)
@@ -67,7 +68,7 @@ def of_exports(broker: Broker) -> Iterator[Metric | None]:
         labels = [definition["name"]]
         now = progress_of(definition, last, broker)
         success.add_metric(labels, last.success["started_ms"] / 1000 if last.success else NAN)
-        failing.add_metric(labels, int(bool(last.run and last.run["state"] == "failed")))
+        failing.add_metric(labels, int(is_failing(definition, last)))
         rows.add_metric(labels, total(last.success, "rows"))
         dead.add_metric(labels, total(last.success, "dead_letters"))
         behind.add_metric(labels, now.records)
@@ -79,6 +80,10 @@ def of_exports(broker: Broker) -> Iterator[Metric | None]:
 
 
 EXPORT = ["export"]
+
+
+def is_failing(definition: dict[str, Any], last: Last) -> bool:
+    return bool(fault_of(definition) or (last.run and last.run["state"] == "failed"))
 
 
 def total(run: dict[str, Any] | None, name: str) -> int:

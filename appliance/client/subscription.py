@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import re2
+from appliance import patterns
 
 WHITELIST, BLACKLIST = "white_list", "black_list"
 
@@ -56,12 +56,12 @@ class Filter:
     def __post_init__(self) -> None:
         checked(self.regex, self.count)
         try:
-            re2.compile(self.regex)
-        except re2.error as error:
-            raise ValueError(f"regex {self.regex!r} of a filter: {error}") from None
+            patterns.compiled(self.regex)
+        except patterns.PatternInvalid as error:
+            raise ValueError(f"regex of a filter: {error}") from None
 
     def streams(self, topics: Iterable[str]) -> dict[str, int]:
-        regex = re2.compile(self.regex)
+        regex = patterns.compiled(self.regex)
         found = (each for each in topics if bool(regex.fullmatch(each)) != self.is_blacklist)
         return dict.fromkeys(found, self.count)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from appliance.catalog import Catalog
 from appliance.errors import ApplianceError
+from appliance.patterns import PatternInvalid, compiled
 
 NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
 
@@ -24,6 +25,25 @@ class ExportUnknown(ApplianceError):
 class Last(NamedTuple):
     run: dict[str, Any] | None
     success: dict[str, Any] | None
+
+
+def wanted_by(definition: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Which topics an export is of, by their names. Raises PatternInvalid."""
+    named, pattern = definition.get("topics") or [], definition.get("pattern")
+    if not pattern:
+        return lambda name: name in named
+    matches = compiled(pattern).fullmatch
+    return lambda name: name in named or matches(name) is not None
+
+
+def fault_of(definition: Mapping[str, Any]) -> str:
+    """Why it cannot run as it stands. What was stored may be from a time when it could: that is
+    told of this export, and stops nothing else."""
+    try:
+        wanted_by(definition)
+    except PatternInvalid as error:
+        return f"pattern: {error}"
+    return ""
 
 
 class Book:

@@ -19,6 +19,8 @@ from appliance.wire.create_partitions import CreatePartitionsRequest, CreatePart
 KEY = 37
 VERSIONS = (0, 3)
 
+SHOWN_MAX = 10  # assignments, and brokers of each, that an error repeats
+
 Asked = CreatePartitionsRequest.CreatePartitionsTopic
 Answer = CreatePartitionsResponse.CreatePartitionsTopicResult
 
@@ -42,7 +44,9 @@ async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: b
         if is_twice:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
         _check(broker, asked)
-        if not validate_only:
+        if validate_only:
+            broker.validate_partitions(asked.name, asked.count)
+        else:
             await broker.create_partitions(asked.name, asked.count)
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
@@ -59,9 +63,11 @@ def _check(broker: Broker, asked: Asked) -> None:
         )
     if asked.assignments is not None:
         holders = [each.broker_ids for each in asked.assignments]
-        if holders != [[broker.node_id]] * more:
+        # nothing is made for `more`: it is what the client says, up to 2^31 - 1
+        if len(holders) != more or any(each != [broker.node_id] for each in holders):
+            shown = ", ".join(str(each[:SHOWN_MAX]) for each in holders[:SHOWN_MAX])
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{asked.name}: wanted {more} assignments to broker {broker.node_id}, the only "
-                f"one, got {holders[:10]}",
+                f"one, got {len(holders)}: {shown}",
             )

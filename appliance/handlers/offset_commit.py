@@ -13,6 +13,7 @@ Left out: nothing.
 from __future__ import annotations
 
 from appliance.broker import Broker
+from appliance.config import LONG_MAX
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.group import Group
@@ -94,7 +95,7 @@ def _topic(
 ) -> AnswerTopic:
     """Fills in what is to be committed, and the answers that wait for it."""
     topic = _find(broker, asked, version)
-    expiry = NEVER if retention_ms == NO_RETENTION else now_ms + retention_ms
+    expiry = NEVER if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LONG_MAX)
     answers = []
     for each in asked.partitions:
         index, metadata = each.partition_index, each.committed_metadata or ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from appliance import patterns
 from appliance.client.config import MIB, ClientConfig, check, rows_of, setting
 from appliance.client.errors import ConfigInvalid
 
@@ -104,10 +105,9 @@ class MirrorConfig:
         for name in ("topics", "groups"):
             pattern = getattr(self, name)
             try:
-                re.compile(pattern)
-            except re.error as error:
-                why = f"{name}: {pattern!r} is no regular expression: {error}"
-                raise ConfigInvalid(why) from error
+                patterns.compiled(pattern)
+            except patterns.PatternInvalid as error:
+                raise ConfigInvalid(f"{name}: {error}") from error
 
     def client(self, addresses: str) -> ClientConfig:
         return ClientConfig(

@@ -8,11 +8,10 @@ in the target has its own say; it is left alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from appliance import event_log
+from appliance import event_log, patterns
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.site import GROUP, Place, Site
 from appliance.wire import ErrorCode
@@ -49,7 +48,7 @@ Offsets = dict[Place, Committed]
 class GroupOffsets:
     def __init__(self, source: Site, target: Site, pattern: str) -> None:
         self._source, self._target = source, target
-        self._pattern = re.compile(pattern)
+        self._pattern = patterns.compiled(pattern)
         self._left_alone: set[str] = set()  # said so already
         self._copied: dict[str, Offsets] = {}
 

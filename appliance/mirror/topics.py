@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from appliance import event_log
+from appliance import event_log, patterns
 from appliance.client.errors import BrokerRefused, PartitionUnknown
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetsCannotBeKept, TopicRefused
@@ -64,7 +64,7 @@ Configs = dict[str, str]
 
 
 def wanted(source: Site, config: MirrorConfig) -> list[Topic]:
-    pattern = re.compile(config.topics)
+    pattern = patterns.compiled(config.topics)
     return [
         topic
         for name, topic in sorted(source.topics.items())

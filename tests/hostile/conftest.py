@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,9 @@ SETTINGS = {
 # whose memory doubles as they grow. Half as much again: what the allocator keeps of all that.
 GROWTH_MAX = 300 * MIB
 
+# An attack that takes all memory is to end the broker, not the machine that runs the tests.
+ADDRESS_SPACE = 8 << 30
+
 # On an idle machine it is 0.2 s, and for the control plane 1 s: one large request is decoded while
 # others wait. The rest is for a machine, and above all a disk, that does other things too.
 SLOWEST_S = {"data": 10.0, "control": 10.0}
@@ -42,6 +46,7 @@ SLOWEST_S = {"data": 10.0, "control": 10.0}
 @pytest.fixture(scope="session")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     made = Serving(tmp_path_factory.mktemp("hostile"), **SETTINGS)
+    resource.prlimit(made.process.pid, resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     yield made
     assert made.stop() == 0, made.log[-3000:]
 

@@ -18,7 +18,7 @@ LAYERS = [
     ("log_repeats",),
     ("__init__", "errors", "event_log", "wall_clock", "same_machine", "spoken", "page_cache",
      "stop_signals", "_native", "_socket", "_wake_soon", "_codes", "_bytes"),
-    ("closures", "request_queue", "_traffic", "_codec"),
+    ("closures", "request_queue", "_traffic", "_codec", "patterns"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
     ("command", "progress", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
@@ -72,12 +72,13 @@ LAYERS = [
 ONLY = {
     "wire": {"errors", "_codec"},  # no I/O, no clock, no state: clients use it too
     # not the broker whose client it is: it must run where there is none
-    "client": {"__version__", "errors", "same_machine", "event_log", "wire", "compression", "_crc",
-               "_records", "_batch", "_record_builder", "_record_reader", "_columns", "arrow"},
+    "client": {"__version__", "errors", "same_machine", "event_log", "patterns", "wire",
+               "compression", "_crc", "_records", "_batch", "_record_builder", "_record_reader",
+               "_columns", "arrow"},
     # its parts ask, never a log
     "admin_http": {"admin", "config", "errors", "event_log", "export"},
     # a client of two clusters, neither of which need be on this machine
-    "mirror": {"client", "command", "errors", "event_log", "wire", "_batch", "_mirror"},
+    "mirror": {"client", "command", "errors", "event_log", "patterns", "wire", "_batch", "_mirror"},
     "__main__": {"cli", "stop_signals"},
 }
 
@@ -85,7 +86,7 @@ ONLY = {
 # with all that it imports.
 BESIDE = {
     "spark": {"__version__", "_batch", "_columns", "_crc", "_record_builder", "_record_hash",
-              "arrow", "client", "compression", "errors", "event_log", "remote"},
+              "arrow", "client", "compression", "errors", "event_log", "patterns", "remote"},
     "loadtest": {"__version__", "_batch", "_crc", "_record_builder", "_record_reader", "client",
                  "compression", "errors", "wire"},
 }

@@ -41,6 +41,7 @@ function State({ of }) {
   const { schedule } = of;
   return html`<section class="card"><${Facts} rows=${[
     ["Topics", status.topics.length ? status.topics.map((each) => html`<a href=${href(["topics", each])}>${each}</a> `) : "none now"],
+    ...(status.fault ? [["Cannot run", html`<${Badge} level="bad">${status.fault}<//>`]] : []),
     ["Target", html`<code>${of.target}</code>`],
     ["When", schedule ? html`<code>${schedule.cron}</code> ${schedule.timezone ?? "UTC"}` : "by hand"],
     ["Next run", status.next_run_ms ? time(status.next_run_ms) : "no scheduler says"],

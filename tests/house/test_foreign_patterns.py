@@ -1,0 +1,77 @@
+"""A regular expression that somebody else wrote is RE2's: `appliance.patterns`. Python's `re` sees
+literals of our own alone, for it can be kept busy for ever."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMPILING = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall",
+             "finditer"}  # fmt: skip
+# The user's own, in a process of the user's own, with all that Python's have.
+THEIR_OWN = {
+    "spark/options.py": "re.compile(text)",
+    "spark/planning.py": "re.compile(topics.pattern)",
+}
+
+
+def files() -> list[Path]:
+    return sorted(each for name in ("appliance", "spark") for each in (ROOT / name).rglob("*.py"))
+
+
+def foreign(text: str) -> Iterator[str]:
+    """What is compiled that is no literal."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module in ("re", "re2"):
+            yield ast.unparse(node)  # hides whose it is
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in COMPILING
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in ("re", "re2")
+            and not (node.args and is_literal(node.args[0]))
+        ):
+            yield ast.unparse(node)
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Text, or text in which names are put that `re.escape` has made harmless."""
+    if isinstance(node, ast.JoinedStr):
+        return all(
+            isinstance(each, ast.Constant)
+            or (isinstance(each, ast.FormattedValue)
+                and ast.unparse(each.value).startswith("re.escape("))
+            for each in node.values
+        )  # fmt: skip
+    return isinstance(node, ast.Constant)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_patterns_of_others_are_re2(path: Path) -> None:
+    name = str(path.relative_to(ROOT))
+    if name != "appliance/patterns.py":
+        assert set(foreign(path.read_text())) <= {THEIR_OWN.get(name)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import re\nre.compile(pattern)",
+        "re.fullmatch(self.pattern, text)",
+        "from re import compile",
+        "re2.compile(text)",
+        "re.search(f'{name}$', text)",
+        "re.compile('a' + b)",
+    ],
+)
+def test_a_foreign_pattern_is_found(text: str) -> None:
+    assert list(foreign(text))
+
+
+def test_a_literal_is_none() -> None:
+    assert not list(foreign("re.compile(r'a|' r'b')\nre.match(rf'{re.escape(name)}[0-9]', text)"))

@@ -160,8 +160,22 @@ def test_a_fence_is_an_abort_with_the_next_epoch() -> None:
         Producer(ID, 1),
         {T0},
     )
+
+
+def test_whose_transaction_was_aborted_goes_on_unless_somebody_else_has_asked() -> None:
+    old = Producer(ID, 0)
+    aborted = ongoing().fenced(WALL_MS).completed(WALL_MS)
     with refused(ErrorCode.PRODUCER_FENCED):
-        own.completed(WALL_MS).check_expected(Producer(ID, 0))
+        aborted.check_producer(old)
+    aborted.check_expected(old)
+    own = aborted.taken_over(old, TIMEOUT_MS, NONE, WALL_MS)
+    assert own.producer == Producer(ID, 1)
+    own.check_expected(old)  # the answer was lost
+    assert own.taken_over(old, TIMEOUT_MS, NONE, WALL_MS).producer == Producer(ID, 1)
+    others = aborted.taken_over(None, TIMEOUT_MS, NONE, WALL_MS)
+    assert others.producer == Producer(ID, 2)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        others.check_expected(old)
 
 
 # Epochs
@@ -190,6 +204,15 @@ def test_an_end_with_the_last_epoch_hands_over_to_a_new_producer() -> None:
     )
     assert own.is_ended(Producer(ID, EPOCH_MAX - 1), True, TV2)
     assert ongoing().prepared(True, TV2, NEW_ID, WALL_MS).next_producer_id == NONE
+
+
+def test_the_epoch_that_is_kept_for_a_fence_is_given_to_nobody() -> None:
+    old = Producer(ID, EPOCH_MAX - 1)
+    aborted = ongoing(EPOCH_MAX - 1).fenced(WALL_MS).completed(WALL_MS)
+    own = aborted.taken_over(old, TIMEOUT_MS, NEW_ID, WALL_MS)
+    assert own.producer == Producer(NEW_ID, 0)
+    own.check_expected(old)  # the answer was lost
+    assert own.taken_over(old, TIMEOUT_MS, NONE, WALL_MS).producer == Producer(NEW_ID, 0)
 
 
 def test_who_asks_again_gets_the_epoch_whose_answer_was_lost() -> None:

@@ -4,7 +4,8 @@ Without a transactional id every call gets a fresh id with epoch 0, whatever id 
 
 With one it gets that id's next epoch. Whoever had the last one is fenced, and what they left open
 is aborted before this is answered: no client is told to ask again. A client that says who it was
-(version 3) must be the last producer, or one whose answer was lost; others are fenced themselves.
+(version 3) must be the last producer, or one whose answer was lost, or whose transaction was
+aborted for its silence; others, and these once somebody else has asked, are fenced themselves.
 Near the largest epoch a new producer id takes over. A timeout above `transaction.max.timeout.ms` is
 INVALID_TRANSACTION_TIMEOUT.
 

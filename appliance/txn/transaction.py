@@ -57,7 +57,7 @@ class Transaction:
     timeout_ms: int
     state: State = State.EMPTY
     partitions: frozenset[Partition] = frozenset()
-    last_epoch: int = NONE  # that `producer` had before a client asked for a new one; not on disk
+    last_epoch: int = NONE  # of whoever may have the present one for the asking; not on disk
     previous_producer_id: int = NONE
     next_producer_id: int = NONE  # takes over when the transaction is complete
     start_ms: int = NONE  # wall clock
@@ -123,7 +123,8 @@ class Transaction:
             raise self._fenced(producer)
 
     def _has_seen(self, producer: Producer) -> bool:
-        """Whether this producer was given the present epoch already: the answer was lost."""
+        """Whether nobody had the id since this producer: the answer with the present epoch was
+        lost, or the epoch moved when its transaction was aborted for its silence (KIP-588)."""
         is_own = producer.id in (self.producer.id, self.previous_producer_id)
         return is_own and producer.epoch == self.last_epoch != NONE
 
@@ -135,9 +136,10 @@ class Transaction:
         changed = self._becomes(
             State.EMPTY, wall_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE
         )
-        if expected is not None and expected != self.producer and self._has_seen(expected):
+        is_waiting = expected is not None and expected != self.producer
+        if is_waiting and self.producer.epoch < EPOCH_MAX:  # that one no client may have
             return changed
-        last_epoch = NONE if expected is None else self.producer.epoch
+        last_epoch = NONE if expected is None else expected.epoch
         if self.is_exhausted:
             return replace(
                 changed,
@@ -206,10 +208,13 @@ class Transaction:
         )
 
     def fenced(self, wall_ms: int) -> Transaction:
-        """To be aborted, and whoever wrote it is no producer any more."""
+        """To be aborted; whoever wrote it may do nothing before it has asked for its new epoch, and
+        cannot have that once another asked for one."""
         fence = self._becomes(State.PREPARE_EPOCH_FENCE, wall_ms)
         return replace(
-            fence._becomes(State.PREPARE_ABORT, wall_ms), producer=self._bumped(), last_epoch=NONE
+            fence._becomes(State.PREPARE_ABORT, wall_ms),
+            producer=self._bumped(),
+            last_epoch=self.producer.epoch,
         )
 
     def completed(self, wall_ms: int) -> Transaction:

@@ -1,8 +1,11 @@
-"""An answer to Produce is lost on its way, and librdkafka goes on as it does.
+"""An answer, or a request, is lost on its way, and librdkafka goes on as it does.
 
 It counts on from the last answer that it got. Aborts its application while the batch waits to be
 sent again, the next transaction uses the batch's numbers for other records, in the same epoch:
 answered as a resend, these would be acknowledged and committed, and in no log.
+
+Of a request that got no answer it does not know whether it arrived: it aborts what the broker may
+never have heard of.
 """
 
 from __future__ import annotations
@@ -15,24 +18,30 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.test_transactions import DEADLINE_S, values
-from tests.support.frame_relay import FrameRelay
+from tests.support.frame_relay import ConnectionCut, FrameRelay
 from tests.support.logs import until
 from tests.support.serving import Serving
 
-PRODUCE = b"\0\0"
+PRODUCE, ADD_PARTITIONS = b"\0\0", b"\0\x18"
 TOPIC = "t"
 
 
 class Line:
-    """The way to a broker, on which the answer to the next Produce can be lost."""
+    """The way to a broker, on which the answer to the next Produce can be lost, or every request
+    of a kind while it is in `cut`."""
 
     def __init__(self) -> None:
         self._is_armed = self.is_lost = False
-        self.relay = FrameRelay(loses=self._loses)
+        self.cut: set[bytes] = set()
+        self.relay = FrameRelay(self._pass, self._loses)
         self.address = f"127.0.0.1:{self.relay.port}"
 
     def lose_the_next(self) -> None:
         self._is_armed, self.is_lost = True, False
+
+    def _pass(self, request: bytes) -> None:
+        if request[:2] in self.cut:
+            raise ConnectionCut
 
     def _loses(self, request: bytes, answer: bytes) -> bool:
         if not self._is_armed or request[:2] != PRODUCE:
@@ -136,3 +145,25 @@ def test_a_resend_without_transactions_is_acknowledged_and_there_once(line: Line
     wanted = [f"{name}{i}" for i in range(3) for name in "ab"]
     assert (told.acknowledged, told.refused) == (wanted, [])
     assert values(line.address, TOPIC) == wanted
+
+
+def test_an_abort_of_what_never_arrived_ends_the_producer_and_nothing_else(line: Line) -> None:
+    """As with Kafka: see test_timed_out_transactions, and docs/compatibility.md."""
+    told = transactional(line, **{"message.timeout.ms": 1000, "reconnect.backoff.ms": 50})
+    told.producer.begin_transaction()
+    line.cut.add(ADD_PARTITIONS)
+    told.send("lost")
+    with pytest.raises(ck.KafkaException) as failed:
+        told.producer.commit_transaction(DEADLINE_S)
+    error = failed.value.args[0]
+    assert (error.code(), error.txn_requires_abort()) == (ck.KafkaError._TIMED_OUT, True)
+    line.cut.clear()
+    with pytest.raises(ck.KafkaException) as failed:
+        told.producer.abort_transaction(DEADLINE_S)
+    error = failed.value.args[0]
+    assert (error.code(), error.fatal()) == (ck.KafkaError.INVALID_TXN_STATE, True)
+    again = transactional(line)
+    again.producer.begin_transaction()
+    again.send("kept")
+    again.producer.commit_transaction(DEADLINE_S)
+    assert values(line.address, TOPIC) == ["kept"]

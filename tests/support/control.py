@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from appliance.broker import Broker
 from appliance.config import (
@@ -203,6 +204,9 @@ class Control:
         correlation_id, body = headers.decode_response(frame, sent.key, sent.version)
         assert correlation_id == 77
         return codec.decode(API[sent.key].response, body, sent.version)
+
+    def topic_id(self, name: str) -> UUID:
+        return self.broker.topics[name].id
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         """A topic; configs are given with underscores for dots."""

@@ -1,4 +1,5 @@
-"""A transactional producer that says exactly what it is told to, over the control plane."""
+"""A transactional producer that says exactly what it is told to, over the control plane; but for
+what is asked of that alone, to any broker."""
 
 from __future__ import annotations
 
@@ -15,13 +16,16 @@ from appliance.wire.init_producer_id import InitProducerIdRequest
 from appliance.wire.produce import ProduceRequest
 from appliance.wire.txn_offset_commit import TxnOffsetCommitRequest
 from tests.support.control import Control, Sent
+from tests.support.remote_control import RemoteControl
 
 
 class TxnClient:
     """Remembers its producer id, epoch and sequences as a producer does; `is_v2` is TV2."""
 
-    def __init__(self, control: Control, name: str = "tx", *, is_v2: bool = True) -> None:
-        self.control = control
+    def __init__(
+        self, control: Control | RemoteControl, name: str = "tx", *, is_v2: bool = True
+    ) -> None:
+        self.control: Any = control
         self.name = name
         self.is_v2 = is_v2
         self.id = self.epoch = -1
@@ -76,7 +80,7 @@ class TxnClient:
         asked = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=20_000)
         part = ProduceRequest.PartitionProduceData(index=partition, records=data)
         row = ProduceRequest.TopicProduceData(name=topic, partition_data=[part])
-        row.topic_id = self.control.broker.topics[topic].id
+        row.topic_id = self.control.topic_id(topic)
         asked.topic_data.append(row)
         self.sequences[place] = sequence + len(values)
         return self.control.send(asked, self._version(version, 11, 13))

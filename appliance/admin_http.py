@@ -14,6 +14,7 @@ from aiohttp import web
 
 from appliance import event_log
 from appliance.admin import access, api, audit, live, mirrors, schemas
+from appliance.admin.connections import Connections, Site, bounded, within_descriptors
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
@@ -31,6 +32,8 @@ STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 PROCESS: web.AppKey[Process] = web.AppKey("process")
 GUARD: web.AppKey[Guard] = web.AppKey("guard")
 READING: web.AppKey[Reading] = web.AppKey("reading")
+CONNECTIONS: web.AppKey[Connections] = web.AppKey("connections")
+TRAIL: web.AppKey[audit.Trail] = web.AppKey("trail")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
 
 
@@ -77,6 +80,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return error_response(request, error.status, error.reason, allow)
     except ApplianceError as refused:
         return api.refusal(refused)
+    except ConnectionError:
+        return error_response(request, 400, "Client Gone", {})  # nobody reads it
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
         return error_response(request, 500, "Internal Server Error", {})
@@ -92,7 +97,7 @@ def error_response(
 
 
 def make_app(process: Process) -> web.Application:
-    app = web.Application(middlewares=[errors_as_json], client_max_size=BODY_BYTES_MAX)
+    app = web.Application(middlewares=[bounded, errors_as_json], client_max_size=BODY_BYTES_MAX)
     app[PROCESS] = process
     app[GUARD] = Guard(process)
     app[METRICS] = []
@@ -101,7 +106,9 @@ def make_app(process: Process) -> web.Application:
     live.add_to(app, process, survey)
     app[READING] = reading = Reading(process.config.export)
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
-    kept = audit.Reads(), schemas.Schemas(), mirrors.Mirrors()
+    app[TRAIL] = trail = audit.Trail(lambda: process.broker)
+    app.cleanup_ctx.append(trail.running)
+    kept = trail, schemas.Schemas(), mirrors.Mirrors()
     place = Place(process, survey, app[GUARD], *kept, reading)
     app.add_routes(api.web_routes(place))
     app.add_routes(Console().routes())
@@ -114,19 +121,28 @@ def access_table() -> str:
     return access.as_markdown(unguarded, [METRICS_ROUTE, *api.ROUTES])
 
 
+async def settle(runner: web.AppRunner) -> None:
+    """What the pages have counted and not written yet is on disk after that: the catalog closes."""
+    await runner.app[TRAIL].end_minute()
+
+
 async def move(runner: web.AppRunner, address: Address) -> None:
     """Listens there and nowhere else; requests under way go on."""
     for site in list(runner.sites):
         await site.stop()
-    await web.TCPSite(runner, address.host, address.port).start()
+    await Site(runner, runner.app[CONNECTIONS], address.host, address.port).start()
 
 
 async def start(process: Process, address: Address) -> tuple[web.AppRunner, Address]:
     """Listens; also says where, since port 0 is the kernel's choice."""
-    runner = web.AppRunner(make_app(process), shutdown_timeout=STOP_SECONDS)
+    app, config = make_app(process), process.config
+    most = within_descriptors(config.admin, config.network.max_connections)
+    app[CONNECTIONS] = connections = Connections(config.admin, most)
+    app.on_cleanup.append(connections.stop)
+    runner = web.AppRunner(app, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, address.host, address.port).start()
+        await Site(runner, connections, address.host, address.port).start()
     except OSError:
         await runner.cleanup()
         raise

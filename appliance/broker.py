@@ -133,7 +133,10 @@ class Broker:
     @classmethod
     def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
         """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
-        log_dir = LogDir.lock(config.data_dir, config.storage, config.network.max_connections)
+        log_dir = LogDir.lock(
+            config.data_dir, config.storage, config.network.max_connections,
+            config.admin.connections_max,
+        )  # fmt: skip
         try:
             # not before the lock: two brokers must not have one catalog open
             catalog = Catalog.open(config.data_dir / NAME)

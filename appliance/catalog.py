@@ -20,7 +20,7 @@ the control thread reads once at the start, and sends changes to a thread beside
     admin_users     who may use the admin pages, with the hash of the password
     admin_tokens    the same for programs, with the digest of the token
     topic_schemas   by what schema the admin pages show keys and values
-    audit           who changed what over the admin pages; the oldest rows go
+    audit           who changed what over the admin pages; the oldest rows of who has most go
     client_metrics  configs of subscriptions to clients' metrics (`client_metrics.py`)
     export_holds    what retention keeps for an export (`export/holds.py`)
     exports         definitions of exports (`export/book.py`), as JSON
@@ -35,6 +35,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
@@ -49,6 +50,8 @@ NAME = "catalog.db"
 APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
 
 AUDIT_MAX = 100_000  # rows of the audit trail: some 20 MB
+AUDIT_STRANGERS_MAX = 10_000  # of these, of who was not logged in: 8 hours of the worst attack
+STRANGER = "not logged in"  # in the trail; no user can have such a name
 ADMIN_USERS_SINCE = 5  # the schema that has them
 PRODUCER_IDS = 1000  # reserved at a time: a sync for each thousand, and a crash wastes no more
 
@@ -334,6 +337,7 @@ class Catalog:
         self.path = path
         self._database = database
         self._lock = threading.Lock()
+        self._audit_counts: Counter[str] | None = None  # rows by person; None: not counted yet
 
     @classmethod
     def open(cls, path: Path) -> Catalog:
@@ -506,11 +510,20 @@ class Catalog:
 
     # The audit trail
 
-    def add_audit(self, row: AuditRow) -> None:
-        values = (row.at_ms, row.who, row.peer, row.action, row.details, row.status)
+    def add_audit(self, *rows: AuditRow) -> None:
+        """Where there are too many, the oldest of who has most go: nobody pushes out another's."""
         with self._change() as run:
-            run("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?)", values)
-            run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (AUDIT_MAX,))
+            for row in rows:
+                values = (row.at_ms, row.who, row.peer, row.action, row.details, row.status)
+                run("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?)", values)
+            counts, self._audit_counts = self._audit_counts, None  # counted anew where this fails
+            if counts is None:
+                counts = Counter(dict(run("SELECT who, count(*) FROM audit GROUP BY who")))
+            else:
+                counts.update(row.who for row in rows)
+            _shorten(run, counts, counts[STRANGER] - AUDIT_STRANGERS_MAX, STRANGER)
+            _shorten(run, counts, sum(counts.values()) - AUDIT_MAX, None)
+            self._audit_counts = counts
 
     def audit(self, before: int | None, limit: int) -> list[AuditRow]:
         """The newest first."""
@@ -706,6 +719,18 @@ class Catalog:
                 if isinstance(error, sqlite3.Error):
                     raise _failed(self.path, error) from error
                 raise
+
+
+def _shorten(run: Run, counts: Counter[str], surplus: int, who: str | None) -> None:
+    """The audit trail, of one person or of whoever has most; `counts` is kept right. By some more
+    than must be, as looking for them reads the trail."""
+    while surplus > 0:
+        most = who if who is not None else counts.most_common(1)[0][0]
+        count = min(counts[most], surplus + AUDIT_MAX // 1000)
+        oldest = "SELECT id FROM audit WHERE who = ? ORDER BY id LIMIT ?"
+        run(f"DELETE FROM audit WHERE id IN ({oldest})", (most, count))
+        counts[most] -= count
+        surplus -= count
 
 
 def _insert(run: Run, topic: TopicRow) -> None:

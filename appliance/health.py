@@ -83,6 +83,19 @@ class Registered(Protocol):
     def refusal(self) -> Exception | None: ...
 
 
+class AdminConnections(Protocol):
+    """Of the admin port."""
+
+    @property
+    def open(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def refused_at(self) -> float | None: ...  # of time.monotonic()
+    @property
+    def ended(self) -> Mapping[str, int]: ...  # by reason
+
+
 class Subject(Protocol):
     """The process of which the truth is told."""
 
@@ -94,6 +107,8 @@ class Subject(Protocol):
     def started(self) -> float: ...
     @property
     def recovered(self) -> tuple[int, int]: ...
+    @property
+    def admin_connections(self) -> AdminConnections | None: ...
     @property
     def faults(self) -> Mapping[str, str]: ...
     @property
@@ -173,6 +188,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
     yield from of_descriptors(time.monotonic() - subject.started)
+    yield from of_admin(subject.admin_connections)
     yield from of_syncs(broker)
     yield from of_hangs(broker, watch)
     yield from of_machine(watch.machine)
@@ -253,6 +269,17 @@ def of_descriptors(up_s: float) -> Iterator[Finding]:
         yield Finding("failing", "descriptors", f"{text}: {room}; {remedy}")
     elif used > NEARLY_ALL * limit:
         yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")
+
+
+def of_admin(connections: AdminConnections | None) -> Iterator[Finding]:
+    if connections is None or connections.refused_at is None:
+        return
+    if (time.monotonic() - connections.refused_at) * 1000 < TROUBLE_MS:
+        text = (
+            f"the admin port has {connections.open} of {connections.most} connections that it may "
+            "have (admin.max.connections.total, and descriptors): some were closed for others"
+        )
+        yield Finding("degraded", "admin", text)
 
 
 def of_syncs(broker: Broker) -> Iterator[Finding]:

@@ -155,16 +155,20 @@ class LogDir:
 
     @classmethod
     def lock(
-        cls, path: Path | str, config: StorageConfig | None = None, clients: int = 0
+        cls,
+        path: Path | str,
+        config: StorageConfig | None = None,
+        clients: int = 0,
+        admin: int = 0,
     ) -> LogDir:
         """Takes the directory, so that no other process can; `recover` is to follow. `clients` may
-        connect at most: the logs get what descriptors they leave."""
+        connect at most, and `admin` at the admin port: the logs get what descriptors they leave."""
         config = config or StorageConfig()
         path = Path(path).absolute()
         if not path.exists():
             path.mkdir(parents=True)
             _sync_name(path.parent)
-        descriptors.take(clients)
+        descriptors.take(clients, admin)
         remembered = load(path)  # before the journal is touched, whose age may have to do
         syncs = syncs_on(path)
         engine = Engine(

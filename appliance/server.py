@@ -37,7 +37,7 @@ from appliance.catalog import has_admin_users
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
-from appliance.health import Health, Watch, decide, sentence
+from appliance.health import AdminConnections, Health, Watch, decide, sentence
 from appliance.log_dir import Progress
 from appliance.stop_signals import stop_signals
 
@@ -100,6 +100,11 @@ class Server:
 
     # what the admin pages ask
 
+    @property
+    def admin_connections(self) -> AdminConnections | None:
+        runner = self._admin_runner
+        return None if runner is None else runner.app[admin_http.CONNECTIONS]
+
     def health(self) -> Health:
         return decide(self, self.watch)
 
@@ -140,6 +145,7 @@ class Server:
                         self._announce()
                         await asyncio.gather(*self._timers(broker))
             finally:
+                await admin_http.settle(runner)
                 await broker.close()
         finally:
             watching.cancel()
@@ -167,7 +173,7 @@ class Server:
     @asynccontextmanager
     async def _clients(self, broker: Broker) -> AsyncIterator[None]:
         """Kafka clients are served inside; on the way out they get the answers that are due."""
-        network = within_descriptors(self.config.network)
+        network = within_descriptors(self.config)
         listener = listening(self.config.listen_address)
         host, port = listener.getsockname()[:2]
         self.kafka_address = Address(host, port)
@@ -355,9 +361,10 @@ def _tune_the_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS_MAX)
 
 
-def within_descriptors(network: NetworkConfig) -> NetworkConfig:
+def within_descriptors(config: BrokerConfig) -> NetworkConfig:
     """As many clients as there are descriptors for, beside those of the logs."""
-    found = descriptors.take(network.max_connections)
+    network = config.network
+    found = descriptors.take(network.max_connections, config.admin.connections_max)
     if network.max_connections <= found.clients:
         return network
     log.warning(

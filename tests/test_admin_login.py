@@ -127,32 +127,75 @@ def test_sessions_end_with_time() -> None:
 def test_guessing_is_slow() -> None:
     now = [0.0]
     failures = sessions.Failures(lambda: now[0])
-    for _ in range(sessions.FAILURES_MAX):
-        failures.check("user ada")
-        failures.note("user ada")
-    with pytest.raises(sessions.LoginRefused, match=r"5 wrong passwords for user ada.* in 60 s"):
-        failures.check("address 1", "user ada")
-    now[0] += sessions.FAILURE_SECONDS
-    failures.check("user ada")
-    failures.note("user ada")
+    burst, pause = sessions.BURSTS["pair"]
+    for _ in range(burst):
+        failures.take("a", "ada", None)
+    with pytest.raises(sessions.LoginRefused, match=r"passwords for user ada from a: .* in 60 s"):
+        failures.take("a", "ada", None)
+    failures.take("b", "ada", None)  # she is elsewhere
+    now[0] += pause
+    failures.take("a", "ada", None)
     with pytest.raises(sessions.LoginRefused):
-        failures.check("user ada")
-    failures.forget("user ada")
-    failures.check("user ada")
+        failures.take("a", "ada", None)
+    failures.forget("a", "ada", None)
+    failures.take("a", "ada", None)
 
 
-def test_wrong_passwords_are_counted_over_http(data: Path, tmp_path: Path) -> None:
+def test_an_address_and_a_name_are_counted_in_whole_too() -> None:
+    failures = sessions.Failures(lambda: 0.0)
+    for number in range(sessions.BURSTS["address"][0]):
+        failures.take("a", f"user-{number}", None)
+    with pytest.raises(sessions.LoginRefused, match="for address a:"):
+        failures.take("a", "another", None)
+    for number in range(sessions.BURSTS["name"][0]):
+        failures.take(f"address-{number}", "ada", None)
+    with pytest.raises(sessions.LoginRefused, match="for user ada:"):
+        failures.take("another", "ada", None)
+    # where she has logged in before nobody's guesses count but hers
+    for _ in range(sessions.BURSTS["device"][0]):
+        failures.take("a", "ada", "device")
+    with pytest.raises(sessions.LoginRefused, match="for this browser"):
+        failures.take("a", "ada", "device")
+
+
+def test_nobody_logs_out_another_by_logging_in() -> None:
+    found = sessions.Sessions()
+    ada = found.begin("ada")
+    eves = [found.begin("eve") for _ in range(sessions.SESSIONS_OF_USER_MAX + 1)]
+    assert found.name_of(ada) == "ada"
+    assert [found.name_of(each) for each in (eves[0], eves[1], eves[-1])] == [None, "eve", "eve"]
+
+
+def test_a_login_ends_the_session_that_came_with_it(broker: RunningBroker) -> None:
+    """Whoever put that one into the browser would be who logs in."""
+    planted = logged_in(broker, "vera")
+    answer = planted.ask("POST", "/login", {"name": "ada", "password": PASSWORD})
+    assert answer.status == 204
+    assert answer.headers["Set-Cookie"].partition(";")[0] != planted.headers["Cookie"]
+    assert denied(planted.ask("GET", "/topics")) == (401, "login_required")
+
+
+def test_what_a_browser_shows_is_good_for_one_user_and_one_password(
+    tmp_path: Path, argon2_is_quick: None
+) -> None:
     catalog = Catalog.open(tmp_path / NAME)
-    hashed = users.argon2.PasswordHasher().hash(PASSWORD)
-    catalog.put_admin_user(users.AdminUser("ada", ADMIN, hashed, 0))
+
+    async def ask() -> None:
+        found = users.Users(catalog)
+        await found.make("a.da", ADMIN, PASSWORD)
+        await found.make("eve", VIEWER, PASSWORD)
+        shown = found.device_of("a.da")
+        assert found.known_device("a.da", shown) == shown.split(".")[2]
+        assert users.Users(catalog).known_device("a.da", shown) is not None  # also after a restart
+        for wrong in ("", ".", "..", shown[:-1], f"{shown}0", "a.da.x.y", "\udcff", f"eve.{shown}",
+                      found.device_of("eve")):
+            assert found.known_device("a.da", wrong) is None, wrong
+        assert found.known_device("eve", shown) is None
+        await found.change("a.da", password="another password")
+        assert found.known_device("a.da", shown) is None
+
+    asyncio.run(ask())
     catalog.close()
-    with running_broker(tmp_path) as broker:
-        rest = Rest(broker.admin)
-        for number in range(sessions.FAILURES_MAX):
-            body = {"name": f"nobody-{number}", "password": "wrong"}
-            assert denied(rest.ask("POST", "/login", body)) == (401, "login_wrong")
-        body = {"name": "ada", "password": PASSWORD}
-        assert denied(rest.ask("POST", "/login", body))[0] == 429
 
 
 # Tokens
@@ -446,7 +489,7 @@ def test_a_name_that_does_not_exist_costs_a_hash_too(
     async def ask() -> list[Any]:
         found = users.Users(catalog)
         await found.make("ada", ADMIN, PASSWORD)
-        return [await found.verify(name, word)
+        return [await found.verify(name, word, is_known=False)
                 for name, word in (("ada", PASSWORD), ("ada", "wrong"), ("eve", PASSWORD))]
 
     right, *wrong = asyncio.run(ask())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from confluent_kafka import Producer
 
 from appliance import config, event_log
-from appliance.catalog import AUDIT_MAX, AuditRow, Catalog
+from appliance.admin.audit import ADDRESSES_OF_MINUTE, ROWS_OF_MINUTE, Trail
+from appliance.broker import Broker
+from appliance.catalog import AUDIT_MAX, STRANGER, AuditRow, Catalog
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest
 
@@ -89,6 +94,58 @@ def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.Mon
         catalog.add_audit(AuditRow(0, number, "", "", "", "", 200))
     assert [each.at_ms for each in catalog.audit(None, 10)] == [4, 3, 2]
     catalog.close()
+
+
+def test_nobody_pushes_another_out_of_the_trail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.catalog.AUDIT_MAX", 10)
+    monkeypatch.setattr("appliance.catalog.AUDIT_STRANGERS_MAX", 4)
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    catalog.add_audit(AuditRow(0, 0, "ada", "", "", "", 200))
+    for number in range(1, 100):
+        who = STRANGER if number % 2 else "otto"
+        catalog.add_audit(AuditRow(0, number, who, "", "", "", 200))
+        if number == 50:  # counted anew
+            catalog.close()
+            catalog = Catalog.open(tmp_path / "catalog.db")
+    assert [(each.at_ms, each.who) for each in catalog.audit(None, 100)] == [
+        *((number, STRANGER if number % 2 else "otto") for number in range(99, 91, -1)),
+        (90, "otto"), (0, "ada"),
+    ]  # fmt: skip
+    catalog.close()
+
+
+def test_what_somebody_does_without_end_is_counted(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        rest.post("/topics", {"name": "orders"})
+        for number in range(ROWS_OF_MINUTE + 30):
+            rest.refused("POST", f"/topics/none-{number}/messages", {"messages": []})
+        assert rest.ask("DELETE", "/topics/orders").status == 204  # what only an admin may do
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    last, deleted, *others = catalog.audit(None, 1000)
+    catalog.close()
+    assert deleted.action == f"DELETE {PREFIX}/topics/orders"
+    assert len(others) == ROWS_OF_MINUTE
+    told = json.loads(last.details)
+    assert (last.action, told["more"]) == (f"POST {PREFIX}/topics/{{topic}}/messages", 31)
+    assert told["answers"] == {"404": 31}
+    assert told["of"][0] == f"{PREFIX}/topics/none-19/messages"
+
+
+def test_failed_logins_from_everywhere_are_few_rows(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    trail = Trail(lambda: cast(Broker, SimpleNamespace(catalog=catalog)))
+    for number in range(1000):
+        trail.failed(f"address-{number}", "ada" * 100, is_refused=number % 2 == 0)
+    asyncio.run(trail.end_minute())
+    rows = catalog.audit(None, 1000)
+    catalog.close()
+    assert len(rows) == ADDRESSES_OF_MINUTE + 1
+    told = [json.loads(each.details) for each in rows]
+    assert sum(each["wrong"] for each in told) == sum(each["refused"] for each in told) == 500
+    assert all(len(each.details) < 200 for each in rows)
 
 
 def test_the_log_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -99,7 +99,7 @@ def test_an_empty_directory_serves_and_stops_cleanly(tmp_path: Path) -> None:
             f"ready kafka={broker.kafka} admin={broker.admin} data={tmp_path / 'data'}"
         )
         status, health = broker.get("/healthz")
-        assert (status, health["status"], health["partitions"]) == (200, "ok", 0)
+        assert (status, health["status"], health["partitions"]) == (200, "ok", 0), health
         assert broker.get("/livez") == (200, {"status": "alive"})
         assert broker.get("/api/v1/logs") == (200, {"logs": []})
         code, told = broker.end(signal.SIGTERM)

@@ -13,7 +13,6 @@ from typing import Any
 
 from aiohttp import web
 
-from appliance import event_log
 from appliance.admin import (
     acls,
     audit,
@@ -41,10 +40,9 @@ from appliance.admin import (
 from appliance.admin.guard import Denied
 from appliance.admin.route import ANYONE, Call, Place, Route, get
 from appliance.admin.shared import Shared
+from appliance.admin.streams import StreamsTooMany
 from appliance.errors import ApplianceError
 from appliance.wire import ErrorCode
-
-log = event_log.named("admin")
 
 # The status of a refusal, by its Kafka code; others are the asker's mistake.
 STATUS = {
@@ -127,21 +125,29 @@ def served(route: Route, place: Place) -> WebHandler:
             call = await route.call(place, request, who)
         except ApplianceError as raised:
             return refusal(raised)
-        if route.reads_messages and place.reads.is_new(call):
-            await in_the_trail(call, route, HTTPStatus.OK)
-        answer = await answered(route, call, place.shared)
+        if route.reads_messages and place.trail.reads.is_new(call):
+            await place.trail.note(call, route, HTTPStatus.OK)
+        answer = await (streamed if route.is_long else answered)(route, call, place)
         if route.has_audit:
             place.changed()
-            await in_the_trail(call, route, answer.status)
+            await place.trail.note(call, route, answer.status)
         return answer
 
     return handle
 
 
-async def answered(route: Route, call: Call, shared: Shared) -> web.StreamResponse:
+async def streamed(route: Route, call: Call, place: Place) -> web.StreamResponse:
+    try:
+        with place.streams.one(call.who):
+            return await answered(route, call, place)
+    except StreamsTooMany as raised:
+        return refusal(raised)
+
+
+async def answered(route: Route, call: Call, place: Place) -> web.StreamResponse:
     try:
         if route.version is not None:
-            return await from_shared(route, call, shared, route.version(call))
+            return await from_shared(route, call, place.shared, route.version(call))
         answer = await told(route, call)
     except ApplianceError as raised:
         return refusal(raised)
@@ -166,17 +172,6 @@ async def from_shared(
     if "gzip" not in call.request.headers.get("Accept-Encoding", ""):
         return web.Response(body=found.plain, headers=headers)
     return web.Response(body=found.zipped, headers={**headers, "Content-Encoding": "gzip"})
-
-
-async def in_the_trail(call: Call, route: Route, status: int) -> None:
-    """What was done is done: that it cannot be noted is told in the log."""
-    if call.process.broker is None:
-        return
-    action = f"{route.method} {call.request.path}"
-    try:
-        await audit.note(call.process.broker, call, action, status)
-    except ApplianceError as raised:
-        log.error("not in the audit trail", action=action, error=raised)
 
 
 def web_routes(place: Place) -> list[web.RouteDef]:

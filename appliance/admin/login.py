@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Literal, TypedDict
 
 from aiohttp import web
 from typing_extensions import NotRequired
 
+from appliance.admin.audit import NAME_MAX
+from appliance.admin.connections import network_of
 from appliance.admin.guard import COOKIE, Denied, Guard
-from appliance.admin.route import ADMIN, ANYONE, VIEWER, Call, NotServing, delete, get, patch, post
+from appliance.admin.route import (
+    ADMIN,
+    ANYONE,
+    PREFIX,
+    VIEWER,
+    Call,
+    NotServing,
+    delete,
+    get,
+    patch,
+    post,
+)
+from appliance.admin.sessions import LoginRefused
 from appliance.admin.users import Users
 from appliance.catalog import AdminToken
 from appliance.errors import ApplianceError, RequestInvalid
 
 DAY_MS = 86_400_000
+DEVICE_COOKIE = "appliance_device"
+DEVICE_SECONDS = 365 * 86_400  # a browser is known for so long since its last login
 DAYS_MAX = 3650  # of a token: longer is for ever, and should say so
 
 Role = Literal["viewer", "operator", "admin"]
@@ -141,10 +158,10 @@ async def set_up(call: Call) -> web.Response:
     secret = call.process.setup_secret
     if not users.is_open:
         raise Denied(HTTPStatus.FORBIDDEN, "already_set_up", "there is a user already: log in")
-    peer = f"address {call.request.remote}"
-    call.guard.failures.check(peer)
+    address = network_of(call.request.remote)
+    attempted(call, address, "the first user", None)
     if not secret or not hmac.compare_digest(secret.encode(), body["token"].encode()):
-        call.guard.failures.note(peer)
+        call.trail.failed(address, "the first user")
         raise Denied(HTTPStatus.FORBIDDEN, "token_wrong", "token: it is not that of the setup link")
     call.process.setup_secret = ""  # before there is time for another
     try:
@@ -153,38 +170,68 @@ async def set_up(call: Call) -> web.Response:
         call.process.setup_secret = secret
         raise
     await call.process.has_first_user()
-    return begun(call, body["name"])
+    return await begun_at(call, body["name"], "/setup")
 
 
 async def log_in(call: Call) -> web.Response:
-    users, body = users_of(call), call.body
-    keys = (f"user {body['name'][:64]}", f"address {call.request.remote}")
-    call.guard.failures.check(*keys)
-    identity = await users.verify(body["name"], body["password"])
+    users, name = users_of(call), call.body["name"]
+    address = network_of(call.request.remote)
+    device = users.known_device(name, call.request.cookies.get(DEVICE_COOKIE, ""))
+    if device is None:
+        users.check_room()
+    attempted(call, address, name, device)
+    identity = await users.verify(name, call.body["password"], is_known=device is not None)
     if identity is None:
-        call.guard.failures.note(*keys)
+        call.trail.failed(address, name)
         raise Denied(HTTPStatus.UNAUTHORIZED, "login_wrong", "the name or the password is wrong")
-    call.guard.failures.forget(*keys)
-    return begun(call, identity.name)
+    call.guard.failures.forget(address, name, device)
+    return await begun_at(call, identity.name, "/login")
+
+
+def attempted(call: Call, address: str, name: str, device: str | None) -> None:
+    """Counted, before anything is looked at."""
+    try:
+        call.guard.failures.take(address, name[:NAME_MAX], device)
+    except LoginRefused:
+        call.trail.failed(address, name, is_refused=True)
+        raise
+
+
+async def begun_at(call: Call, name: str, path: str) -> web.Response:
+    """By who is somebody from now on: that is noted."""
+    response = begun(call, name)
+    await noted(call, name, path)
+    return response
+
+
+async def noted(call: Call, name: str, path: str) -> None:
+    (route,) = [each for each in ROUTES if (each.method, each.path) == ("POST", path)]
+    await call.trail.note(replace(call, who=name), route, HTTPStatus.NO_CONTENT)
 
 
 def begun(call: Call, name: str) -> web.Response:
-    response = web.Response(status=HTTPStatus.NO_CONTENT)
+    """A session always has a new secret, whatever the browser came with, and ends that."""
+    sessions, response = call.guard.sessions, web.Response(status=HTTPStatus.NO_CONTENT)
+    sessions.end(call.request.cookies.get(COOKIE, ""))
+    software = call.request.headers.get("User-Agent", "")
+    secret = sessions.begin(name, call.request.remote or "", software)
+    is_secure = call.request.secure or call.process.config.admin.is_behind_tls
     response.set_cookie(
-        COOKIE,
-        call.guard.sessions.begin(
-            name, call.request.remote or "", call.request.headers.get("User-Agent", "")
-        ),
-        httponly=True,
-        samesite="Strict",
-        secure=call.request.secure or call.process.config.admin.is_behind_tls,
-        path="/",
+        COOKIE, secret, httponly=True, samesite="Strict", secure=is_secure, path="/"
     )
+    response.set_cookie(
+        DEVICE_COOKIE, users_of(call).device_of(name), max_age=DEVICE_SECONDS,
+        httponly=True, samesite="Strict", secure=is_secure, path=f"{PREFIX}/login",
+    )  # fmt: skip
     return response
 
 
 async def log_out(call: Call) -> web.Response:
-    call.guard.sessions.end(call.request.cookies.get(COOKIE, ""))
+    sessions, secret = call.guard.sessions, call.request.cookies.get(COOKIE, "")
+    name = sessions.name_of(secret)
+    sessions.end(secret)
+    if name is not None:
+        await noted(call, name, "/logout")
     response = web.Response(status=HTTPStatus.NO_CONTENT)
     response.del_cookie(COOKIE, path="/")
     return response
@@ -192,12 +239,12 @@ async def log_out(call: Call) -> web.Response:
 
 async def change_password(call: Call) -> web.Response:
     users = users_of(call)
-    key = f"user {call.who}"
-    call.guard.failures.check(key)
-    identity = await users.verify(call.who, call.body["old_password"])
+    device = f"session of {call.who}"
+    call.guard.failures.take("", call.who, device)
+    identity = await users.verify(call.who, call.body["old_password"], is_known=True)
     if identity is None:
-        call.guard.failures.note(key)
         raise Denied(HTTPStatus.FORBIDDEN, "login_wrong", "old_password is wrong")
+    call.guard.failures.forget("", call.who, device)
     await users.change(identity.name, password=call.body["password"])
     call.guard.sessions.end_all_of(identity.name)
     return begun(call, identity.name)

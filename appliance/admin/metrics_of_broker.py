@@ -22,6 +22,7 @@ from appliance._traffic import TIME_BOUNDS_NS
 from appliance.admin.groups import protocol_of
 from appliance.admin.process import Process
 from appliance.broker import Broker
+from appliance.health import AdminConnections
 from appliance.txn.states import State
 from appliance.wire import MODULES
 
@@ -74,6 +75,8 @@ def one(family: GaugeMetricFamily | CounterMetricFamily, value: float) -> Metric
 def families(process: Process) -> Iterator[Metric]:
     yield from of_process(process)
     yield from of_descriptors()
+    if process.admin_connections is not None:
+        yield from of_admin(process.admin_connections)
     if process.registration is not None:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
@@ -115,6 +118,16 @@ def of_descriptors() -> Iterator[Metric]:
     yield one(closed, found["relieved"])
     refused = counter("descriptors_refused", "Times that no descriptor was free for a log.")
     yield one(refused, found["refused"])
+
+
+def of_admin(connections: AdminConnections) -> Iterator[Metric]:
+    yield one(gauge("admin_connections", "Connections of the admin port."), connections.open)
+    most = gauge("admin_connections_limit", "How many connections it may have.")
+    yield one(most, connections.most)
+    ended = counter("admin_connections_ended", "Connections it refused or ended.", ["reason"])
+    for reason, count in sorted(connections.ended.items()):
+        ended.add_metric([reason], count)
+    yield ended
 
 
 def of_zookeeper(status: str) -> Metric:

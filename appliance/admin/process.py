@@ -8,7 +8,7 @@ from typing import Protocol
 from appliance._data_plane import DataPlane
 from appliance.broker import Broker
 from appliance.config import Address, BrokerConfig
-from appliance.health import Health, Registered, Watch
+from appliance.health import AdminConnections, Health, Registered, Watch
 
 
 class Process(Protocol):
@@ -34,6 +34,8 @@ class Process(Protocol):
     def kafka_address(self) -> Address | None: ...
     @property
     def admin_address(self) -> Address | None: ...
+    @property
+    def admin_connections(self) -> AdminConnections | None: ...
     @property
     def has_users(self) -> bool: ...  # as far as is known before the catalog is open
     watch: Watch

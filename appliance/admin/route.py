@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,13 +24,14 @@ from aiohttp import web
 from appliance.admin import schema
 from appliance.admin.process import Process
 from appliance.admin.shared import Shared
+from appliance.admin.streams import Streams
 from appliance.admin.survey import Survey
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.export.reading import Reading
 
 if TYPE_CHECKING:
-    from appliance.admin.audit import Reads
+    from appliance.admin.audit import Trail
     from appliance.admin.guard import Guard
     from appliance.admin.mirrors import Mirrors
     from appliance.admin.schemas import Schemas  # all of them know of routes
@@ -112,12 +114,15 @@ class Place:
     process: Process
     survey: Survey
     guard: Guard
-    reads: Reads
+    trail: Trail
     schemas: Schemas
     mirrors: Mirrors
     reading: Reading
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
     shared: Shared = field(default_factory=Shared)
+
+    def __post_init__(self) -> None:
+        self.streams = Streams(self.process.config.admin.streams_per_user)
 
     def changed(self) -> None:
         """Whoever did it sees it in the next answer."""
@@ -135,6 +140,7 @@ class Call:
     schemas: Schemas
     mirrors: Mirrors
     reading: Reading  # for bulk export
+    trail: Trail
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
     params: dict[str, Any]
@@ -169,7 +175,7 @@ class Route:
     status: int = 200
     media: str = "application/json"  # of the answer
     prefix: str = PREFIX
-    is_noted: bool = True  # in the audit trail, if it changes something
+    is_noted: bool = True  # in the audit trail, if it changes something and needs a login
     reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
     version: Callable[[Call], Hashable] | None = None  # of what it tells, if all share one answer
 
@@ -178,9 +184,15 @@ class Route:
         return self.prefix + self.path
 
     @property
+    def is_long(self) -> bool:
+        """Its answer has no end, or a far one."""
+        return self.media in ("text/event-stream", "application/octet-stream")
+
+    @property
     def has_audit(self) -> bool:
-        """What changes something, and is not said again every few seconds."""
-        return self.method != "GET" and self.is_noted
+        """What changes something, and is not said again every few seconds. Who is not logged in
+        writes nothing: handlers of such routes note what was done by somebody."""
+        return self.method != "GET" and self.is_noted and self.role != ANYONE
 
     async def call(self, place: Place, request: web.Request, who: str) -> Call:
         known = {each.name for each in self.params}
@@ -189,28 +201,58 @@ class Route:
                 wanted = f"wanted {', '.join(sorted(known))}" if known else "it takes none"
                 raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
         params = {each.name: each.read(request.query) for each in self.params}
-        body = await self._body(request) if self.body is not None else None
+        most = BODY_BYTES_MAX
+        if self.role == ANYONE:
+            most = place.process.config.admin.stranger_body_max_bytes
+        body = await self._body(request, most) if self.body is not None else None
         return Call(
             place.process, place.survey, place.guard, place.schemas, place.mirrors,
-            place.reading, place.looks, request, params, body, who,
+            place.reading, place.trail, place.looks, request, params, body, who,
         )  # fmt: skip
 
-    async def _body(self, request: web.Request) -> Any:
+    async def _body(self, request: web.Request, most: int) -> Any:
         size = request.content_length or 0
-        if size > BODY_BYTES_MAX:
-            raise BodyTooLarge(f"body: got {size} bytes, wanted at most {BODY_BYTES_MAX}")
+        if size > most:
+            raise BodyTooLarge(f"body: got {size} bytes, wanted at most {most}")
         if request.content_type != "application/json":
             raise schema.BodyInvalid(
                 f"body: got content type {request.content_type}, wanted application/json"
             )
-        try:
-            value = json.loads(await request.read())
-        except web.HTTPRequestEntityTooLarge:
-            raise BodyTooLarge(f"body: wanted at most {BODY_BYTES_MAX} bytes") from None
-        except (ValueError, RecursionError) as error:
-            raise schema.BodyInvalid(f"body: no JSON: {error}") from error
+        value = value_of(await sent(request, most))
         schema.check(value, self.body)
         return value
+
+
+async def sent(request: web.Request, most: int) -> bytes:
+    """A body, which comes in pieces: how long it is may not be told before."""
+    found = bytearray()
+    try:
+        while piece := await request.content.readany():
+            found += piece
+            if len(found) > most:
+                raise BodyTooLarge(f"body: wanted at most {most} bytes")
+    except (OSError, web.RequestPayloadError) as error:
+        raise schema.BodyInvalid(f"body: it broke off after {len(found)} bytes: {error}") from error
+    return bytes(found)
+
+
+def value_of(data: bytes) -> Any:
+    try:
+        value = json.loads(data, parse_constant=_no_number, parse_float=_float)
+        if b"\\ud" in data.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # halves of a character are no text
+    except (ValueError, RecursionError) as error:
+        raise schema.BodyInvalid(f"body: no JSON: {str(error)[:200]}") from error
+    return value
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"got {text}, wanted a number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text[:40])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A session is known by the digest of its secret, so that memory which leaks opens
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -15,13 +16,15 @@ from appliance.admin.users import digest_of
 from appliance.errors import ApplianceError
 
 SESSIONS_MAX = 10_000
+SESSIONS_OF_USER_MAX = 100  # or who may log in could log out everybody else
 IDLE_SECONDS = 8 * 3600.0  # a working day
 LIFE_SECONDS = 7 * 24 * 3600.0
 
-# After so many wrong passwords for one name, or from one address, the next is not even looked at
-# until a minute has passed since the last: who mistypes waits, who guesses does not come far.
-FAILURES_MAX = 5
-FAILURE_SECONDS = 60.0
+# Wrong passwords that may be tried at once, and seconds until one more may. Of a name from one
+# address: who mistypes waits, who guesses does not come far. Of one address: behind it may be an
+# office. Of a name from anywhere: a guesser with many addresses. It can keep its owner from logging
+# in where that was never done before, so it is far above the others.
+BURSTS = {"pair": (5, 60.0), "address": (20, 5.0), "name": (60, 10.0), "device": (5, 60.0)}
 FAILURES_KEPT = 10_000
 
 SOFTWARE_MAX = 200  # characters of what a browser calls itself
@@ -59,6 +62,9 @@ class Sessions:
         secret, own = secrets.token_urlsafe(32), secrets.token_hex(6)
         session = Session(own, name, now, now, peer, software[:SOFTWARE_MAX])
         self._sessions[digest_of(secret)] = session
+        own_digests = [digest for digest, each in self._sessions.items() if each.name == name]
+        for digest in own_digests[:-SESSIONS_OF_USER_MAX]:
+            del self._sessions[digest]
         while len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return secret
@@ -107,31 +113,55 @@ class Sessions:
 
 
 class Failures:
-    """Of logins, by name and by address."""
+    """Of logins. An attempt counts before it is looked at, so that many at once are no way around.
+
+    A browser in which a user has logged in before is counted by itself: whatever others do to his
+    name or from his address, he can log in there."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._levels: OrderedDict[tuple[str, ...], tuple[float, float]] = OrderedDict()
 
-    def check(self, *keys: str) -> None:
+    def take(self, address: str, name: str, device: str | None) -> None:
+        """Counts one, or refuses it."""
         now = self._clock()
+        keys = keys_of(address, name, device)
         for key in keys:
-            count, last = self._counts.get(key, (0, 0.0))
-            left = last + FAILURE_SECONDS - now
-            if count >= FAILURES_MAX and left > 0:
+            burst, pause = BURSTS[key[0]]
+            level = self._level(key, now)
+            if level > burst - 1:
                 raise LoginRefused(
-                    f"{count} wrong passwords for {key}: the next may be tried in {left:.0f} s"
+                    f"too many wrong passwords for {told(key)}: the next may be tried "
+                    f"in {math.ceil((level - burst + 1) * pause)} s"
                 )
-
-    def note(self, *keys: str) -> None:
-        now = self._clock()
         for key in keys:
-            count, last = self._counts.pop(key, (0, now))
-            is_old = now - last > FAILURE_SECONDS and count < FAILURES_MAX
-            self._counts[key] = (1 if is_old else count + 1, now)
-        while len(self._counts) > FAILURES_KEPT:
-            self._counts.popitem(last=False)
+            level = self._level(key, now) + 1
+            self._levels.pop(key, None)
+            self._levels[key] = level, now
+        while len(self._levels) > FAILURES_KEPT:
+            self._levels.popitem(last=False)
 
-    def forget(self, *keys: str) -> None:
-        for key in keys:
-            self._counts.pop(key, None)
+    def _level(self, key: tuple[str, ...], now: float) -> float:
+        level, then = self._levels.get(key, (0.0, now))
+        return max(0.0, level - (now - then) / BURSTS[key[0]][1])
+
+    def forget(self, address: str, name: str, device: str | None) -> None:
+        """One was right. What others did from there, or to that name, is not forgotten for it."""
+        for key in keys_of(address, name, device):
+            if key[0] in ("pair", "device"):
+                self._levels.pop(key, None)
+            elif key in self._levels:
+                level, then = self._levels[key]
+                self._levels[key] = max(0.0, level - 1), then
+
+
+def keys_of(address: str, name: str, device: str | None) -> list[tuple[str, ...]]:
+    if device is not None:
+        return [("device", device)]
+    return [("pair", name, address), ("address", address), ("name", name)]
+
+
+def told(key: tuple[str, ...]) -> str:
+    kind, *parts = key
+    texts = {"pair": "user {} from {}", "address": "address {}", "name": "user {}"}
+    return texts.get(kind, "this browser").format(*(each[:80] for each in parts))

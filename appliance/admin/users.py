@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import re
 import secrets
 from collections.abc import Callable
@@ -26,7 +27,10 @@ NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
 PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; a longer one would be work for nobody's good
 TOKEN_PREFIX = "appliance_"  # so that a scanner for leaked secrets can know it
 USERS_MAX, TOKENS_MAX = 1000, 1000
-HASHES_MAX = 2  # at a time: each takes 64 MiB and tens of milliseconds of a core
+# A hash takes 64 MiB and tens of milliseconds of a core. One at a time for strangers, and one for
+# who is known: by a session, or by a browser that logged in before. They never wait for strangers.
+HASHES_OF_KIND = 1
+STRANGERS_MAX = 8  # that wait for theirs, so that a login takes a second at most
 
 
 class UserUnknown(ApplianceError):
@@ -35,6 +39,10 @@ class UserUnknown(ApplianceError):
 
 class TokenUnknown(ApplianceError):
     kafka_code = 91
+
+
+class LoginsBusy(ApplianceError):
+    kafka_code = 89
 
 
 class NameTaken(ApplianceError):
@@ -63,7 +71,10 @@ class Users:
         self._users = {each.name: each for each in catalog.admin_users()}
         self._tokens = {each.digest: each for each in catalog.admin_tokens()}
         self._hasher = argon2.PasswordHasher()
-        self._hashing = asyncio.Semaphore(HASHES_MAX)
+        self._hashing = {
+            is_known: asyncio.Semaphore(HASHES_OF_KIND) for is_known in (True, False)
+        }
+        self._strangers = 0  # whose password is looked at, or waits for that
         self._changing = asyncio.Lock()  # what was looked at stays so until the change is made
         self._used: dict[bytes, int] = {}  # when a token was used last, since the start
         self._nobody = ""  # a hash that fits no password
@@ -88,15 +99,47 @@ class Users:
 
     # Passwords
 
-    async def verify(self, name: str, password: str) -> Identity | None:
+    def check_room(self) -> None:
+        """For one more stranger."""
+        if self._strangers >= STRANGERS_MAX:
+            raise LoginsBusy(f"{self._strangers} logins are being looked at: try again in a second")
+
+    async def verify(self, name: str, password: str, *, is_known: bool) -> Identity | None:
         """None: wrong. Takes as long for a name that does not exist."""
         user = self._users.get(name)
-        async with self._hashing:
-            if not self._nobody:
-                self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex())
-            stored = user.password_hash if user else self._nobody
-            is_right = await asyncio.to_thread(self._fits, stored, password[:PASSWORD_MAX])
+        self._strangers += not is_known
+        try:
+            async with self._hashing[is_known]:
+                if not self._nobody:
+                    self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex())
+                stored = user.password_hash if user else self._nobody
+                is_right = await asyncio.to_thread(self._fits, stored, password[:PASSWORD_MAX])
+        finally:
+            self._strangers -= not is_known
         return _identity(user) if user and is_right else None
+
+    # Browsers in which a user has logged in. What they keep is signed with what only this broker
+    # knows of him, and good until he has another password.
+
+    def device_of(self, name: str) -> str:
+        nonce = secrets.token_hex(8)
+        return f"{name}.{nonce}.{self._signed(name, nonce)}"
+
+    def known_device(self, name: str, shown: str) -> str | None:
+        """Its own part of what the browser shows, if that is for this user."""
+        rest, _, signature = shown.rpartition(".")
+        own, _, nonce = rest.rpartition(".")
+        if own != name or name not in self._users:
+            return None
+        is_ours = hmac.compare_digest(
+            self._signed(name, nonce).encode(), signature.encode("utf-8", "surrogateescape")
+        )
+        return nonce if is_ours else None
+
+    def _signed(self, name: str, nonce: str) -> str:
+        key = f"device {self._users[name].password_hash}".encode()
+        text = f"{name}.{nonce}".encode("utf-8", "surrogateescape")
+        return hmac.new(key, text, "sha256").hexdigest()
 
     def _fits(self, stored: str, password: str) -> bool:
         try:
@@ -148,7 +191,7 @@ class Users:
 
     async def _hash(self, password: str) -> str:
         check_password(password)
-        async with self._hashing:
+        async with self._hashing[True]:
             return await asyncio.to_thread(self._hasher.hash, password)
 
     async def remove(self, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config.addresses import NO_HOSTS, Hosts
-from appliance.config.setting import check_fields, setting
+from appliance.config.setting import KIB, SECOND_MS, check_fields, setting
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,59 @@ class AdminConfig:
         False,
         "A proxy in front of the admin pages speaks TLS, so browsers must send the session's "
         "cookie over it only.",
+    )
+    connections_max: int = setting(
+        "admin.max.connections.total",
+        512,
+        "Connections at the admin port at a time, exports among them; each may take two file "
+        "descriptors. When there are as many, the one that has kept the broker waiting longest is "
+        "closed for one more. They get an eighth of the descriptors at most: see File descriptors.",
+        minimum=8,
+        maximum=10_000,
+    )
+    connections_per_ip: int = setting(
+        "admin.max.connections.per.ip",
+        256,
+        "Connections of one address at the admin port. A browser has six, a Spark worker one for "
+        "each task. Behind a proxy all come from one address.",
+        minimum=1,
+    )
+    request_timeout_ms: int = setting(
+        "admin.request.timeout.ms",
+        10 * SECOND_MS,
+        "How long the head of a request may take to arrive at the admin port, and its body beside "
+        "what its bytes take at 4 KiB a second.",
+        unit="ms",
+        minimum=100,
+    )
+    idle_timeout_ms: int = setting(
+        "admin.idle.timeout.ms",
+        75 * SECOND_MS,
+        "A connection at the admin port without a request is closed after this long. Proxies close "
+        "theirs after 60 s, and should be first.",
+        unit="ms",
+        minimum=100,
+    )
+    send_timeout_ms: int = setting(
+        "admin.send.timeout.ms",
+        60 * SECOND_MS,
+        "Who takes none of an answer of the admin port for this long is closed.",
+        unit="ms",
+        minimum=100,
+    )
+    stranger_body_max_bytes: int = setting(
+        "admin.stranger.request.max.bytes",
+        16 * KIB,
+        "Largest body of a request that needs no login: names and passwords.",
+        unit="bytes",
+        minimum=KIB,
+        maximum=1024 * KIB,
+    )
+    streams_per_user: int = setting(
+        "admin.streams.per.user",
+        32,
+        "Live pages and exports of messages that one user may have open: each page has one or two.",
+        minimum=1,
     )
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from appliance.config import (
+    AdminConfig,
     BrokerConfig,
     ControlConfig,
     LogConfig,
@@ -15,13 +16,14 @@ from appliance.config import (
     TopicsConfig,
     settings_of,
 )
+from tests.hostile import test_admin_port
 from tests.hostile.conftest import SETTINGS
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parents[1] / "docs/hostile-inputs.md"
 CONFIGS = (
-    BrokerConfig, ControlConfig, LogConfig, NetworkConfig, ShareGroupsConfig, StorageConfig,
-    TopicsConfig,
+    AdminConfig, BrokerConfig, ControlConfig, LogConfig, NetworkConfig, ShareGroupsConfig,
+    StorageConfig, TopicsConfig,
 )  # fmt: skip
 
 
@@ -47,4 +49,4 @@ def test_every_row_has_its_test_and_every_test_its_row() -> None:
 def test_every_limit_is_a_setting() -> None:
     names = {setting.name for config in CONFIGS for _, setting in settings_of(config)}
     assert {row[2].strip("`") for row in rows()} - {""} <= names
-    assert set(SETTINGS) <= names
+    assert set(SETTINGS) | set(test_admin_port.SETTINGS) <= names

@@ -1,0 +1,490 @@
+"""What strangers and broken clients send to the admin port."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import brotli
+import pytest
+
+from appliance.admin.connections import HEAD_BYTES_MAX, HEADERS_MAX, PIPELINED_MAX
+from appliance.admin.sessions import BURSTS
+from appliance.catalog import NAME, STRANGER, AuditRow, Catalog
+from tests.hostile.conftest import SLOWEST_S, SOURCES
+from tests.hostile.witness import PAUSE_S, Witness
+from tests.support.http_client import HttpClient
+from tests.support.serving import Serving
+
+MIB = 1 << 20
+PASSWORD = "correct horse battery"
+DEADLINE_S = 20.0
+
+# Small, so that an attack reaches its limit soon.
+SETTINGS = {
+    "admin.max.connections.total": 40,
+    "admin.max.connections.per.ip": 30,
+    "admin.request.timeout.ms": 600,
+    "admin.idle.timeout.ms": 1500,
+    "admin.send.timeout.ms": 800,
+    "admin.streams.per.user": 3,
+    "log.similar.lines.max": 1_000_000,  # each attack looks for its own line
+}
+
+# Two hashes of 64 MiB at a time, and what 40 connections may hold: heads, and 256 KiB at a read.
+GROWTH_MAX = 160 * MIB
+LOG_MAX = 64 << 10  # bytes of log that one attack may write: lines are counted
+
+
+class Pages:
+    """A broker whose pages have a user, and the browser in which she has logged in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.serving = Serving(folder, **SETTINGS)
+        host, _, port = self.serving.admin.rpartition(":")
+        self.address = (host, int(port))
+        link = re.search(r"#/setup/(\S+)", self.serving.wait_for_log("#/setup/"))
+        assert link
+        body = {"token": link[1], "name": "ada", "password": PASSWORD}
+        with self.client() as client:
+            answer = client.ask("POST /api/v1/setup", body)
+        assert answer.status == 204, answer.body
+        session, device = answer.cookies
+        self.cookies, self.device = f"Cookie: {session}; {device}", f"Cookie: {device}"
+        self.data = folder / "data"
+
+    def client(self, source: str = "127.0.0.1", timeout: float = DEADLINE_S) -> HttpClient:
+        return HttpClient(self.address, source, timeout)
+
+    def log_in(self, source: str, name: str, password: str, *headers: str) -> int:
+        with self.client(source, 60) as client:
+            body = {"name": name, "password": password}
+            return client.ask("POST /api/v1/login", body, headers).status
+
+    def trail(self) -> list[AuditRow]:
+        """As it is on disk, once the broker has stopped."""
+        catalog = Catalog.open(self.data / NAME)
+        rows = catalog.audit(None, 100_000)
+        catalog.close()
+        return rows
+
+
+class Visitor:
+    """Ada looks at her pages all the time, over one connection that is made again."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self.slowest, self.answers = 0.0, 0
+        self.faults: list[str] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                with self._pages.client() as client:
+                    while not self._is_over.wait(PAUSE_S):
+                        self._look(client)
+            except (EOFError, ConnectionError):
+                continue  # as a browser does
+            except (OSError, AssertionError) as fault:
+                self.faults.append(repr(fault))
+                return
+
+    def _look(self, client: HttpClient) -> None:
+        begin = time.monotonic()
+        answer = client.ask("GET /api/v1/session", headers=[self._pages.cookies])
+        assert answer.told["name"] == "ada", answer.body
+        self.slowest = max(self.slowest, time.monotonic() - begin)
+        self.answers += 1
+
+    def wait(self) -> None:
+        before, end = self.answers, time.monotonic() + DEADLINE_S
+        while self.answers == before and not self.faults:
+            assert time.monotonic() < end, "she gets no answer"
+            time.sleep(0.002)
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    made = Pages(tmp_path_factory.mktemp("pages"))
+    yield made
+    assert made.serving.stop() == 0, made.serving.log[-3000:]
+
+
+@pytest.fixture(scope="module")
+def kafka(served: Pages) -> Iterator[Witness]:
+    made = Witness(served.serving.kafka)
+    yield made
+    made.close()
+    assert made.faults == []
+
+
+@pytest.fixture(scope="module")
+def visitor(served: Pages) -> Iterator[Visitor]:
+    made = Visitor(served)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def calm_bytes(served: Pages, kafka: Witness, visitor: Visitor) -> int:
+    for _ in range(20):
+        kafka.wait()
+        visitor.wait()
+    return served.serving.resident_bytes
+
+
+@pytest.fixture
+def pages(
+    served: Pages, kafka: Witness, visitor: Visitor, calm_bytes: int
+) -> Iterator[Pages]:
+    """Under attack. Afterwards the broker must be up, small, quick for others, quiet."""
+    serving = served.serving
+    serving.forget_peak()
+    kafka.forget()
+    visitor.slowest, log_bytes = 0.0, len(serving.log)
+    yield served
+    assert serving.process.poll() is None, serving.log[-3000:]
+    kafka.wait()
+    visitor.wait()
+    assert kafka.faults == visitor.faults == []
+    growth, said = serving.peak_bytes - calm_bytes, len(serving.log) - log_bytes
+    print(f"grew by {growth / MIB:.1f} MiB, {said} bytes of log; slowest answers {kafka.slowest}, "
+          f"of the pages {visitor.slowest:.2f} s")  # fmt: skip
+    assert growth < GROWTH_MAX
+    assert said < LOG_MAX, serving.log[-3000:]
+    assert all(kafka.slowest[kind] < most for kind, most in SLOWEST_S.items()), kafka.slowest
+    assert visitor.slowest < SLOWEST_S["control"]
+    assert "Traceback" not in serving.log, serving.log[-3000:]
+    assert " error " not in serving.log, serving.log[-3000:]
+
+
+@pytest.fixture
+def source() -> str:
+    return next(SOURCES)
+
+
+def ended(clients: list[HttpClient]) -> int:
+    """How many of them the broker closes within the deadline."""
+    end = time.monotonic() + DEADLINE_S
+    count = 0
+    for each in clients:
+        each.socket.settimeout(max(0.01, end - time.monotonic()))
+        count += each.ends()
+        each.close()
+    return count
+
+
+# What strangers leave behind
+
+
+def test_strangers_write_nothing(tmp_path: Path) -> None:
+    """Whatever route they ask for; and what was tried is one row for each address and minute."""
+    pages = Pages(tmp_path)
+    with pages.client() as client:
+        for _ in range(300):
+            assert client.ask("POST /api/v1/logout", b"").status == 204
+            assert client.ask("GET /api/v1/topics").code == "login_required"
+            assert client.ask("DELETE /api/v1/topics/x").code == "login_required"
+            assert client.ask("GET /nowhere").status == 404
+            assert client.ask("GET /healthz").status == 200
+    for number in range(3):
+        assert pages.log_in("127.0.0.9", f"guest-{number}", "wrong") == 401
+        assert pages.log_in("127.0.0.8", "ada", "wrong") == 401
+    with pages.client() as client:
+        setup = {"token": "x", "name": "eve", "password": PASSWORD}
+        assert client.ask("POST /api/v1/setup", setup).code == "already_set_up"
+    assert pages.serving.stop() == 0
+    rows = {(each.who, each.peer, each.action): each for each in pages.trail()}
+    assert set(rows) == {
+        ("ada", "127.0.0.1", "POST /api/v1/setup"),
+        (STRANGER, "127.0.0.8", "failed logins"),
+        (STRANGER, "127.0.0.9", "failed logins"),
+    }
+    told = json.loads(rows[STRANGER, "127.0.0.9", "failed logins"].details)
+    assert told == {"wrong": 3, "refused": 0, "names": ["guest-0", "guest-1", "guest-2"]}
+
+
+# Bodies and heads
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP", "gzip, gzip"])
+def test_a_compressed_body_is_not_opened(pages: Pages, source: str, encoding: str) -> None:
+    bomb = {
+        "gzip": lambda: gzip.compress(b"0" * (64 * MIB)),
+        "deflate": lambda: zlib.compress(b"0" * (64 * MIB)),
+        "br": lambda: brotli.compress(b"0" * (64 * MIB), quality=1),
+    }.get(encoding, lambda: b"x" * 1000)()
+    with pages.client(source) as client:
+        answer = client.ask("POST /api/v1/login", bomb, [f"Content-Encoding: {encoding}"])
+    assert (answer.status, answer.code) == (415, "encoding_refused")
+
+
+def test_a_stranger_sends_no_large_body(pages: Pages, source: str) -> None:
+    body = b'{"name": "' + b"a" * (17 << 10) + b'", "password": "x"}'
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    for headers, octets in (
+        ([f"Content-Length: {len(body)}"], body),
+        (["Transfer-Encoding: chunked"], chunked),
+    ):
+        with pages.client(source) as client:
+            head = client.head("POST /api/v1/login", "Content-Type: application/json", *headers)
+            client.send(head + octets)
+            answer = client.answer()
+            assert (answer.status, answer.code) == (413, "message_too_large")
+
+
+def test_half_a_head_and_half_a_body_are_closed_in_time(pages: Pages) -> None:
+    """Also one that goes on byte by byte."""
+    clients = [pages.client(next(SOURCES)) for _ in range(12)]
+    for each in clients[:6]:
+        each.send(b"GET /livez HTTP/1.1\r\nX-A: ")
+    for each in clients[6:]:
+        json_type = "Content-Type: application/json"
+        each.send(each.head("POST /api/v1/login", "Content-Length: 1000", json_type) + b"{")
+    end = time.monotonic() + DEADLINE_S
+    trickling = {clients[0], clients[6]}
+    while trickling:
+        assert time.monotonic() < end, "it is still open"
+        for each in list(trickling):
+            try:
+                each.send(b"a")
+            except ConnectionError:
+                trickling.discard(each)
+        time.sleep(0.02)
+    assert ended(clients) == 12
+    pages.serving.wait_for_log("did not come in 600 ms .admin.request.timeout.ms")
+
+
+def test_a_connection_without_a_request_is_closed_in_time(pages: Pages) -> None:
+    clients = [pages.client(next(SOURCES)) for _ in range(6)]
+    assert all(each.ask("GET /livez").status == 200 for each in clients[:3])
+    assert ended(clients) == 6
+
+
+def test_a_head_that_is_too_large(pages: Pages) -> None:
+    line = b"X-%d: " + b"a" * 4000 + b"\r\n"
+    for count in (HEAD_BYTES_MAX // 4000 + 1, 2 * HEADERS_MAX, 5000):
+        with pages.client(next(SOURCES)) as client:
+            lines = b"".join(line % number for number in range(count))
+            with contextlib.suppress(ConnectionError):
+                client.send(client.head("GET /livez")[:-2] + lines + b"\r\n")
+            with contextlib.suppress(EOFError, ConnectionError):
+                assert client.answer().status in (400, 431)
+                if count == 5000:
+                    assert client.ends()
+    with pages.client(next(SOURCES)) as client:
+        client.send(client.head("GET /livez")[:-2] + b"A: b\r\n" * (2 * HEADERS_MAX) + b"\r\n")
+        assert client.answer().status == 400
+
+
+def test_half_sent_heads_hold_little_memory(pages: Pages) -> None:
+    piece = b"".join(b"X-%d: " % number + b"a" * 8000 + b"\r\n" for number in range(60))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(pages.client(next(SOURCES))) for _ in range(30)]
+        for each in clients:
+            with contextlib.suppress(ConnectionError):
+                each.send(b"GET /livez HTTP/1.1\r\n" + piece)
+        assert ended(clients) == 30
+
+
+NO_HTTP = [
+    b"\x16\x03\x01\x02\x00\x01",
+    b"SSH-2.0-x\r\n\r\n",
+    b"GET / HTTP/1.1\r\n: x\r\n\r\n",
+    b"GET  HTTP/9.9\r\n\r\n",
+    b"\x00" * 100 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\nHost: a\n\n",
+    b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+]
+
+
+def test_what_is_no_http_is_told_and_writes_no_trace(pages: Pages) -> None:
+    for octets in NO_HTTP:
+        for _ in range(20):
+            with pages.client(next(SOURCES)) as client:
+                client.send(octets)
+                with contextlib.suppress(EOFError, ConnectionError):
+                    assert client.answer().status == 400, octets
+                assert client.ends()
+    pages.serving.wait_for_log("connection closed.*no request: ")
+
+
+def test_a_body_that_breaks_off_is_no_error_of_ours(pages: Pages, source: str) -> None:
+    with pages.client(source) as client:
+        length = client.head("POST /api/v1/login", "Content-Length: 100",
+                             "Content-Type: application/json")  # fmt: skip
+        client.send(length + b"{")
+    with pages.client(source) as client:
+        chunks = client.head("POST /api/v1/login", "Transfer-Encoding: chunked",
+                             "Content-Type: application/json")  # fmt: skip
+        client.send(chunks + b"zz\r\n")
+        with contextlib.suppress(EOFError):
+            assert client.answer().status == 400
+
+
+# Many of them
+
+
+def test_one_address_does_not_take_all_connections(pages: Pages, source: str) -> None:
+    clients: list[HttpClient] = []
+    with contextlib.ExitStack() as stack:
+        clients += [stack.enter_context(pages.client(source)) for _ in range(40)]
+        pages.serving.wait_for_log("there are 30 connections of this address.*per.ip")
+        with pages.client() as other:
+            assert other.ask("GET /livez").status == 200
+        assert ended(clients) == 40
+
+
+def test_who_holds_all_connections_keeps_nobody_out(pages: Pages) -> None:
+    """Nor takes descriptors of Kafka clients or logs."""
+    folder = Path(f"/proc/{pages.serving.process.pid}/fd")
+    before = len(list(folder.iterdir()))
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            client = stack.enter_context(pages.client(next(SOURCES)))
+            with contextlib.suppress(ConnectionError):
+                client.send(b"GET /livez HTTP/1.1\r\nX-A: ")
+            assert len(list(folder.iterdir())) < before + 60
+        with pages.client(next(SOURCES)) as other:
+            health = other.ask("GET /healthz").told
+        assert any("the admin port has" in each for each in health["reasons"]), health
+    pages.serving.wait_for_log("it kept us waiting longest when one more came to 40")
+
+
+def test_requests_without_waiting_for_answers(pages: Pages, source: str) -> None:
+    with pages.client(source) as client:
+        octets = client.head("GET /livez") * 4
+        client.send(octets)
+        assert [client.answer().status for _ in range(4)] == [200] * 4
+        with contextlib.suppress(ConnectionError):
+            client.send(client.head("GET /api/v1/openapi.json") * 4 * PIPELINED_MAX)
+        assert client.ends()
+    pages.serving.wait_for_log(f"requests wait for an answer, wanted at most {PIPELINED_MAX}")
+
+
+def test_answers_that_nobody_takes(pages: Pages, source: str) -> None:
+    """One after the other, so that there is always one to be written."""
+    with pages.client(source) as client:
+        client.socket.settimeout(0.1)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(400):
+                client.send(client.head("GET /api/v1/openapi.json"))
+                time.sleep(0.005)
+        client.socket.settimeout(DEADLINE_S)
+        assert client.ends()
+
+
+@pytest.mark.parametrize("line", ["GET /livez", "CONNECT example.org:443"])
+def test_another_protocol_is_not_begun(pages: Pages, source: str, line: str) -> None:
+    with pages.client(source) as client:
+        headers = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+        client.send(client.head(line, *headers))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                client.send(b"x" * (64 << 10))
+        assert client.ends()
+
+
+def test_streams_of_one_user(pages: Pages) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(pages.client(next(SOURCES)))
+            client.send(client.head("GET /api/v1/live", pages.cookies))
+            assert b"200 OK" in client.socket.recv(1000)
+        with pages.client(next(SOURCES)) as client:
+            answer = client.ask("GET /api/v1/live", headers=[pages.cookies])
+            assert (answer.status, answer.code) == (429, "throttling_quota_exceeded")
+            assert client.ask("GET /api/v1/topics", headers=[pages.cookies]).status == 200
+    # closed by who looked: there is room again
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        with pages.client(next(SOURCES)) as client:
+            client.send(client.head("GET /api/v1/live", pages.cookies))
+            if b"200 OK" in client.socket.recv(1000):
+                return
+        time.sleep(0.05)
+    raise AssertionError("closed streams are still counted")
+
+
+# Logging in
+
+
+def test_guesses_at_once_are_counted_before_they_are_looked_at(pages: Pages, source: str) -> None:
+    codes: Counter[int] = Counter()
+
+    def guess() -> None:
+        codes[pages.log_in(source, "eve", "x" * 12)] += 1
+
+    threads = [threading.Thread(target=guess) for _ in range(25)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert codes == {401: BURSTS["pair"][0], 429: 25 - BURSTS["pair"][0]}
+
+
+def test_a_guesser_does_not_lock_out_the_owner(pages: Pages) -> None:
+    """Who guesses from everywhere, and from her own address; nor does the queue of guesses."""
+    is_over = threading.Event()
+    codes: Counter[int] = Counter()
+
+    def guess() -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(ConnectionError, EOFError):
+                codes[pages.log_in(next(SOURCES), "ada", "x" * 12)] += 1
+
+    for _ in range(BURSTS["pair"][0]):
+        pages.log_in("127.0.0.1", "ada", "wrong")
+    assert pages.log_in("127.0.0.1", "ada", PASSWORD) == 429
+    threads = [threading.Thread(target=guess) for _ in range(12)]
+    for each in threads:
+        each.start()
+    try:
+        end = time.monotonic() + 60
+        while not codes[429]:  # her name is shut by now, or the queue is full
+            assert time.monotonic() < end, codes
+            time.sleep(0.01)
+        begin = time.monotonic()
+        assert pages.log_in("127.0.0.1", "ada", PASSWORD, pages.device) == 204
+        assert time.monotonic() - begin < SLOWEST_S["control"]
+    finally:
+        is_over.set()
+        for each in threads:
+            each.join()
+    with pages.client(next(SOURCES)) as client:
+        stolen = pages.device.replace("appliance_device=ada.", "appliance_device=ada.f")
+        answer = client.ask("POST /api/v1/login", {"name": "ada", "password": "x"}, [stolen])
+        assert answer.status in (401, 429)
+
+
+def test_many_logins_at_once_hold_two_hashes(pages: Pages) -> None:
+    """A hash takes 64 MiB: the bound on memory is the test's."""
+    codes: Counter[int] = Counter()
+
+    def log_in(name: str) -> None:
+        codes[pages.log_in(next(SOURCES), name, "x" * 12)] += 1
+
+    threads = [threading.Thread(target=log_in, args=(f"u{number}",)) for number in range(20)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert codes[429] > 0
+    assert codes[401] > 0

@@ -325,6 +325,15 @@ def of_owners(broker: Broker) -> Iterator[Finding]:
     for owner in (broker.groups, broker.transactions, broker.share_partitions):
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)
+    hanging = [
+        f"{log.name}: a transaction of producer {each.producer_id} is open from offset "
+        f"{each.txn_first_offset} on, and how it was decided cannot be read: readers of committed "
+        f"records wait there. `kafka-transactions.sh --bootstrap-server {broker.advertised} abort "
+        f"--topic {log.topic} --partition {log.partition} --start-offset {each.txn_first_offset}` "
+        "ends it as aborted"
+        for log, each in broker.transactions.hanging()
+    ]
+    yield from first_of("degraded", "groups and transactions", hanging, "transactions hang")
 
 
 def of_groups(broker: Broker) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from appliance import event_log, topic_config
+from appliance._engine import Log
 from appliance.catalog import Catalog
 from appliance.config import BrokerConfig, LogConfig
 from appliance.errors import ApplianceError
@@ -41,6 +42,12 @@ Job = Key | str
 Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
+class Transactions(Protocol):
+    async def read_again(self, log: Log) -> None:
+        """What a log has open that was opened anew."""
+        ...
+
+
 class Served(Protocol):
     """The broker."""
 
@@ -50,6 +57,8 @@ class Served(Protocol):
     topics: dict[str, Topic]
     undeleted: dict[str, str]
 
+    @property
+    def transactions(self) -> Transactions: ...
     @property
     def log_config(self) -> LogConfig: ...
     def show(self, topic: Topic) -> None: ...
@@ -171,6 +180,7 @@ class Reopening:
             await asyncio.to_thread(identify, log_dir, topic, partition)
             topic.put_log(partition, log)
             self._served.show(topic)
+            await self._served.transactions.read_again(log)
         events.info("opened again", log=log.name, log_end=log.log_end_offset)
 
     def _config_of(self, name: str) -> LogConfig:

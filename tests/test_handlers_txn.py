@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from appliance import _batch, repair
 from appliance._engine import Log
 from appliance.config import TransactionsConfig
 from appliance.errors import LogFailed
+from appliance.health import of_owners
 from appliance.txn import coordinator, markers
 from appliance.txn.coordinator import now_ms
+from appliance.txn.transaction import Producer
 from appliance.wall_clock import wall_now_ms
 from appliance.wire import ErrorCode
 from appliance.wire.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -26,6 +29,7 @@ from appliance.wire.update_features import UpdateFeaturesRequest
 from appliance.wire.write_txn_markers import WriteTxnMarkersRequest
 from tests.support.control import Control
 from tests.support.group_client import GroupClient, committed, fetch_offsets
+from tests.support.logs import batch, until
 from tests.support.txn_client import TxnClient, committed_values, settled
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -47,8 +51,9 @@ def killed(tmp_path: Path, control: Control) -> Iterator[Any]:
     """Kills the broker; answers the one that is started on what is left."""
     lives: list[Control] = []
 
-    def kill() -> Control:
-        (lives[-1] if lives else control).kill()
+    def kill(*, is_dead: bool = False) -> Control:
+        if not is_dead:
+            (lives[-1] if lives else control).kill()
         lives.append(Control(tmp_path))
         return lives[-1]
 
@@ -452,6 +457,63 @@ def test_what_nobody_can_end_is_aborted_at_the_start(killed: Any, control: Contr
     log = again.broker.topics["t"].logs[0]
     assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
     assert committed_values(again) == []
+
+
+def damage_markers(path: Path) -> int:
+    """Of t-0, of a broker that is not running; how many."""
+    (file,) = (path / "data" / "t-0").glob("*.log")
+    data = bytearray(file.read_bytes())
+    markers_found = [each for each in _batch.headers(bytes(data)) if each.is_control]
+    for each in markers_found:
+        data[each.position + 65] ^= 1
+    file.write_bytes(data)
+    return len(markers_found)
+
+
+@TV
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_marker_that_is_lost_to_damage_is_written_again_as_it_was_decided(
+    tmp_path: Path, killed: Any, control: Control, is_v2: bool, is_commit: bool
+) -> None:
+    one = begun(control, "a", is_v2=is_v2)
+    assert one.end(is_commit) == 0
+    control.run(settled(control))
+    control.broker.topics["t"].logs[0].append_durable(batch("b"))
+    control.kill()
+    assert damage_markers(tmp_path) == 1
+    control = killed(is_dead=True)
+    (log, _) = control.broker.topics["t"].logs
+    assert len(log.holes()) == 1
+    until(lambda: control.run(settled(control)) or log.last_stable_offset == log.log_end_offset)
+    repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
+    assert committed_values(control) == (["a", "b"] if is_commit else ["b"])
+    # and the producer goes on
+    again = TxnClient(control, is_v2=is_v2)
+    assert again.init() == 0
+    if not is_v2:
+        assert again.add(T0) == [0]
+    assert (again.write("c"), again.end(True)) == (0, 0)
+    assert committed_values(control)[-1] == "c"
+
+
+def test_what_only_a_person_can_end_is_told_with_the_command(killed: Any, control: Control) -> None:
+    """A record of a transaction cannot be read, so nobody knows whose the open one is."""
+    assert begun(control, "a").end() == 0
+    nobody = TxnClient(control)
+    nobody.id, nobody.epoch = 4711, 3
+    log: Log = control.broker.topics["t"].logs[0]
+    first = log.append_durable(nobody.batch("x")).base_offset
+    key = b"\0\0\0\5other"
+    (state, *_) = control.broker.transaction_logs()
+    state.append_durable(_batch.build([(wall_now_ms(), key, b"\xff\xff")]))
+    again = killed()
+    (told,) = [each for each in of_owners(again.broker) if "4711" in each.text]
+    assert told.level == "degraded"
+    assert f"abort --topic t --partition 0 --start-offset {first}`" in told.text
+    log = again.broker.topics["t"].logs[0]
+    again.run(again.broker.transactions.mark(log, Producer(4711, 3), False, 0))
+    assert list(of_owners(again.broker)) == []
+    assert log.last_stable_offset == log.log_end_offset
 
 
 def test_a_log_that_cannot_be_written_holds_up_the_end_and_no_more(

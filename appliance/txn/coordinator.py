@@ -21,6 +21,10 @@ A partition that cannot be opened may hold any of this, and may be served at any
     any, of __consumer_offsets    is read once it is served; until then nobody begins to write to
     as well                       it, and what a start found open of TV2 is not committed: it may
                                   have written there
+
+Damage may take a marker, and recovery then finds its transaction open. How it was decided is known
+here as long as its producer has ended no other since: that marker is written again. Else it is
+aborted, as what is nobody's is.
 """
 
 from __future__ import annotations
@@ -115,6 +119,7 @@ class Coordinator:
         self._held_up: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._is_whole = True  # every record of a transaction could be read
+        self._hanging: list[tuple[Log, ProducerInfo]] = []  # nobody's, or of one that was not read
         self._loading: asyncio.Task[None] | None = None
         self._unavailable: TransactionRefused | None = TransactionRefused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the transaction coordinator has not started"
@@ -156,7 +161,7 @@ class Coordinator:
                 self._may_be_more = set(self.transactions)
             self._is_whole = not found.faults
             await asyncio.gather(*[self._end_later(each) for each in self._prepared()])
-            await self._adopt([*self._places.all_logs()])
+            self._unread |= await self._adopt([*self._places.all_logs()])
         except ApplianceError as error:
             self.fault = f"transactions cannot be read: {error}"
             self._unavailable = TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.fault)
@@ -180,7 +185,7 @@ class Coordinator:
     async def _adopt(self, logs: list[Log]) -> set[tuple[str, int]]:
         """Gives what the logs have open to the transactions that it belongs to; what is nobody's
         can never be committed, and is aborted, or readers would wait for it for good. Answers the
-        partitions of which that is not decided yet."""
+        partitions of which that is not decided yet: those are read again."""
         owners = {each.producer.id: each.id for each in self.transactions.values()}
         found = await asyncio.to_thread(lambda: [(log, open_transactions(log)) for log in logs])
         undecided: set[tuple[str, int]] = set()
@@ -191,13 +196,29 @@ class Coordinator:
                 if own is not None and own.state in PREPARED:
                     # its markers could not be written yet; where it has none, that comes after it
                     undecided |= set() if place in own.partitions else {place}
+                elif each not in open_transactions(log):
+                    continue  # it was ended meanwhile
+                elif (is_commit := _lost_outcome(own, log, each)) is not None:
+                    logger.warning(
+                        "a marker that was lost is written again",
+                        log=log.name, producer=each.producer_id, is_commit=is_commit,
+                    )  # fmt: skip
+                    assert own is not None
+                    marker = Marker(own.producer, is_commit, self._epoch(own.id))
+                    undecided |= await self._end_there(log, marker)
                 elif own is not None and own.producer.epoch == each.epoch:
-                    if each not in open_transactions(log):
-                        continue  # it was ended meanwhile
                     self._hold(own.joined([place], self._wall_ms(), now_ms()))
                 elif self._is_whole:
-                    await self._abort_nobodys(log, each)
+                    undecided |= await self._abort_nobodys(log, each)
+                else:
+                    self._hanging.append((log, each))
         return undecided
+
+    def hanging(self) -> list[tuple[Log, ProducerInfo]]:
+        """Open transactions that only a person can end: how they were decided cannot be read."""
+        self._hanging = [(log, each) for log, each in self._hanging
+                         if each in open_transactions(log)]  # fmt: skip
+        return self._hanging
 
     def _read_served(self) -> None:
         """What could not be opened at the start, and is served now."""
@@ -215,19 +236,29 @@ class Coordinator:
         if not self._unread:
             self._may_be_more.clear()
 
-    async def _abort_nobodys(self, log: Log, found: ProducerInfo) -> None:
+    async def read_again(self, log: Log) -> None:
+        """What a log has open that was opened anew: damage may have taken markers meanwhile."""
+        if self._unavailable is None:
+            self._unread |= await self._adopt([log])
+
+    async def _abort_nobodys(self, log: Log, found: ProducerInfo) -> set[tuple[str, int]]:
         logger.warning(
             "a transaction that nobody can end is aborted",
             log=log.name, producer=found.producer_id, epoch=found.epoch,
         )  # fmt: skip
         producer = Producer(found.producer_id, found.epoch)
+        return await self._end_there(log, Marker(producer, False, found.coordinator_epoch))
+
+    async def _end_there(self, log: Log, marker: Marker) -> set[tuple[str, int]]:
+        """Answers the partition where that failed: it is tried again."""
         try:
-            _raise_first(await self._mark([log], Marker(producer, False, found.coordinator_epoch)))
+            _raise_first(await self._mark([log], marker))
         except ApplianceError as error:
-            logger.error("it could not be aborted", log=log.name, error=error)
-            return
+            logger.error("it could not be ended", log=log.name, error=error)
+            return {Partition(log.topic, log.partition)}
         if log.topic == OFFSETS:
-            self._end_offsets(producer.id, False)
+            self._end_offsets(marker.producer.id, marker.is_commit)
+        return set()
 
     def stop(self) -> None:
         """Lets nobody in any more."""
@@ -552,6 +583,13 @@ class Coordinator:
             job()
 
         self._timers.append(loop.call_later(interval_ms / 1000, ring))
+
+
+def _lost_outcome(own: Transaction | None, log: Log, found: ProducerInfo) -> bool | None:
+    """How it ended, if damage behind its begin may have taken its marker."""
+    if own is None or not any(end > found.txn_first_offset for _, end in log.holes()):
+        return None
+    return own.outcome(Producer(found.producer_id, found.epoch))
 
 
 def _raise_first(failures: Iterable[ApplianceError]) -> None:

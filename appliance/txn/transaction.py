@@ -182,6 +182,14 @@ class Transaction:
             raise self._wrong_state(is_commit)
         return False
 
+    def outcome(self, producer: Producer) -> bool | None:
+        """Whether the transaction that this producer has open somewhere was committed: its end is
+        complete, so its marker there was lost. None: that is not known, or it is no such one."""
+        if self.state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+            return None
+        is_same = self.client_version < TV2 and producer == self.producer
+        return self.is_commit if is_same or self._is_before(producer) else None
+
     def _is_before(self, producer: Producer) -> bool:
         """Whether this was the producer until the last end moved the epoch."""
         if self.next_producer_id != NONE or self.producer.epoch > 0:

@@ -18,7 +18,7 @@ cdef cppclass DiskReader:
     int64_t refused                # position of the first page that the disk refused; -1: none
     int64_t read_bytes
 
-# OK or a code.
+# OK or a code. Without a `storage` no commit is let pass.
 cdef int disk_open(DiskReader* reader, const StorageRef& storage, const FileRef& file,
                    int64_t end) noexcept nogil
 

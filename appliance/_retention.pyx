@@ -47,6 +47,7 @@ from appliance._watermarks cimport watermarks_take_back
 
 cdef enum:
     COPY_SIZE = 1048576
+    MARKER_SIZE_MAX = 4096         # a control batch has some 80 bytes; a damaged length any number
 
 
 # ---- without the GIL ----
@@ -413,6 +414,8 @@ cdef void _replay_segment(PartitionLog* log, Segment* segment, int64_t now) noex
     walker_start(&walker, segment, file.get().fd, segment.size.load())
     while walker_next(&walker, &header) == 1:
         if header.attributes & ATTRIBUTE_CONTROL:
+            if header.size > MARKER_SIZE_MAX:
+                return
             data.resize(header.size)
             if read_whole(walker.fd, data.data(), header.size, walker.position) < header.size:
                 return

@@ -9,14 +9,13 @@ The copy is on disk before anything is cut, and the new segment has its name bef
 loses those bytes: a crash in between leaves both, and the next start does the rest.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from appliance._batch cimport (
-    BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
-)
-from appliance._codes cimport OK, STORAGE_FULL
+from appliance._batch cimport BATCH_HEADER_SIZE, BatchHeader, batch_load_header
+from appliance._codes cimport BATCH_TORN, OK, STORAGE_FULL
+from appliance._disk_reader cimport DiskReader, disk_at, disk_have, disk_open
 from appliance._files cimport (
     NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
@@ -28,6 +27,7 @@ from appliance._native cimport (
     O_CREAT, O_EXCL, O_RDWR, O_TRUNC, close, c_stat, errno, fstatat, ftruncate, mutant, renameat,
     snprintf, unlinkat, wall_ms,
 )
+from appliance._search cimport SEARCH_SIZE_MAX, Search, search_good, search_next, search_start
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef, segment_create, segment_file, segment_new, segment_unlink,
 )
@@ -104,9 +104,9 @@ cdef int salvage_split(PartitionLog* log, size_t slot, int64_t high, int cause,
     if code != OK:
         return code
     end = file_size(file.get().fd)
-    found = _find_next(log, file.get().fd, position, end, offset, high, &header)
-    if found < 0:
-        return 1
+    code = _find_next(log, file, position, end, offset, high, &found, &header)
+    if code != 1:
+        return 1 if code == 0 else code
     code = _with_reserve(log, segment, file.get().fd, position, found, wall_ms(), &aside)
     if code == OK:
         code = _move_behind(log, slot, file.get().fd, found, end, header.base_offset)
@@ -144,68 +144,30 @@ cdef void _move_holes(PartitionLog* log, size_t slot, int64_t cut, int64_t moved
     holes_place(log)
 
 
-cdef int64_t _find_next(PartitionLog* log, int fd, int64_t position, int64_t end, int64_t low,
-                        int64_t high, BatchHeader* header) noexcept nogil:
-    """Where the first whole batch with an offset in [low, high) stands behind the bad one at
-    `position`; or -1.
-
-    The bad one's own length is believed first. Without it any byte may begin a batch, also one in a
-    record's value: so it counts only if the next one follows it, or the file ends there."""
-    cdef vector[uint8_t] window
-    cdef int32_t epoch = log.epochs.back().epoch if not log.epochs.empty() else -1
-    cdef int64_t from_at = position + 1, at, got
-    window.resize(BATCH_HEADER_SIZE)
-    got = read_whole(fd, window.data(), BATCH_HEADER_SIZE, position)
-    if got == BATCH_HEADER_SIZE:
-        batch_load_header(window.data(), header)
-        at = position + header.size
-        if header.size > BATCH_HEADER_SIZE and _is_good(fd, at, end, low, high, epoch, header):
-            return at
-    window.resize(SCAN_SIZE + BATCH_HEADER_SIZE)
-    while from_at + BATCH_HEADER_SIZE <= end:
-        got = read_whole(fd, window.data(), min(<int64_t>window.size(), end - from_at), from_at)
-        at = 0
-        while at + BATCH_HEADER_SIZE <= got and at < SCAN_SIZE:
-            if window[at + 16] == 2:
-                batch_load_header(window.data() + at, header)
-                if low <= header.base_offset < high and _goes_on(fd, from_at + at, end, low, high,
-                                                                 epoch, header):
-                    return from_at + at
-            at += 1
-        from_at += SCAN_SIZE
-    return -1
-
-
-cdef bint _is_good(int fd, int64_t at, int64_t end, int64_t low, int64_t high, int32_t epoch,
-                   BatchHeader* header) noexcept nogil:
-    """Whether a whole batch with a good CRC stands there; `header` is its header then."""
-    cdef vector[uint8_t] data
-    if at + BATCH_HEADER_SIZE > end:
-        return False
-    data.resize(BATCH_HEADER_SIZE)
-    if read_whole(fd, data.data(), BATCH_HEADER_SIZE, at) != BATCH_HEADER_SIZE:
-        return False
-    batch_load_header(data.data(), header)
-    if not low <= header.base_offset < high or header.leader_epoch < epoch:
-        return False
-    if batch_check_header(header, end - at) != OK:
-        return False
-    data.resize(header.size)
-    if read_whole(fd, data.data(), header.size, at) != header.size:
-        return False
-    return batch_check_crc(data.data(), header) == OK
-
-
-cdef bint _goes_on(int fd, int64_t at, int64_t end, int64_t low, int64_t high, int32_t epoch,
-                   BatchHeader* header) noexcept nogil:
-    cdef BatchHeader after
-    cdef int64_t next_offset
-    if not _is_good(fd, at, end, low, high, epoch, header):
-        return False
-    if at + header.size == end:
-        return True
-    next_offset = header.base_offset + header.last_offset_delta + 1
-    return _is_good(fd, at + header.size, end, next_offset, INT64_MAX, header.leader_epoch, &after)
+cdef int _find_next(PartitionLog* log, const FileRef& file, int64_t position, int64_t end,
+                    int64_t low, int64_t high, int64_t* at, BatchHeader* header) noexcept nogil:
+    """1: the first whole batch with an offset in [low, high) behind the bad one at `position` is
+    `at`; 0: there is none; or a code. The bad one's own length is believed first."""
+    cdef DiskReader disk
+    cdef Search search
+    cdef int code = disk_open(&disk, log.storage, file, end)
+    search_start(&search, position + 1, end, low)
+    search.high = high
+    search.epoch_min = log.epochs.back().epoch if not log.epochs.empty() else -1
+    if code == OK:
+        code = disk_have(&disk, position, BATCH_HEADER_SIZE)
+    if code != OK:
+        return 0 if code == BATCH_TORN else code
+    batch_load_header(disk_at(&disk, position), header)
+    if header.size > BATCH_HEADER_SIZE:
+        at[0] = position + header.size
+        code = search_good(&disk, &search, at[0], low, high, header)
+        if code != 0:
+            return code
+    search.size_max = max(log.settings.max_message_bytes, <int64_t>SEARCH_SIZE_MAX)
+    code = search_next(&disk, &search, INT64_MAX, header)
+    at[0] = search.at
+    return code
 
 
 cdef int _move_behind(PartitionLog* log, size_t slot, int fd, int64_t position, int64_t end,
@@ -266,14 +228,18 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
     cdef Segment* segment = log.segments[slot].get()
     cdef int64_t position = segment.size.load(), end
     cdef int64_t stamp = wall_ms()
-    cdef BatchHeader header
+    cdef bint is_kept = keeps_all
     cdef FileRef file
     cdef int code = segment_file(segment, &file)
     if code != OK:
         return code
     end = file_size(file.get().fd)
-    if end > position and (keeps_all or _holds_batches(log, file.get().fd, position, end,
-                                                       segment.end_offset.load(), &header)):
+    if end > position and not keeps_all:
+        code = _holds_batches(log, file, position, end, segment.end_offset.load())
+        if code < 0:
+            return code
+        is_kept = code == 1
+    if end > position and is_kept:
         code = _with_reserve(log, segment, file.get().fd, position, end, stamp, aside)
         # What was never acknowledged is given up on a full disk, rather than the start.
         if code != OK and (keeps_all or code != STORAGE_FULL):
@@ -295,24 +261,20 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
     return code
 
 
-cdef bint _holds_batches(PartitionLog* log, int fd, int64_t position, int64_t end, int64_t offset,
-                         BatchHeader* header) noexcept nogil:
-    """Whether a whole batch with a good CRC and a later offset stands anywhere in the range."""
-    cdef vector[uint8_t] window
-    cdef int64_t from_at = position + 1, at, got
-    window.resize(SCAN_SIZE + BATCH_HEADER_SIZE)
-    while from_at + BATCH_HEADER_SIZE <= end:
-        got = read_whole(fd, window.data(), min(<int64_t>window.size(), end - from_at), from_at)
-        at = 0
-        while at + BATCH_HEADER_SIZE <= got and at < SCAN_SIZE:
-            if window[at + 16] == 2:
-                batch_load_header(window.data() + at, header)
-                if header.base_offset >= offset and _is_good(fd, from_at + at, end, offset,
-                                                             INT64_MAX, -1, header):
-                    return True
-            at += 1
-        from_at += SCAN_SIZE
-    return False
+cdef int _holds_batches(PartitionLog* log, const FileRef& file, int64_t position, int64_t end,
+                        int64_t offset) noexcept nogil:
+    """1: a whole batch with a good CRC and a later offset stands somewhere in the range; 0: none
+    does; or a code."""
+    cdef DiskReader disk
+    cdef Search search
+    cdef BatchHeader found
+    cdef int code = disk_open(&disk, log.storage, file, end)
+    if code != OK:
+        return code
+    search_start(&search, position + 1, end, offset)
+    search.size_max = max(log.settings.max_message_bytes, <int64_t>SEARCH_SIZE_MAX)
+    search.is_sure = True
+    return search_next(&disk, &search, INT64_MAX, &found)
 
 
 cdef int _with_reserve(PartitionLog* log, Segment* segment, int fd, int64_t position, int64_t end,

@@ -22,22 +22,19 @@ all well at the second look                       told: the disk or the way from
 A segment that retention, compaction or a deletion took meanwhile is no finding.
 
 Which batch is next behind damage? The one at which the claimed length ends, if there is a good one.
-Else the first good one that is known for a batch: the index names it, or a good one follows it. A
-record may hold bytes that look like a batch, so to look like one is not enough.
+Else the first good one that is known for a batch (`_search.pyx`).
 """
 
 from collections import namedtuple
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
-from appliance._bytes cimport load_i64
 from appliance._codes cimport (
-    BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
+    BATCH_CORRUPT, BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
 )
-from appliance._crc cimport crc32c
 from appliance._descriptors cimport FileRef, directory_hold, file_own
 from appliance._disk_reader cimport (
     DiskReader, disk_at, disk_close, disk_forget, disk_have, disk_open,
@@ -58,6 +55,10 @@ from appliance._log cimport (
 from appliance._native cimport (
     ENOENT, O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, POSIX_FADV_DONTNEED, close, errno,
     openat, posix_fadvise, renameat, snprintf, unlinkat, wall_ms,
+)
+from appliance._search cimport (
+    SEARCH_MORE, SEARCH_SIZE_MAX, Search, search_crc, search_epoch_is_right, search_good,
+    search_next, search_start,
 )
 from appliance._segment cimport (
     Segment, SegmentRef, segment_file, segment_past_damage,
@@ -99,8 +100,6 @@ cdef enum Why:
 cdef enum:
     _AGAIN = 1                     # no code: those are negative
     COPY_SIZE = 1048576
-    CRC_BEGIN = 21                 # of a batch: behind the checksum itself
-    CRC_PIECE = 262144             # a batch of that size or less is read as a whole
     SPARSE = 4                     # an index with fewer than one entry in so many is built anew
     SPARSE_MIN = 8
 
@@ -143,6 +142,10 @@ cdef cppclass Scan:
     int64_t last_next
     int64_t gaps_end
     vector[EpochEntry] epochs
+    bint is_searching              # for what comes behind damage: nothing is missed at a stop
+    Search search
+    int64_t claimed                # where the damaged batch says that it ends; -1: not looked at
+    Flaw found                     # what it is that ends where the search does
     vector[Flaw] flaws
     vector[Flaw] told              # settled
     vector[Hole] holes             # of these, to be marked
@@ -187,6 +190,7 @@ cdef void _bound(Scan* scan) noexcept nogil:
     scan.index_interval = log.settings.index_interval_bytes
     scan.position, scan.next_offset = 0, segment.base_offset
     scan.last_position = scan.last_next = -1
+    scan.is_searching = False
     scan.gaps_end = log.gaps_end.load()
     scan.end = min(segment.size.load(), segment.synced_size)
     scan.end_offset = durable if scan.is_active else segment.end_offset.load()
@@ -261,6 +265,13 @@ cdef int _step(Scan* scan, int64_t most) noexcept nogil:
     while scan.position < scan.end:
         if scan.disk.read_bytes - begin >= most:
             return 1
+        if scan.is_searching:
+            why = _resync(scan, most)
+            if why == SEARCH_MORE:
+                return 1
+            if why < 0:
+                return why
+            continue
         if segment_past_damage(scan.segment.get(), scan.position) > scan.position:
             _pass_known(scan)
             continue
@@ -317,7 +328,9 @@ cdef int _look(Scan* scan, int64_t position, int64_t next_offset, bint may_gap,
     if code != OK:
         header.size = 0
         return BAD_END if code == BATCH_TORN else BAD_FRAME
-    code = _check_crc(scan, position, header)
+    code = search_crc(&scan.disk, position, header)
+    if code == BATCH_TORN or code == BATCH_CORRUPT:
+        return BAD_END if code == BATCH_TORN else BAD_CRC
     if code != OK:
         return code
     last = header.base_offset + header.last_offset_delta
@@ -326,34 +339,7 @@ cdef int _look(Scan* scan, int64_t position, int64_t next_offset, bint may_gap,
     if header.base_offset > next_offset >= scan.gaps_end and not may_gap:
         if not holes_cover(scan.log.get(), next_offset, header.base_offset):
             return BAD_OFFSET
-    return GOOD if _epoch_is_right(scan, header) else BAD_EPOCH
-
-
-cdef int _check_crc(Scan* scan, int64_t position, const BatchHeader* header) noexcept nogil:
-    """GOOD, why not, or a code. In pieces: one flipped bit may claim as much as a segment holds."""
-    cdef int64_t at = position + CRC_BEGIN, end = position + header.size, size
-    cdef uint32_t crc = 0
-    cdef int code
-    while at < end:
-        size = min(end - at, <int64_t>CRC_PIECE)
-        code = disk_have(&scan.disk, at, size)
-        if code == BATCH_TORN:
-            return BAD_END
-        if code != OK:
-            return code
-        crc = crc32c(crc, disk_at(&scan.disk, at), size)
-        at += size
-    return GOOD if crc == header.crc else BAD_CRC
-
-
-cdef bint _epoch_is_right(Scan* scan, const BatchHeader* header) noexcept nogil:
-    """Where it is known which epoch the offset was written in."""
-    cdef int32_t epoch = -1
-    cdef size_t i
-    for i in range(scan.epochs.size()):
-        if scan.epochs[i].start_offset <= header.base_offset:
-            epoch = scan.epochs[i].epoch
-    return epoch < 0 or header.leader_epoch == epoch
+    return GOOD if search_epoch_is_right(&scan.epochs, header) else BAD_EPOCH
 
 
 cdef void _take(Scan* scan, const BatchHeader* header) noexcept nogil:
@@ -395,10 +381,8 @@ cdef bint _entries_fit(Scan* scan, int64_t last) noexcept nogil:
 # What is not good
 
 cdef int _meet(Scan* scan, Why why, const BatchHeader* header) noexcept nogil:
-    """OK, with the scan behind the damage, or a code."""
-    cdef BatchHeader next
-    cdef Flaw flaw
-    cdef int64_t first = scan.next_offset, position = scan.position, past
+    """OK, with the scan behind what is missing, or in search of what follows damage; or a code."""
+    cdef int64_t first = scan.next_offset, position = scan.position
     cdef int code
     if why == BAD_OFFSET and header.base_offset > first:
         code = _goes_on(scan, header)
@@ -414,15 +398,7 @@ cdef int _meet(Scan* scan, Why why, const BatchHeader* header) noexcept nogil:
         # One of the two claims what is not its own, and nothing tells which.
         position, first = scan.last_position, scan.last_next
         scan.index_is_wrong = scan.index_was_wrong
-    past = _resync(scan, why, header, first, &next)
-    if past < 0:
-        return <int>past
-    flaw.hole = hole_new(first, scan.end_offset if past >= scan.end else next.base_offset)
-    flaw.hole.position, flaw.hole.end_position = position, past
-    _add(scan, why, flaw.hole)
-    scan.position, scan.next_offset = past, flaw.hole.end_offset
-    scan.last_position = -1
-    _pass_entries(scan)
+    _search(scan, why, header, position, first)
     return OK
 
 
@@ -451,50 +427,55 @@ cdef void _add(Scan* scan, Why why, Hole hole) noexcept nogil:
     scan.flaws.push_back(flaw)
 
 
-cdef int64_t _resync(Scan* scan, Why why, const BatchHeader* header, int64_t next_offset,
-                     BatchHeader* next) noexcept nogil:
-    """Where the next good batch begins, or the end; or a code."""
-    cdef int64_t at = scan.position + header.size
-    cdef int code
+cdef void _search(Scan* scan, Why why, const BatchHeader* header, int64_t position,
+                  int64_t first) noexcept nogil:
+    """Begins to look for the next good batch: `_resync` goes on, step by step."""
+    cdef Search* search = &scan.search
+    search_start(search, scan.position + 1, scan.end, first)
+    search.high = search.end_offset = scan.end_offset
+    search.epochs = &scan.epochs
+    search.index = &scan.index
+    scan.found.why = why
+    scan.found.hole = hole_new(first, first)
+    scan.found.hole.position = position
+    scan.claimed = -1
     if why in (BAD_CRC, BAD_OFFSET, BAD_EPOCH):
-        if at >= scan.end:
-            return scan.end
-        code = _look(scan, at, next_offset, True, next)
-        if code <= 0:
-            return code if code < 0 else at
-    at = scan.position + 1
-    while at + BATCH_HEADER_SIZE <= scan.end:
-        code = disk_have(&scan.disk, at, BATCH_HEADER_SIZE)
-        if code == BATCH_TORN:
-            break
-        if code != OK:
-            return code
-        if _may_begin(scan, disk_at(&scan.disk, at), next_offset):
-            code = _begins(scan, at, next_offset, next)
-            if code != 0:
-                return code if code < 0 else at
-        at += 1
-    return scan.end
+        scan.claimed = scan.position + header.size
+    scan.is_searching = True
 
 
-cdef inline bint _may_begin(Scan* scan, const uint8_t* data, int64_t next_offset) noexcept nogil:
-    return data[16] == 2 and next_offset <= load_i64(data) < scan.end_offset
+cdef int _resync(Scan* scan, int64_t most) noexcept nogil:
+    """OK, with the scan behind the damage; SEARCH_MORE; or a code."""
+    cdef Search* search = &scan.search
+    cdef BatchHeader next
+    cdef int64_t at = scan.claimed
+    cdef int code = 0
+    if at >= scan.end:
+        _pass_damage(scan, scan.end, &next)
+        return OK
+    if at >= 0:
+        code = search_good(&scan.disk, search, at, search.low, search.high, &next)
+        scan.claimed = -1
+    if code == 0:
+        search.size_max = max(scan.log.get().settings.max_message_bytes,
+                              <int64_t>SEARCH_SIZE_MAX)
+        code = search_next(&scan.disk, search, most, &next)
+        at = search.at if code == 1 else scan.end
+    if code < 0 or code == SEARCH_MORE:
+        return code
+    _pass_damage(scan, at, &next)
+    return OK
 
 
-cdef int _begins(Scan* scan, int64_t at, int64_t next_offset, BatchHeader* next) noexcept nogil:
-    """1: a good batch that is known for one; 0: not so; or a code."""
-    cdef BatchHeader second
-    cdef size_t i
-    cdef int why = _look(scan, at, next_offset, True, next)
-    if why != GOOD:
-        return min(why, 0)
-    for i in range(scan.index.offsets.size()):
-        if scan.index.offsets[i].position == at:
-            return 1
-    if at + next.size >= scan.end:
-        return 1
-    why = _look(scan, at + next.size, next.base_offset + next.last_offset_delta + 1, True, &second)
-    return why if why < 0 else why == GOOD
+cdef void _pass_damage(Scan* scan, int64_t past, const BatchHeader* next) noexcept nogil:
+    cdef Hole hole = scan.found.hole
+    hole.end_offset = scan.end_offset if past >= scan.end else next.base_offset
+    hole.end_position = past
+    _add(scan, scan.found.why, hole)
+    scan.position, scan.next_offset = past, hole.end_offset
+    scan.last_position = -1
+    scan.is_searching = False
+    _pass_entries(scan)
 
 
 cdef void _end(Scan* scan) noexcept nogil:

@@ -17,7 +17,7 @@ A write alone goes at once. The event loop builds the batches; a thread that nev
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from appliance import _batch, event_log
 from appliance._engine import Log
 from appliance._log_writer import LogWriter
+from appliance._search import WholeBatches
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
 from appliance.topics import TopicUnavailable
 from appliance.wire.codec import decode, encode
@@ -46,9 +47,6 @@ HELD_UP_S = 1.0
 
 # Read at a time: few calls, and no more memory than a start can spare.
 READ_BYTES = 4 << 20
-
-# Behind a header that leads nowhere; a batch of ours has no more records than that.
-OFFSETS_TRIED = 1000
 
 # Base offset, bytes after the field that says so, last offset delta.
 BATCH_HEAD = struct.Struct(">qi11xi")
@@ -299,27 +297,11 @@ def _take_rest(
 
 def _batches_behind(path: Path, offset: int, limit: int) -> Iterator[tuple[int, int, bytes]]:
     """(base offset, next offset, the batch), each with a good checksum."""
-    data, at = path.read_bytes(), 0
-    while offset < limit:
-        found = next(_found(data, at, offset, limit), None)
-        if found is None:
-            return
-        yield found.base_offset, found.next_offset, data[found.position : found.end]
-        at, offset = found.end, found.next_offset
-
-
-def _found(data: bytes, begin: int, offset: int, limit: int) -> Iterator[_Place]:
-    for each in range(offset, min(limit, offset + OFFSETS_TRIED)):
-        at = data.find(each.to_bytes(8, "big"), begin)
-        while at >= 0:
-            if len(data) >= at + BATCH_HEAD.size:
-                _, size_after, last_delta = BATCH_HEAD.unpack_from(data, at)
-                end = at + SIZE_AFTER + size_after
-                if at + BATCH_HEAD.size < end <= len(data) and each + last_delta < limit:
-                    with contextlib.suppress(ApplianceError):
-                        _batch.headers(data[at:end])
-                        yield _Place(at, end, each, each + last_delta + 1)
-            at = data.find(each.to_bytes(8, "big"), at + 1)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        found = WholeBatches(file.fileno(), size, low=offset, end_offset=limit, is_sure=True)
+        for position, length, base_offset, last_offset, *_ in found:
+            yield base_offset, last_offset + 1, os.pread(file.fileno(), length, position)
 
 
 def _take_each(data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:

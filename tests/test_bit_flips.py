@@ -7,6 +7,8 @@ recovery point           ^ 3; durable up to 6
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,31 @@ def test_a_flip_in_a_foreign_log_is_found_wherever_it_is(
                 assert [log.read(i, 1) for i in range(number)] == batches[:number]
                 assert is_told(log, number, batches[number], byte)
             shutil.rmtree(data_dir)
+
+
+OPENED = """
+import resource, sys
+from pathlib import Path
+from tests.support.logs import opened
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with opened(Path(sys.argv[1]), index_interval_bytes=0) as log_dir:
+    end = log_dir.log("t", 0).log_end_offset
+print(end, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_what_a_damaged_length_claims_costs_no_memory(tmp_path: Path, is_durable: bool) -> None:
+    path, batches = written(tmp_path / "data", is_durable)
+    file = path / "t-0" / f"{BASE[POINT]:020d}.log"
+    at = sum(len(each) for each in batches[BASE[POINT] : POINT])
+    with file.open("r+b") as it:
+        it.truncate(128 << 20)
+        it.seek(at + 8)
+        it.write((100 << 20).to_bytes(4, "big"))
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED, path], capture_output=True, text=True, check=True
+    )
+    end, grown_kib = map(int, done.stdout.split())
+    assert end == (END if is_durable else POINT)
+    assert grown_kib < 24 << 10

@@ -3,6 +3,7 @@ append to it, and at the second try when the first cannot be."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -96,6 +97,27 @@ def test_a_length_that_claims_megabytes_costs_no_memory(tmp_path: Path) -> None:
             pass
         assert [(each.what, each.end_offset) for each in scan.settle()] == [("damaged", 1)]
         assert scan.held_bytes < 2 << 20
+
+
+def test_a_search_behind_damage_can_be_stopped_and_keeps_to_its_rate(tmp_path: Path) -> None:
+    with one_log(tmp_path) as log:
+        for _ in range(128):
+            log.append(batch(bytes(1 << 16)))
+        log.flush()
+        size = name(tmp_path, 0).stat().st_size
+        first, last = size // 128, size // 128 * 120
+        with name(tmp_path, 0).open("r+b") as file:
+            file.seek(first)
+            file.write(b"\x02" * (last - first))
+        scan = SegmentScan(log, 0)
+        read = [0]
+        while scan.step(1 << 19):
+            read.append(scan.read_bytes)
+        assert max(b - a for a, b in itertools.pairwise(read)) <= 2 << 20
+        assert len(read) > 5
+        assert [(each.what, each.first_offset, each.end_offset) for each in scan.settle()] == [
+            ("damaged", 1, 120)
+        ]
 
 
 def test_what_cannot_be_restored_now_is_kept_open_until_it_can(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ class Appended(NamedTuple):
 class Recovered(NamedTuple):
     scanned_bytes: int
     cut_bytes: int
+    cut_records: int
     cut_offset: int
     aside_bytes: int
     was_known: bool

@@ -81,7 +81,8 @@ cdef extern from "sys/file.h" nogil:
 Appended = namedtuple("Appended", "base_offset last_offset append_time duplicate")
 Recovered = namedtuple(
     "Recovered",
-    "scanned_bytes cut_bytes cut_offset aside_bytes was_known is_noted promised_offset losses",
+    "scanned_bytes cut_bytes cut_records cut_offset aside_bytes was_known is_noted "
+    "promised_offset losses",
 )
 RecoveredLoss = namedtuple("RecoveredLoss", "first_offset end_offset cause aside")
 SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
@@ -432,9 +433,9 @@ cdef class Engine:
                           _CAUSES[found.losses[i].cause], found.losses[i].aside.decode())
             for i in range(found.losses.size())
         ]
-        return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_offset,
-                              found.aside_bytes, bool(found.was_known), bool(found.is_noted),
-                              found.promised_offset, losses)
+        return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_records,
+                              found.cut_offset, found.aside_bytes, bool(found.was_known),
+                              bool(found.is_noted), found.promised_offset, losses)
 
     def release_reserve(self):
         """Lets go of the space held back: whether there was any."""

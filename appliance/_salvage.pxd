@@ -25,6 +25,7 @@ cdef cppclass Recovered:
     bint is_noted                  # and what lies behind it was not, but for the last moment
     int64_t scanned_bytes          # read and checked, because they were not known to be good
     int64_t cut_bytes              # of a torn tail
+    int64_t cut_records            # in whole batches behind it, which nobody was promised
     int64_t cut_offset             # the log's end after the cut
     int64_t aside_bytes            # moved to `.corrupt-*` files
     bint was_known                 # the journal had a checkpoint

@@ -13,7 +13,9 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from appliance._batch cimport BATCH_HEADER_SIZE, BatchHeader, batch_load_header
+from appliance._batch cimport (
+    ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
+)
 from appliance._codes cimport BATCH_TORN, OK, STORAGE_FULL
 from appliance._disk_reader cimport DiskReader, disk_at, disk_have, disk_open
 from appliance._files cimport (
@@ -46,6 +48,7 @@ cdef void recovered_start(Recovered* recovered) noexcept nogil:
     recovered.promised_offset = recovered.cut_offset = -1
     recovered.is_noted = recovered.was_known = False
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
+    recovered.cut_records = 0
     recovered.losses.clear()
 
 
@@ -235,7 +238,7 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
         return code
     end = file_size(file.get().fd)
     if end > position and not keeps_all:
-        code = _holds_batches(log, file, position, end, segment.end_offset.load())
+        code = _count_whole(log, file, position + 1, end, segment.end_offset.load(), recovered)
         if code < 0:
             return code
         is_kept = code == 1
@@ -246,7 +249,7 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
             return code
         recovered.aside_bytes += end - position if code == OK else 0
     while log.segments.size() > slot + 1:
-        code = _put_aside(log, log.segments.back().get(), stamp, aside, recovered)
+        code = _put_aside(log, log.segments.back().get(), stamp, keeps_all, aside, recovered)
         if code != OK:
             return code
         log.segments.pop_back()
@@ -261,20 +264,30 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
     return code
 
 
-cdef int _holds_batches(PartitionLog* log, const FileRef& file, int64_t position, int64_t end,
-                        int64_t offset) noexcept nogil:
-    """1: a whole batch with a good CRC and a later offset stands somewhere in the range; 0: none
-    does; or a code."""
+cdef int _count_whole(PartitionLog* log, const FileRef& file, int64_t position, int64_t end,
+                      int64_t offset, Recovered* recovered) noexcept nogil:
+    """1: whole batches with a good CRC and a later offset stand somewhere in the range; 0: none
+    does; or a code. Their records were never promised, and are told all the same: those that were
+    acknowledged with acks=1 were so before they were durable."""
     cdef DiskReader disk
     cdef Search search
     cdef BatchHeader found
+    cdef bint is_any = False
     cdef int code = disk_open(&disk, log.storage, file, end)
     if code != OK:
         return code
-    search_start(&search, position + 1, end, offset)
+    search_start(&search, position, end, offset)
     search.size_max = max(log.settings.max_message_bytes, <int64_t>SEARCH_SIZE_MAX)
     search.is_sure = True
-    return search_next(&disk, &search, INT64_MAX, &found)
+    code = search_next(&disk, &search, INT64_MAX, &found)
+    while code == 1:
+        is_any = True
+        if not found.attributes & ATTRIBUTE_CONTROL:
+            recovered.cut_records += found.records_count
+        search.low = found.base_offset + found.last_offset_delta + 1
+        search.at += found.size
+        code = search_next(&disk, &search, INT64_MAX, &found)
+    return code if code < 0 else is_any
 
 
 cdef int _with_reserve(PartitionLog* log, Segment* segment, int fd, int64_t position, int64_t end,
@@ -303,17 +316,25 @@ cdef int _copy_aside(PartitionLog* log, Segment* segment, int fd, int64_t positi
     return sync_directory(log.directory.get().fd)
 
 
-cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, string* kept,
-                    Recovered* recovered) noexcept nogil:
+cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, bint was_promised,
+                    string* kept, Recovered* recovered) noexcept nogil:
     """A segment behind the end: kept under another name for the operator, unless it is empty."""
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] aside
     cdef int directory_fd = log.directory.get().fd
     cdef c_stat status
+    cdef FileRef file
     cdef int64_t size = 0
+    cdef int code
     file_name(name, segment.base_offset, b".log")
     if fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0:
         size = status.st_size
+    if size > 0 and not was_promised:
+        code = segment_file(segment, &file)
+        if code == OK:
+            code = _count_whole(log, file, 0, size, segment.base_offset, recovered)
+        if code < 0:
+            return code
     if size > 0:
         snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
                  <long long>stamp)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from appliance._engine import Engine, Log, Recovered
 from appliance.ledger import Damage
+from appliance.spoken import some
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class RecoveryReport:
     seconds: float = 0.0
     scanned_bytes: int = 0
     cut_bytes: int = 0
+    cut_records: int = 0  # in whole batches behind what was cut, never promised
     unknown_cut_bytes: int = 0  # of `cut_bytes`: nobody noted whether they were acknowledged
     aside_bytes: int = 0
     losses: list[Damage] = field(default_factory=list)
@@ -59,6 +61,7 @@ class RecoveryReport:
         self.partitions += 1
         self.scanned_bytes += found.scanned_bytes
         self.cut_bytes += found.cut_bytes
+        self.cut_records += found.cut_records
         self.aside_bytes += found.aside_bytes
         if not found.is_noted:
             self.unknown_cut_bytes += found.cut_bytes
@@ -81,6 +84,10 @@ class RecoveryReport:
         lines += self._cut()
         if self.aside_bytes:
             lines.append(f"Set {self.aside_bytes:,} bytes aside in files named *.corrupt-*.")
+        if self.cut_records:
+            lines.append(f"Behind a torn write there were {some(self.cut_records, 'whole record')} "
+                         "that were not noted as durable. Records that were acknowledged with "
+                         "acks=1, before they were, may be among them.")
         lines += self.known.faults()
         lines += [f"{each.kind.upper()} {each}." for each in self.losses]
         lines += [f"NOT OPENED {failure}" for failure in self.failures]

@@ -511,6 +511,8 @@ def test_the_report_says_what_was_cut_and_set_aside(unfinished: Damaged) -> None
     assert "after an unclean end (crash, kill or power cut)." in text
     assert f"Cut {size:,} bytes of unfinished writes, none acknowledged as durable." in text
     assert f"Set {size + behind:,} bytes aside in files named *.corrupt-*." in text
+    # 16 and 17, and the next segment's 18 to 20
+    assert "Behind a torn write there were 5 whole records that were not noted as" in text
     assert "No acknowledged record was lost: all that was noted is there." in text
 
 

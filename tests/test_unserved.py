@@ -12,9 +12,10 @@ import pytest
 from appliance import broker as broker_module
 from appliance import kafka_uuid
 from appliance.config import GroupsConfig
-from appliance.errors import LogFailed
+from appliance.errors import LogFailed, StorageFull
 from appliance.groups import coordinator as groups_coordinator
 from appliance.internal_topic import partition_of
+from appliance.log_dir import LogDir
 from appliance.share import partitions as share_partitions
 from appliance.topics import OFFSETS, SHARE_STATE, TRANSACTIONS, TopicUnavailable
 from appliance.txn import coordinator
@@ -257,6 +258,33 @@ def test_offsets_that_cannot_be_read_are_not_none(
     assert committed(control) == {("t", 0): 9}
     assert committed_values(control) == ["out"]
     assert one.state() == "CompleteCommit"
+
+
+def test_offsets_are_taken_for_a_topic_that_is_not_served(lives: Lives) -> None:
+    """They say what was read, and are read with it. A transaction may write there later."""
+    old = TxnClient(lives.now, is_v2=False)
+    assert (old.init(), old.add_group()) == (0, 0)
+    control = old.control = lives.again(spoiled="t")
+    assert GroupClient(control, "reader").commit(7) == [0]
+    assert old.commit_offset(9) == 0
+    assert old.add(("t", 0)) == [CONCURRENT]
+    assert old.end() == 0
+    assert committed(control, "reader") == {("t", 0): 7}
+    assert committed(control) == {("t", 0): 9}
+
+
+def test_a_transaction_is_told_to_ask_again_where_its_offsets_have_no_place_yet(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise StorageFull("no topic can be made")
+
+    old, new = (TxnClient(lives.now, each, is_v2=each == "new") for each in ("old", "new"))
+    assert (old.init(), new.init()) == (0, 0)
+    with monkeypatch.context() as held:
+        held.setattr(LogDir, "create_all", full)
+        assert (old.add_group(), new.commit_offset(9)) == (AWAY, AWAY)
+    assert (old.add_group(), new.commit_offset(9)) == (0, 0)
 
 
 def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(lives: Lives) -> None:

@@ -444,7 +444,10 @@ class Coordinator:
 
     async def partition_of(self, group_id: str) -> int:
         """Of `__consumer_offsets`, where the group's offsets stand."""
-        return partition_of(group_id, len(await self._topics.make_offsets_topic()))
+        try:
+            return partition_of(group_id, len(await self._topics.make_offsets_topic()))
+        except ApplianceError as error:  # it cannot be made now, or is not served
+            raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def delete_offsets(self, group_id: str, places: list[Partition], done: Done) -> None:
         def stored(error: ApplianceError | None, first_offset: int) -> None:

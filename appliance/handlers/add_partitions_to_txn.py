@@ -16,7 +16,7 @@ from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.handlers.call import Call
 from appliance.handlers.fencing import told
-from appliance.handlers.lookup import find_log, find_topic
+from appliance.handlers.lookup import check_partition, find_topic
 from appliance.topics import check_writer
 from appliance.txn.transaction import Partition, Producer
 from appliance.wire import ErrorCode
@@ -90,7 +90,7 @@ def _unknown(broker: Broker, topics: Topics) -> Errors:
             errors[Partition(topic.name, each)] = 0
             try:
                 found = find_topic(broker, topic.name)
-                find_log(found, each)
+                check_partition(found, each)
                 check_writer(found, NO_MIRROR)
             except ApplianceError as error:
                 errors[Partition(topic.name, each)] = error.kafka_code

@@ -27,13 +27,18 @@ def find_topic_of_id(broker: Broker, topic_id: UUID) -> Topic:
     return topic
 
 
-def find_log(topic: Topic, partition: int, current_leader_epoch: int = NO_EPOCH) -> Log:
-    """`current_leader_epoch` is what the client believes the partition's epoch to be."""
+def check_partition(topic: Topic, partition: int) -> None:
+    """That the topic has it, served or not: offsets and transactions name what is read later."""
     if not 0 <= partition < len(topic.logs):
         raise Refused(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"{topic.name} has no partition {partition}, only {len(topic.logs)} of them",
         )
+
+
+def find_log(topic: Topic, partition: int, current_leader_epoch: int = NO_EPOCH) -> Log:
+    """`current_leader_epoch` is what the client believes the partition's epoch to be."""
+    check_partition(topic, partition)
     log = topic.log(partition)
     if current_leader_epoch not in (NO_EPOCH, log.leader_epoch):
         is_behind = current_leader_epoch < log.leader_epoch

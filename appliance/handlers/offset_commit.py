@@ -19,7 +19,7 @@ from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.group import Group
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
 from appliance.handlers.call import Call, Later, Refused
-from appliance.handlers.lookup import find_log, find_topic, find_topic_of_id
+from appliance.handlers.lookup import check_partition, find_topic, find_topic_of_id
 from appliance.topics import Topic
 from appliance.wire import ErrorCode
 from appliance.wire.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -104,7 +104,7 @@ def _topic(
         try:
             if isinstance(topic, ApplianceError):
                 raise topic
-            find_log(topic, index)
+            check_partition(topic, index)
             if metadata:
                 _check_size(broker, metadata)
         except ApplianceError as error:

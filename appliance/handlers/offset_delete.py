@@ -14,7 +14,7 @@ from appliance.groups.coordinator import ConsumersGroup
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.handlers.call import Call, Later
-from appliance.handlers.lookup import find_log, find_topic
+from appliance.handlers.lookup import check_partition, find_topic
 from appliance.wire import ErrorCode
 from appliance.wire.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -68,7 +68,7 @@ def _read(group: ConsumersGroup) -> frozenset[str]:
 
 def _error(broker: Broker, topic: str, partition: int, read: frozenset[str]) -> int:
     try:
-        find_log(find_topic(broker, topic), partition)
+        check_partition(find_topic(broker, topic), partition)
     except ApplianceError as error:
         return error.kafka_code
     return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in read else 0

@@ -16,7 +16,7 @@ from appliance.errors import ApplianceError
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
 from appliance.handlers.call import Call, Refused
 from appliance.handlers.fencing import told
-from appliance.handlers.lookup import find_log, find_topic
+from appliance.handlers.lookup import check_partition, find_topic
 from appliance.internal_topic import Transaction
 from appliance.topics import OFFSETS
 from appliance.txn import transaction as txn
@@ -64,7 +64,7 @@ async def handle(
 
 
 def _value(broker: Broker, topic: str, asked: Asked, now_ms: int) -> OffsetCommitValue:
-    find_log(find_topic(broker, topic), asked.partition_index)
+    check_partition(find_topic(broker, topic), asked.partition_index)
     metadata = asked.committed_metadata or ""
     size, most = len(metadata.encode()), broker.config.groups.metadata_max_bytes
     if size > most:

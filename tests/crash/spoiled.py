@@ -1,6 +1,7 @@
 """A life over a disk that refuses some writes, with every order of append, commit, roll, rest,
 restart and power cut; and what of it must be there whatever happened: all that was acknowledged,
-and all that a start has served since.
+and all that a start has served since. While health has nothing to say it is there at once, and
+writes are taken.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from appliance.errors import ApplianceError
 from appliance.log_dir import LogDir
 
 from .bad_disk import BadDisk
+from .told import told
 
 MARK = b"<spoil>"
 LOGS = 4
@@ -117,6 +119,31 @@ class Life:
             self.promised[each][offset] = value
             self.acknowledged += 1
 
+    def look(self, number: int) -> None:
+        """What health does not tell of is served and taken."""
+        try:
+            found = served(self.log_dir.log("t", number))
+        except ApplianceError as error:
+            self._must_be_told(f"t-{number} cannot be read: {error!r}")
+            return
+        lost = [each for each, value in self.promised[number].items() if found.get(each) != value]
+        if lost:
+            self._must_be_told(f"t-{number}: offsets {lost} are not served")
+        errors = [self._refusal(number) for _ in range(2)]
+        if all(errors):  # one may be a write error that passes
+            self._must_be_told(f"t-{number} takes no write: {errors}")
+
+    def _refusal(self, number: int) -> str:
+        try:
+            self.log_dir.log("t", number).append_durable(batch(b"looked"))
+        except ApplianceError as error:
+            return repr(error)
+        return ""
+
+    def _must_be_told(self, what: str) -> None:
+        if not told(self.log_dir):
+            self.wrong.append(f"{what}, and health says nothing, behind {self.done[-12:]}")
+
     def roll(self, number: int) -> None:
         with contextlib.suppress(ApplianceError):
             self.log_dir.log("t", number).roll()
@@ -144,11 +171,18 @@ class Life:
 
     def restart(self, number: int) -> None:
         self.let_go(cleanly=self.chance.random() < 0.3)
-        try:
-            self.start_again("restart")
-        except (ApplianceError, OSError):  # the file system gave up: it has to be mounted anew
+        if not self._is_started():
             gc.collect()
             self.cut(number)
+
+    def _is_started(self) -> bool:
+        """Else the file system gave up, and has to be mounted anew: once nothing holds it, the
+        error's own frames neither."""
+        try:
+            self.start_again("restart")
+        except (ApplianceError, OSError):
+            return False
+        return True
 
     def cut(self, number: int) -> None:
         if self.log_dir is not None:
@@ -197,7 +231,7 @@ class Life:
         likely: list[tuple[Callable[[int], None], int]] = [
             (self.append, 30), (self.together, 8), (self.roll, 5), (self.rest, 8),
             (self.checkpoint, 4), (self.neighbour, 5), (self.read_ahead, 5), (self.spoil, 8),
-            (self.restart, 6), (self.cut, 3),
+            (self.restart, 6), (self.cut, 3), (self.look, 8),
         ]
         acts, weights = zip(*likely, strict=True)
         for _ in range(steps):

@@ -2,8 +2,8 @@
 
 `python -m crash.sweep CLASS ROOT` prints one JSON line: how many stories, and what was wrong. The
 story touches everything that a log does. Whatever fails, the process goes on; a failed act has
-raised a stated exception; a log that cannot go on says why; and after the fault is gone everything
-acknowledged is there.
+raised a stated exception; a log that cannot go on says why, and so does health; and after the fault
+is gone everything acknowledged is there.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from appliance.errors import ApplianceError, LogClosed, LogFailed, TimedOut
 
 from .checks import judge, observe, open_logs
 from .facts import Facts
+from .told import told
 from .trace import NEVER, Note, Recorder, read_entries
 from .workloads import START_MS, Session, end, read_batches
 
@@ -191,6 +192,8 @@ def finish(session: Session) -> list[str]:
     for log in session.dir.logs().values():
         if log.failed is not None:
             wrong += [] if log.failed.strip() else ["a log stopped without a reason"]
+            if not any(log.name in each for each in told(session.dir)):
+                wrong.append(f"{log.name} stopped, and health says {told(session.dir)}")
             error = session.attempt(partial(append_one, session, log))
             if not isinstance(error, LogFailed):
                 wrong.append(f"a log that stopped answered an append with {error!r}")
@@ -202,6 +205,9 @@ def finish(session: Session) -> list[str]:
                 f"after the fault an append still fails, and the log did not stop: {error!r}"
             )
         read_batches(log, "visible")
+    for name in session.dir.unopened.values():
+        if not any(str(name) in each for each in told(session.dir)):
+            wrong.append(f"not opened: {name}; and health says {told(session.dir)}")
     session.attempt(session.dir.close)  # may fail with the fault's reason; what counts comes after
     return wrong
 

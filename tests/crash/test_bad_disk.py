@@ -29,6 +29,7 @@ from .build import engine_environment
 from .harness import NIGHTLY
 from .spoiled import CONFIG, MARK, Life, batch, read_ahead, served, storage
 from .test_power_cut_states import SEED
+from .told import told
 
 LIVES = 40 if NIGHTLY else 2
 STEPS = 300 if NIGHTLY else 70
@@ -115,6 +116,8 @@ def die_under_load(disk: BadDisk, sync: str, seconds: float) -> list[list[bytes]
     for each in threads:
         each.join(60)
         assert not each.is_alive(), "a dead disk goes on taking records"
+    said = told(log_dir)
+    assert len(said) >= WRITERS, f"{WRITERS} logs take nothing any more, and health says {said}"
     log_dir.abandon()
     logs.clear()
     del log_dir

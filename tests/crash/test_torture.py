@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from . import bad_disk
 from .harness import NIGHTLY
 from .ledger import Books, Coin
+from .tally import TIMEOUT_MS, Refused, Tally
 from .test_power_cut_states import SEED
 from .torture import torture
 
@@ -111,3 +113,27 @@ def test_the_books_find(fault: Callable[[Books], None]) -> None:
     books = sound()
     fault(books)
     assert books.wrong(TOTAL) != []
+
+
+LONG_S, SHORT_S = TIMEOUT_MS / 1000, TIMEOUT_MS / 1000 - 0.1
+
+
+@pytest.mark.parametrize(
+    ("code", "lasted_s", "gave_up_before", "is_explained"),
+    [
+        (KafkaError.INVALID_TXN_STATE, LONG_S, False, True),
+        (KafkaError.INVALID_TXN_STATE, SHORT_S, True, False),
+        (KafkaError._FENCED, SHORT_S, True, False),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, SHORT_S, True, True),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, LONG_S, False, False),
+        (KafkaError.UNKNOWN_MEMBER_ID, SHORT_S, False, True),
+        (KafkaError.KAFKA_STORAGE_ERROR, LONG_S, True, False),
+    ],
+)
+def test_a_refusal_is_explained_or_a_fault(
+    code: int, lasted_s: float, gave_up_before: bool, is_explained: bool
+) -> None:
+    tally = Tally()
+    tally.refuse(Refused(KafkaError(code)), lasted_s, gave_up_before)
+    assert (tally.unexplained == []) == is_explained
+    assert tally.told.total() == 1

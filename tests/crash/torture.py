@@ -28,6 +28,7 @@ from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from confluent_kafka import (
@@ -43,6 +44,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.crash.blows import BLOWS, Blow, health
 from tests.crash.ledger import Books, Coin, Place
+from tests.crash.tally import TIMEOUT_MS, Refused, Tally
 from tests.support.serving import Serving
 
 TOPICS = ("left", "right")
@@ -53,7 +55,6 @@ TAKEN_MAX, MADE_MAX = 20, 30  # coins of one transaction
 ABORTED, LEFT_OPEN = 0.15, 0.03  # shares of all transactions
 EARLY = 0.25  # share of the kills that come while the broker has hardly begun
 DEADLINE_S = 60.0
-TIMEOUT_MS = 5000  # of a transaction that its teller left open
 SESSION_MS = 1500
 STUCK_S = 30.0  # six timeouts: no transaction holds up readers for so long
 
@@ -63,14 +64,6 @@ QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "log_level
 # librdkafka 2.16 waits for good for a coordinator that it has itself removed when it bootstraps
 # anew (its #5511): send_offsets_to_transaction would never return.
 KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
-
-
-class Refused(Exception):
-    """Why a transaction did not commit; `is_over`: its producer can do nothing more."""
-
-    def __init__(self, error: KafkaError) -> None:
-        super().__init__(str(error))
-        self.is_over = not error.txn_requires_abort()
 
 
 def persist(job: Callable[..., Any], *given: Any) -> Any:
@@ -93,15 +86,6 @@ def producer_of(address: str, name: str) -> Producer:
     return made
 
 
-class Tally:
-    """What happened, by name; shared by all threads."""
-
-    def __init__(self) -> None:
-        self.committed: set[str] = set()
-        self.aborted: set[str] = set()
-        self.told: Counter[str] = Counter()
-
-
 class Teller:
     def __init__(self, address: str, name: str, source: str, target: str, seed: int) -> None:
         self.address, self.name, self.source, self.target = address, name, source, target
@@ -109,15 +93,22 @@ class Teller:
         self._dice = random.Random(f"{seed} {name}")
         self._taken: list[Message] = []
         self._count = 0
+        self._began = 0.0
+        self._has_given_up = False  # a transaction of the present producer
 
     def run(self, is_over: threading.Event) -> None:
         while not is_over.is_set():
             try:
                 self._work(is_over)
             except Refused as refused:  # the next producer of this name begins anew
-                self.tally.told[str(refused)] += 1
+                self._refuse(refused)
+
+    def _refuse(self, refused: Refused) -> None:
+        self.tally.refuse(refused, time.monotonic() - self._began, self._has_given_up)
+        self._has_given_up = True
 
     def _work(self, is_over: threading.Event) -> None:
+        self._began, self._has_given_up = time.monotonic(), False
         producer = producer_of(self.address, self.name)
         with closing(self._consumer()) as consumer:
             while not is_over.is_set():
@@ -162,6 +153,7 @@ class Teller:
         self._count += 1
         which = f"{self.name}.{self._count}"
         fate = self._dice.random()
+        self._began = time.monotonic()
         try:
             producer.begin_transaction()
             self._put(producer, which)
@@ -180,7 +172,7 @@ class Teller:
         except Refused as refused:
             if refused.is_over:
                 raise
-            self.tally.told[str(refused)] += 1
+            self._refuse(refused)
             persist(producer.abort_transaction, DEADLINE_S)
             self.tally.aborted.add(which)
             self._rewind(consumer)
@@ -292,10 +284,8 @@ class Torture:
                 each.result(2 * DEADLINE_S)
         for each in self.tellers:  # what is still open ends with the next producer of the name
             producer_of(self.address, each.name)
-        end = time.monotonic() + DEADLINE_S
-        while not self.stable.look(self.serving.admin):
-            assert time.monotonic() < end, "a transaction of nobody is open"
-            time.sleep(0.05)
+        until(lambda: self.stable.look(self.serving.admin), "a transaction of nobody is open")
+        until(lambda: health(self.serving)["status"] == "ok", "health does not get ok")
         return self._books()
 
     def _deposit(self) -> None:
@@ -353,6 +343,13 @@ class Torture:
         return sum((each.tally.told for each in self.tellers), Counter())
 
 
+def until(is_so: Callable[[], bool], else_: str) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < end, else_
+        time.sleep(0.05)
+
+
 def everything(address: str) -> list[Coin]:
     """All that a reader of committed records sees, up to the last of the ends."""
     admin = AdminClient({"bootstrap.servers": address})
@@ -396,10 +393,11 @@ def torture(
             books = run.run()
             wrong = books.wrong(total=WORTH * COINS * len(TOPICS))
             say(f"{times} x {how}: {books}; a reader waited {run.stable.longest_s:.1f} s at most; "
-                f"ready after {max(run.ready, default=0):.2f} s at most; "
+                f"ready after {median(run.ready):.2f} s, {max(run.ready):.2f} s at most; "
                 f"health {dict(run.health)}; seed {seed}")
             for text, count in run.told().most_common():
                 say(f"  {count} times: {text}")
+            wrong += [each for teller in run.tellers for each in teller.tally.unexplained]
             assert not wrong, "\n".join(wrong[:20])
         finally:
             run.serving.stop(signal.SIGKILL)

@@ -13,11 +13,18 @@ TIMEOUT_MS = 5000  # of a transaction; its records wait as long to be taken
 #
 # A record that is not taken within the transaction's timeout is no longer sent, for the broker was
 # away, or its disk full: the commit says so, or what it asked for meanwhile. What is then aborted
-# may never have arrived, and that is fatal (docs/compatibility.md).
+# may never have arrived, and that is fatal (docs/compatibility.md). Offsets are asked for again and
+# again until then, and the last answer is told.
 OUTLASTED = frozenset({
     KafkaError._TIMED_OUT,
     KafkaError._INCONSISTENT,
     KafkaError._STATE,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.CONCURRENT_TRANSACTIONS,
     KafkaError.INVALID_TXN_STATE,
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,

@@ -101,7 +101,7 @@ cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) n
 cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil:
     cdef int fd, error
     while True:
-        fd = openat(directory_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0o644)
+        fd = openat(directory_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0o600)
         if fd >= 0:
             return fd
         error = errno

@@ -29,6 +29,13 @@ log = event_log.named("admin")
 STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 
+ANSWER_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
 PROCESS: web.AppKey[Process] = web.AppKey("process")
 GUARD: web.AppKey[Guard] = web.AppKey("guard")
 READING: web.AppKey[Reading] = web.AppKey("reading")
@@ -96,8 +103,17 @@ def error_response(
     return answer
 
 
+async def say_how_to_take_it(request: web.Request, response: web.StreamResponse) -> None:
+    """An answer is no page, whatever is in it, and is kept by nobody; nor is it told what software
+    made it."""
+    for name, text in ANSWER_HEADERS.items():
+        response.headers.setdefault(name, text)
+    response.headers["Server"] = "appliance"
+
+
 def make_app(process: Process) -> web.Application:
     app = web.Application(middlewares=[bounded, errors_as_json], client_max_size=BODY_BYTES_MAX)
+    app.on_response_prepare.append(say_how_to_take_it)
     app[PROCESS] = process
     app[GUARD] = Guard(process)
     app[METRICS] = []

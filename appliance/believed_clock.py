@@ -20,6 +20,7 @@ from pathlib import Path
 
 from appliance import event_log
 from appliance._crc import crc32c
+from appliance.owner_only import FILE_MODE
 from appliance.wall_clock import Remembered, WallClock
 
 events = event_log.named("clock")
@@ -126,7 +127,7 @@ class BelievedClock:
         data = SLOT.pack(MAGIC, self._sequence + 1, now.believed_ms, now.steady_ms,
                          now.boot_id.encode("ascii"), flags)  # fmt: skip
         data += CRC.pack(crc32c(data))
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             if os.fstat(descriptor).st_size < SLOTS * SLOT_SIZE:
                 self._make(descriptor)

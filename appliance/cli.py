@@ -15,7 +15,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from appliance import config as configuration
-from appliance import event_log
+from appliance import event_log, owner_only
 from appliance.command import Command
 from appliance.log_command import log
 from appliance.progress import Progress
@@ -139,6 +139,7 @@ def serve(**options: Any) -> None:
     from appliance.server import Server  # a second of imports that no other command needs
 
     event_log.to_stderr()
+    os.umask(owner_only.UMASK)
     server = Server(load_config(**options))
     asyncio.run(server.run(Progress("recovering partitions")))
 

@@ -30,6 +30,7 @@ from appliance.errors import ApplianceError, FilesExhausted, StorageFull, Storag
 from appliance.ledger import Damage
 from appliance.machine.clock import is_kept_right_by_the_kernel
 from appliance.machine.syncs import Syncs, syncs_on
+from appliance.owner_only import DIRECTORY_MODE, make_directory, tighten
 from appliance.recovery_report import Knowledge, RecoveryReport
 from appliance.wall_clock import Doubt, WallClock
 
@@ -166,8 +167,9 @@ class LogDir:
         config = config or StorageConfig()
         path = Path(path).absolute()
         if not path.exists():
-            path.mkdir(parents=True)
+            path.mkdir(DIRECTORY_MODE, parents=True)
             _sync_name(path.parent)
+        tighten(path)
         descriptors.take(clients, admin)
         remembered = load(path)  # before the journal is touched, whose age may have to do
         syncs = syncs_on(path)
@@ -277,7 +279,7 @@ class LogDir:
         """What interrupted deletions left: out of the journal first, its files after that."""
         grave = self.path / _DELETED
         try:
-            grave.mkdir(exist_ok=True)
+            make_directory(grave, exist_ok=True)
             dead = list(grave.iterdir())
         except OSError as error:
             # A full disk must not stop a start. A deletion will try again, and say so.
@@ -353,7 +355,7 @@ class LogDir:
         if key in self._logs:
             raise LogExists(f"{name} exists already")
         try:
-            (self.path / name).mkdir(exist_ok=True)
+            make_directory(self.path / name, exist_ok=True)
             # A creation that failed may have left it, but nothing in it.
             if any(each.lstat().st_size for each in (self.path / name).iterdir()):
                 raise LogExists(f"{self.path / name} exists but is not open; see the recovery "
@@ -501,7 +503,7 @@ class LogDir:
             raise LogUnknown(f"there is no log {topic}-{partition} in {self.path}")
         name = directory_name(topic, partition)
         try:
-            target.parent.mkdir(exist_ok=True)
+            make_directory(target.parent, exist_ok=True)
             if target.exists():
                 shutil.rmtree(target)
             log = self._logs.get((topic, partition))

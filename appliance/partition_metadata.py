@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from appliance import event_log, kafka_uuid
+from appliance import event_log, kafka_uuid, owner_only
 
 events = event_log.named("topics")
 
@@ -35,6 +35,6 @@ def write(directory: Path, topic_id: uuid.UUID) -> None:
     """A failure is told and no more: the next start tries again."""
     text = f"version: 0\ntopic_id: {kafka_uuid.text_of(topic_id)}\n"
     try:
-        (directory / NAME).write_bytes(text.encode("ascii"))
+        owner_only.write(directory / NAME, text.encode("ascii"))
     except OSError as error:
         events.warning("a topic's id is not written", path=directory / NAME, error=error)

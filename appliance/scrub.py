@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from appliance import event_log
+from appliance import event_log, owner_only
 from appliance._engine import Log
 from appliance._export import lower_io_priority
 from appliance._repair import holes
@@ -379,7 +379,7 @@ class Scrubber:
         }
         fresh = path.with_suffix(".new")
         try:
-            fresh.write_text(json.dumps(stored))
+            owner_only.write(fresh, json.dumps(stored).encode())
             os.replace(fresh, path)
         except OSError as error:
             events.warning("how far the scrub is cannot be stored", error=error)

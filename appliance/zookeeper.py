@@ -39,7 +39,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from appliance import event_log
+from appliance import event_log, owner_only
 from appliance.config import NO_FILE, Address, SettingInvalid, ZooKeeperConfig
 from appliance.errors import ApplianceError
 from appliance.zookeeper_nodes import FORMS, Form, Node, NodeIdTaken, Tree
@@ -294,7 +294,7 @@ def remember(data_dir: Path, sessions: Collection[int]) -> None:
     the file, a start after a kill may have to wait for that end; on a full disk, too."""
     new = data_dir / f"{SESSION_FILE}.new"
     try:
-        new.write_text(" ".join(f"{each:x}" for each in sorted(sessions)) + "\n", "ascii")
+        owner_only.write(new, (" ".join(f"{each:x}" for each in sorted(sessions)) + "\n").encode())
         new.replace(data_dir / SESSION_FILE)
     except OSError as error:
         log.warning("this session is not remembered", file=new, error=error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -90,6 +91,12 @@ ROUTES: list[Route] = [
 
 
 def get_openapi(call: Call) -> Any:
+    return document()
+
+
+@cache
+def document() -> dict[str, Any]:
+    """It is made of what never changes, and asked for by anybody."""
     return openapi.document(ROUTES)
 
 
@@ -138,7 +145,7 @@ def served(route: Route, place: Place) -> WebHandler:
 
 async def streamed(route: Route, call: Call, place: Place) -> web.StreamResponse:
     try:
-        with place.streams.one(call.who):
+        with place.streams.one(call.who, call.request):
             return await answered(route, call, place)
     except StreamsTooMany as raised:
         return refusal(raised)

@@ -2,7 +2,8 @@
 be of any size; a client that goes away ends it.
 
 Keys and values are text in JSON lines and CSV, where they are UTF-8; bytes that are not are base64,
-and `key_is_base64` and `value_is_base64` say so. In Arrow and Parquet they are bytes.
+and `key_is_base64` and `value_is_base64` say so. In Arrow and Parquet they are bytes. CSV is for
+spreadsheets: text that one would take for a formula begins with a quote there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -21,7 +23,7 @@ from aiohttp import web
 from appliance import event_log
 from appliance._batch import Record
 from appliance.admin import message_filter
-from appliance.admin.messages import FILTER, first_ranges, looked
+from appliance.admin.messages import FILTER, first_ranges, looked, may_still_read
 from appliance.admin.route import Call, Param, get
 from appliance.admin.scan import Found, Range, ranges_of
 from appliance.admin.topics import log_at, topic_of
@@ -68,6 +70,20 @@ def row_of(found: Found) -> list[Any]:
     return [found.partition, record.offset, record.timestamp, *key, *value, headers]
 
 
+# What a spreadsheet takes for a formula, also in their full width, when a cell begins with it. A
+# formula can send what is beside it elsewhere, and messages are written by anybody.
+FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def harmless(cell: Any) -> Any:
+    """As a cell of CSV: text that looks like a formula has a quote before it, as spreadsheets show
+    text. Numbers stay numbers."""
+    if isinstance(cell, str) and cell.startswith(FORMULA) and not NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
 class JsonLines:
     def piece(self, found: list[Found]) -> bytes:
         rows = (dict(zip(COLUMNS, row_of(each), strict=True)) for each in found)
@@ -89,7 +105,7 @@ class Csv:
             self._has_head = True
         for each in found:
             *plain, headers = row_of(each)
-            writer.writerow([*plain, json.dumps(headers, ensure_ascii=False)])
+            writer.writerow([*map(harmless, plain), json.dumps(headers, ensure_ascii=False)])
         return out.getvalue().encode()
 
     def end(self) -> bytes:
@@ -206,9 +222,10 @@ async def send(
     topic, wanted = topic_of(call), message_filter.parse(call.params["filter"])
     while ranges:
         seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
-        if seen.problems:
+        if seen.problems or not may_still_read(call):
             # half a file that looks whole would be worse than none
-            log.error("an export was cut off", topic=topic.name, what=seen.problems[0].what)
+            what = seen.problems[0].what if seen.problems else f"{call.who} may read no more"
+            log.error("an export was cut off", topic=topic.name, what=what)
             assert call.request.transport is not None
             call.request.transport.abort()
             raise ConnectionResetError

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from appliance import arrow
 from appliance._columns import Aborted, columns
 from appliance._export import RangeReader
-from appliance.admin.export import FormatNotInstalled, Sink, text_of
+from appliance.admin.export import FormatNotInstalled, Sink, harmless, text_of
 
 # Of one read: decompressed it is several times as much, and a stream holds that in memory.
 FRAME_BYTES = 256 << 10
@@ -102,7 +102,7 @@ class Csv:
             self._has_head = True
         for each in batch.to_pylist():
             *plain, headers = row_of(each).values()
-            writer.writerow([*plain, json.dumps(headers, ensure_ascii=False)])
+            writer.writerow([*map(harmless, plain), json.dumps(headers, ensure_ascii=False)])
         return out.getvalue().encode()
 
     def end(self) -> bytes:

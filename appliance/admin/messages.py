@@ -315,7 +315,7 @@ async def send_news(
     ends = {number: end_of(log) for number, log in enumerate(topic.logs)}
     await response.write(b": following\n\n")
     quiet_since = time.monotonic()
-    while call.process.status == "ok":
+    while call.process.status == "ok" and may_still_read(call):
         await asyncio.sleep(LIVE_PAUSE_SECONDS)
         ranges = news(topic, ends)
         if not ranges:
@@ -331,6 +331,12 @@ async def send_news(
             events.append(event("skipped", {"offsets": left}))
         await response.write(b"".join(events))
         quiet_since = time.monotonic()
+
+
+def may_still_read(call: Call) -> bool:
+    """It ends with the session, and with the right: both may have changed since it began."""
+    identity = call.guard.identity(call.request)
+    return identity is not None and identity.may_read
 
 
 def events_of(found: list[Found], decoders: Decoders, is_full: bool) -> list[bytes]:

@@ -7,6 +7,7 @@ the next. `Ranges` is what is still to be read: by partition, from an offset up 
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -194,11 +195,14 @@ def cursor_of(ranges: list[Range]) -> str:
     return ",".join(f"{each.partition}:{each.first}:{each.end}" for each in ranges)
 
 
+OFFSET = re.compile(r"[0-9]{1,18}")
+
+
 def ranges_of(cursor: str, partitions: int) -> list[Range]:
     found = []
     for part in cursor.split(","):
         numbers = part.split(":")
-        if len(numbers) != 3 or not all(one.isascii() and one.isdigit() for one in numbers):
+        if len(numbers) != 3 or not all(OFFSET.fullmatch(one) for one in numbers):
             raise RequestInvalid(f"cursor: got {part[:60]!r}, wanted PARTITION:FIRST:END")
         partition, first, end = map(int, numbers)
         if partition >= partitions:

@@ -5,9 +5,11 @@ Each holds a connection, and one of messages reads the disk as it goes. So a per
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from aiohttp import web
 
 from appliance.errors import ApplianceError
 
@@ -21,19 +23,22 @@ class Streams:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open: Counter[str] = Counter()  # by person
+        self._open: defaultdict[str, list[web.Request]] = defaultdict(list)  # by person
 
     @contextmanager
-    def one(self, who: str) -> Iterator[None]:
-        if self._open[who] >= self._most:
+    def one(self, who: str, request: web.Request) -> Iterator[None]:
+        own = self._open[who]
+        # One whose page was closed ends when it has something to say, which may be much later.
+        count = sum(each.transport is not None for each in own)
+        if count >= self._most:
             raise StreamsTooMany(
-                f"{who or 'nobody'} has {self._open[who]} streams and exports open, wanted at most "
+                f"{who or 'nobody'} has {count} streams and exports open, wanted at most "
                 f"{self._most} (admin.streams.per.user); close one"
             )
-        self._open[who] += 1
+        own.append(request)
         try:
             yield
         finally:
-            self._open[who] -= 1
-            if not self._open[who]:
-                del self._open[who]
+            own.remove(request)
+            if not own:
+                self._open.pop(who, None)

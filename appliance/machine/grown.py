@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance import event_log
+from appliance import event_log, owner_only
 from appliance.wall_clock import wall_now_ms
 
 events = event_log.named("grown")
@@ -60,7 +60,7 @@ class Grown:
             return
         fresh = self._path.with_suffix(".new")
         try:
-            fresh.write_text(json.dumps(self._known))
+            owner_only.write(fresh, json.dumps(self._known).encode())
             os.replace(fresh, self._path)
             self._is_stored = True
         except OSError as error:

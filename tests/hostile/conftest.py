@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.hostile.admin_port import calm_pages_bytes, kafka, pages, served, visitor  # noqa: F401
 from tests.hostile.witness import Witness
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import re
 import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import brotli
@@ -18,164 +16,12 @@ import pytest
 
 from appliance.admin.connections import HEAD_BYTES_MAX, HEADERS_MAX, PIPELINED_MAX
 from appliance.admin.sessions import BURSTS
-from appliance.catalog import NAME, STRANGER, AuditRow, Catalog
-from tests.hostile.conftest import SLOWEST_S, SOURCES
-from tests.hostile.witness import PAUSE_S, Witness
+from appliance.catalog import STRANGER
+from tests.hostile.admin_port import DEADLINE_S, PASSWORD, SLOWEST_S, Pages
+from tests.hostile.conftest import SOURCES
 from tests.support.http_client import HttpClient
-from tests.support.serving import Serving
 
 MIB = 1 << 20
-PASSWORD = "correct horse battery"
-DEADLINE_S = 20.0
-
-# Small, so that an attack reaches its limit soon.
-SETTINGS = {
-    "admin.max.connections.total": 40,
-    "admin.max.connections.per.ip": 30,
-    "admin.request.timeout.ms": 600,
-    "admin.idle.timeout.ms": 1500,
-    "admin.send.timeout.ms": 800,
-    "admin.streams.per.user": 3,
-    "log.similar.lines.max": 1_000_000,  # each attack looks for its own line
-}
-
-# Two hashes of 64 MiB at a time, and what 40 connections may hold: heads, and 256 KiB at a read.
-GROWTH_MAX = 160 * MIB
-LOG_MAX = 64 << 10  # bytes of log that one attack may write: lines are counted
-
-
-class Pages:
-    """A broker whose pages have a user, and the browser in which she has logged in."""
-
-    def __init__(self, folder: Path) -> None:
-        self.serving = Serving(folder, **SETTINGS)
-        host, _, port = self.serving.admin.rpartition(":")
-        self.address = (host, int(port))
-        link = re.search(r"#/setup/(\S+)", self.serving.wait_for_log("#/setup/"))
-        assert link
-        body = {"token": link[1], "name": "ada", "password": PASSWORD}
-        with self.client() as client:
-            answer = client.ask("POST /api/v1/setup", body)
-        assert answer.status == 204, answer.body
-        session, device = answer.cookies
-        self.cookies, self.device = f"Cookie: {session}; {device}", f"Cookie: {device}"
-        self.data = folder / "data"
-
-    def client(self, source: str = "127.0.0.1", timeout: float = DEADLINE_S) -> HttpClient:
-        return HttpClient(self.address, source, timeout)
-
-    def log_in(self, source: str, name: str, password: str, *headers: str) -> int:
-        with self.client(source, 60) as client:
-            body = {"name": name, "password": password}
-            return client.ask("POST /api/v1/login", body, headers).status
-
-    def trail(self) -> list[AuditRow]:
-        """As it is on disk, once the broker has stopped."""
-        catalog = Catalog.open(self.data / NAME)
-        rows = catalog.audit(None, 100_000)
-        catalog.close()
-        return rows
-
-
-class Visitor:
-    """Ada looks at her pages all the time, over one connection that is made again."""
-
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
-        self.slowest, self.answers = 0.0, 0
-        self.faults: list[str] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._is_over.is_set():
-            try:
-                with self._pages.client() as client:
-                    while not self._is_over.wait(PAUSE_S):
-                        self._look(client)
-            except (EOFError, ConnectionError):
-                continue  # as a browser does
-            except (OSError, AssertionError) as fault:
-                self.faults.append(repr(fault))
-                return
-
-    def _look(self, client: HttpClient) -> None:
-        begin = time.monotonic()
-        answer = client.ask("GET /api/v1/session", headers=[self._pages.cookies])
-        assert answer.told["name"] == "ada", answer.body
-        self.slowest = max(self.slowest, time.monotonic() - begin)
-        self.answers += 1
-
-    def wait(self) -> None:
-        before, end = self.answers, time.monotonic() + DEADLINE_S
-        while self.answers == before and not self.faults:
-            assert time.monotonic() < end, "she gets no answer"
-            time.sleep(0.002)
-
-    def close(self) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    made = Pages(tmp_path_factory.mktemp("pages"))
-    yield made
-    assert made.serving.stop() == 0, made.serving.log[-3000:]
-
-
-@pytest.fixture(scope="module")
-def kafka(served: Pages) -> Iterator[Witness]:
-    made = Witness(served.serving.kafka)
-    yield made
-    made.close()
-    assert made.faults == []
-
-
-@pytest.fixture(scope="module")
-def visitor(served: Pages) -> Iterator[Visitor]:
-    made = Visitor(served)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def calm_bytes(served: Pages, kafka: Witness, visitor: Visitor) -> int:
-    for _ in range(20):
-        kafka.wait()
-        visitor.wait()
-    return served.serving.resident_bytes
-
-
-@pytest.fixture
-def pages(
-    served: Pages, kafka: Witness, visitor: Visitor, calm_bytes: int
-) -> Iterator[Pages]:
-    """Under attack. Afterwards the broker must be up, small, quick for others, quiet."""
-    serving = served.serving
-    serving.forget_peak()
-    kafka.forget()
-    visitor.slowest, log_bytes = 0.0, len(serving.log)
-    yield served
-    assert serving.process.poll() is None, serving.log[-3000:]
-    kafka.wait()
-    visitor.wait()
-    assert kafka.faults == visitor.faults == []
-    growth, said = serving.peak_bytes - calm_bytes, len(serving.log) - log_bytes
-    print(f"grew by {growth / MIB:.1f} MiB, {said} bytes of log; slowest answers {kafka.slowest}, "
-          f"of the pages {visitor.slowest:.2f} s")  # fmt: skip
-    assert growth < GROWTH_MAX
-    assert said < LOG_MAX, serving.log[-3000:]
-    assert all(kafka.slowest[kind] < most for kind, most in SLOWEST_S.items()), kafka.slowest
-    assert visitor.slowest < SLOWEST_S["control"]
-    assert "Traceback" not in serving.log, serving.log[-3000:]
-    assert " error " not in serving.log, serving.log[-3000:]
-
-
-@pytest.fixture
-def source() -> str:
-    return next(SOURCES)
 
 
 def ended(clients: list[HttpClient]) -> int:

@@ -16,7 +16,7 @@ from appliance.config import (
     TopicsConfig,
     settings_of,
 )
-from tests.hostile import test_admin_port
+from tests.hostile import admin_port
 from tests.hostile.conftest import SETTINGS
 
 FOLDER = Path(__file__).parent
@@ -49,4 +49,4 @@ def test_every_row_has_its_test_and_every_test_its_row() -> None:
 def test_every_limit_is_a_setting() -> None:
     names = {setting.name for config in CONFIGS for _, setting in settings_of(config)}
     assert {row[2].strip("`") for row in rows()} - {""} <= names
-    assert set(SETTINGS) | set(test_admin_port.SETTINGS) <= names
+    assert set(SETTINGS) | set(admin_port.SETTINGS) <= names

@@ -18,7 +18,7 @@ LAYERS = [
     ("log_repeats",),
     ("__init__", "errors", "event_log", "wall_clock", "same_machine", "spoken", "page_cache",
      "stop_signals", "_native", "_socket", "_wake_soon", "_codes", "_bytes"),
-    ("closures", "request_queue", "_traffic", "_codec", "patterns"),
+    ("closures", "owner_only", "request_queue", "_traffic", "_codec", "patterns"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
     ("command", "progress", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,17 @@ class HttpClient:
                 cookies.append(value.partition(";")[0].strip())
         body = self._file.read(int(headers.get("content-length", "0")))
         return Heard(int(line.split()[1]), headers, body, cookies)
+
+    def line(self) -> bytes:
+        return self._file.readline().strip()
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(size)
+
+    def reset(self) -> None:
+        """Leaves without a word."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def ends(self) -> bool:
         """Whether the broker closes it, whatever it says before."""

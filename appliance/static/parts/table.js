@@ -31,7 +31,10 @@ function Heading({ column, sort }) {
 }
 
 function csv(rows, columns) {
-  const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  // A spreadsheet takes what begins so for a formula, and texts are written by anybody. Numbers stay numbers.
+  const harmless = (text) => (/^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text);
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const cell = (text) => quoted(harmless(text));
   const lines = rows.map((row) => columns.map((column) => cell(String((column.value ?? ((r) => r[column.name]))(row) ?? ""))).join(","));
   return [columns.map((column) => cell(column.title)).join(","), ...lines].join("\n") + "\n";
 }

@@ -36,3 +36,4 @@ cdef enum Code:
     STORAGE_FULL = -60             # ENOSPC, EDQUOT, or below the reserve: retriable
     STORAGE_IO = -61               # EIO and whatever else is not in this list
     FILES_EXHAUSTED = -62          # EMFILE, ENFILE: retriable
+    WOULD_WAIT = -63               # for the disk, on a thread that may not: stays in the core

@@ -10,6 +10,7 @@ from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
+from appliance._cold_reads cimport ColdReadRef
 from appliance._log cimport LogRef
 from appliance._native cimport RawBytes
 from appliance._plane cimport Plane
@@ -73,6 +74,10 @@ cdef cppclass Fetch:
     vector[FetchTarget] own        # of a fetch without a session
     vector[FetchTarget]* targets
     vector[Watch] watches          # while it waits; one for each target
+    int64_t slot                   # its own
+    bint is_due                    # it is answered with whatever there is
+    int cold_rounds                # of reads that it waited for
+    ColdReadRef cold               # the one that it waits for now
 
 ctypedef shared_ptr[Fetch] FetchRef
 ctypedef shared_ptr[DurableWait] DurableWaitRef
@@ -116,6 +121,9 @@ cdef cppclass Connection:
     size_t sent_bytes              # of the first slot's answer
     size_t sent_spans
     int64_t sent_of_span
+    int64_t warm_of_span           # bytes of it that are in the page cache, sent or not
+    ColdReadRef cold               # what reads the next ones; empty: nothing does
+    int64_t lookups                # fetches that wait for the disk to tell where records are
     int64_t held_bytes             # of all answers in memory
     int64_t stalled_ns             # since when the peer takes nothing; 0: it does
 
@@ -146,6 +154,7 @@ cdef enum SendResult:
     SEND_MORE = 1                  # its turn is over, there is more
     SEND_FULL = 2                  # the socket takes no more now
     SEND_BROKEN = 3
+    SEND_COLD = 4                  # what comes next is being read from the disk
 
 # Sends what is ready, at most about one turn's worth.
 cdef int connection_send(Connection* connection) noexcept nogil

@@ -8,6 +8,8 @@ from libc.stdint cimport int32_t, int64_t
 from posix.types cimport off_t
 
 from appliance._bytes cimport store_i32
+from appliance._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
+from appliance._files cimport is_cached
 from appliance._frame cimport put_i32, put_room, put_tags
 from appliance._native cimport EAGAIN, EINTR, errno, monotonic_ns
 from appliance._quota cimport Quota, quota_charge
@@ -15,6 +17,7 @@ from appliance._socket cimport (
     MSG_MORE, MSG_NOSIGNAL, iovec, msghdr, sendfile, sendmsg,
 )
 from appliance._traffic cimport times_note
+from appliance._watch cimport MAIL_READ
 
 cdef enum:
     PARTS_MAX = 64                 # answers that leave in one sendmsg
@@ -63,7 +66,8 @@ cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible)
 cdef bint connection_has_room(Connection* connection) noexcept nogil:
     return (connection.slots.size() < <size_t>connection.plane.limits.requests_per_connection
             and connection.passed < connection.plane.limits.passed_per_connection
-            and connection.held_bytes < HELD_MAX and connection.mute_until_ns == 0)
+            and connection.held_bytes < HELD_MAX and connection.lookups == 0
+            and connection.mute_until_ns == 0)
 
 
 cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil:
@@ -95,6 +99,9 @@ cdef int connection_send(Connection* connection) noexcept nogil:
             return SEND_MORE
         slot = &connection.slots.front()
         if _stands_at_span(connection, slot):
+            if not _is_at_hand(connection, slot):
+                connection.stalled_ns = 0
+                return SEND_COLD
             got = _send_span(connection, slot)
         else:
             got = _send_bytes(connection)
@@ -140,16 +147,39 @@ cdef bint _stands_at_span(Connection* connection, Slot* slot) noexcept nogil:
             and slot.answer.spans[connection.sent_spans].at == connection.sent_bytes)
 
 
+cdef bint _is_at_hand(Connection* connection, Slot* slot) noexcept nogil:
+    """Whether the next bytes of a file can be sent without waiting for the disk; else they are
+    being read. What was read for it is sent even if memory was so short that it is gone again."""
+    cdef Span* span = &slot.answer.spans[connection.sent_spans]
+    cdef int64_t position = span.position + connection.sent_of_span
+    cdef int64_t size = min(span.size - connection.sent_of_span, <int64_t>COLD_BYTES)
+    if connection.sent_of_span < connection.warm_of_span:
+        return True
+    if connection.cold.get() != NULL:
+        if not connection.cold.get().is_done.load():
+            return False
+        connection.cold.reset()
+    elif not is_cached(span.file.get().fd, position, size):
+        connection.cold = cold_read_new(connection.inbox, MAIL_READ, connection.id, -1)
+        connection.cold.get().file = span.file
+        connection.cold.get().position = position
+        connection.cold.get().size = size
+        cold_read_put(&connection.plane.cold, connection.cold)
+        return False
+    connection.warm_of_span = connection.sent_of_span + size
+    return True
+
+
 cdef int64_t _send_span(Connection* connection, Slot* slot) noexcept nogil:
     cdef Span* span = &slot.answer.spans[connection.sent_spans]
     cdef off_t position = span.position + connection.sent_of_span
     cdef int64_t got = sendfile(connection.fd, span.file.get().fd, &position,
-                                min(span.size - connection.sent_of_span, <int64_t>TURN_BYTES))
+                                connection.warm_of_span - connection.sent_of_span)
     if got > 0:
         connection.sent_of_span += got
         if connection.sent_of_span == span.size:
             connection.sent_spans += 1
-            connection.sent_of_span = 0
+            connection.sent_of_span = connection.warm_of_span = 0
     return got
 
 

@@ -18,6 +18,7 @@ from libcpp.vector cimport vector
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from appliance._cold_reads cimport cold_readers_start, cold_readers_stop
 from appliance._descriptors cimport descriptors_relieve
 from appliance._engine cimport Engine, Log
 from appliance._log cimport LogRef
@@ -41,9 +42,9 @@ from appliance._quota cimport (
 from appliance._socket cimport (
     AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLLIN, EPOLL_CLOEXEC, EPOLL_CTL_ADD,
     INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_CONGESTION, TCP_NODELAY,
-    accept4, epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd, eventfd_write,
-    getsockname, inet_ntop, setsockopt, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
-    socklen_t,
+    TCP_NOTSENT_LOWAT, accept4, epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd,
+    eventfd_write, getsockname, inet_ntop, setsockopt, sockaddr, sockaddr_in, sockaddr_in6,
+    sockaddr_storage, socklen_t,
 )
 from appliance._topics cimport (
     TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
@@ -85,6 +86,7 @@ CLOSURE_NAMES = {
 cdef enum:
     LENGTH_BYTES = 4               # before a response; written when it is sent
     ACCEPT_PAUSE_US = 50000        # when no descriptor is free
+    UNSENT_MAX = 262144            # handed to the kernel for one client; less costs more calls
 
 
 cdef cppclass Acceptor:
@@ -113,7 +115,7 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     cdef sockaddr_storage address
     cdef socklen_t size = sizeof(sockaddr_storage)
     cdef string peer
-    cdef int on = 1
+    cdef int on = 1, unsent_max = UNSENT_MAX
     cdef int64_t mute_until_ns
     cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
     if fd < 0:
@@ -131,6 +133,9 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
         return
     # Answers are whole when they are sent; what must wait for more says so with MSG_MORE.
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(int))
+    # A socket takes megabytes for a client that reads nothing, and a thousand of them all that the
+    # kernel has for TCP: then it drops everybody's packets. What is under way is not in this count.
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(int))
     _choose_congestion(fd, peer)
     acceptor.plane.counters.accepted.fetch_add(1)
     acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
@@ -214,14 +219,34 @@ cdef int _watch_fd(int epoll_fd, int fd) noexcept nogil:
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event)
 
 
-cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
+cdef int _begin(Acceptor* acceptor) noexcept nogil:
+    """0, or why a thread cannot be made: then there is none."""
+    cdef size_t started = 0
+    cdef int error = cold_readers_start(&acceptor.plane.cold, acceptor.plane.limits.cold_readers)
+    while error == 0 and started < acceptor.processors.size():
+        error = processor_start(acceptor.processors.at(started))
+        started += error == 0
+    if error == 0:
+        error = pthread_create(&acceptor.thread, NULL, _accept_all, acceptor)
+    if error != 0:
+        _stop(acceptor, started, 0)
+    return error
+
+
+cdef void _stop(Acceptor* acceptor, size_t started, int64_t drain_ns) noexcept nogil:
     cdef size_t i
+    for i in range(started):
+        processor_stop(acceptor.processors.at(i), drain_ns)
+    cold_readers_stop(&acceptor.plane.cold)
+
+
+cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
     acceptor.plane.is_draining.store(True)
     acceptor.must_stop.store(True)
     eventfd_write(acceptor.stop_fd, 1)
     pthread_join(acceptor.thread, NULL)
-    for i in range(acceptor.processors.size()):
-        processor_stop(acceptor.processors.at(i), drain_ns)
+    _stop(acceptor, acceptor.processors.size(), drain_ns)
+    cold_readers_stop(&acceptor.plane.cold)
 
 
 # ---- with the GIL ----
@@ -316,15 +341,11 @@ cdef class DataPlane:
         _checked(_watch_fd(self.acceptor.epoll_fd, listener.fileno()))
 
     def start(self):
-        cdef size_t i
-        cdef int code = 0
+        cdef int error
         with nogil:
-            for i in range(self.processors.size()):
-                code = min(code, processor_start(self.processors[i]))
-            if code == 0:
-                code = -pthread_create(&self.acceptor.thread, NULL, _accept_all, self.acceptor)
-        if code != 0:
-            raise OSError(errno, "the threads of the data plane cannot be started")
+            error = _begin(self.acceptor)
+        if error != 0:
+            raise OSError(error, "the threads of the data plane cannot be started")
         pthread_setname_np(self.acceptor.thread, b"acceptor")
         self.is_running = True
 
@@ -468,6 +489,7 @@ cdef class DataPlane:
             "bytes_out": plane.counters.bytes_out.load(),
             "produced_bytes": plane.counters.produced_bytes.load(),
             "fetched_bytes": plane.counters.fetched_bytes.load(),
+            "cold_reads": plane.cold.reads.load(),
             "queued_bytes": plane.queued_bytes.load(),
             "held_bytes": plane.held_bytes.load(),
             "fetch_partitions": plane.fetch_partitions.load(),
@@ -562,5 +584,6 @@ cdef int _fill_limits(Plane* plane, config) except -1:
     plane.limits.fetch_bytes = config.fetch_max_bytes
     plane.limits.fetch_partitions = config.fetch_max_partitions
     plane.limits.sendfile_bytes = config.sendfile_min_bytes
+    plane.limits.cold_readers = config.disk_threads
     quotas_init(&plane.quotas, config.quota_window_s * <int64_t>1000000000)
     return 0

@@ -16,7 +16,8 @@ from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
 from appliance._bytes cimport Cursor, load_i64
-from appliance._codes cimport LOG_CLOSED, OK
+from appliance._codes cimport LOG_CLOSED, OK, WOULD_WAIT
+from appliance._cold_reads cimport Lookup, cold_read_new, cold_read_put
 from appliance._committer cimport committer_ask
 from appliance._connection cimport (
     Answer, Connection, Fetch, FetchRef, FetchTarget, Slot, Span, answer_begin, connection_charge,
@@ -26,7 +27,7 @@ from appliance._fetch_session cimport (
     SESSION_FULL, SESSION_INCREMENTAL, SESSION_NONE, Forgotten, session_begin, session_change,
     session_end, session_renew, session_use,
 )
-from appliance._files cimport read_whole
+from appliance._files cimport disk_may_wait, read_whole
 from appliance._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_raw, put_room, put_string, put_tags,
     read_count, read_i8, read_i32, read_i64, read_piece, read_string, skip_tags,
@@ -47,7 +48,7 @@ from appliance._topics cimport (
 )
 from appliance._traffic cimport ROW_FETCH_WAITED
 from appliance._watch cimport (
-    WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_rearm, watch_remove,
+    MAIL_WAKE, WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_rearm, watch_remove,
 )
 
 cdef enum:
@@ -59,6 +60,7 @@ cdef enum:
     UNKNOWN_TOPIC_ID = 100
     FIRST_FLEXIBLE = 12
     FIRST_BY_ID = 13
+    COLD_ROUNDS_MAX = 3            # when memory is taken back as fast as it is filled
 
 # What was found for one target.
 cdef cppclass Result:
@@ -112,9 +114,10 @@ cdef int fetch(Connection* connection, int64_t slot_number, int version, int cor
     if connection.quotas.fetch.get() != NULL:
         if _is_held_back(connection, slot, parsed.fetch.get()):
             return HANDLED
+    parsed.fetch.get().slot = slot_number
     slot.fetch = parsed.fetch
     is_late = parsed.max_wait_ms <= 0 or not _may_wait(connection, slot)
-    if not fetch_check(connection, slot, is_late):
+    if not fetch_check(connection, slot, is_late) and not is_late:
         _wait(connection, slot, slot_number, parsed.max_wait_ms)
     return HANDLED
 
@@ -156,6 +159,8 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     cdef Fetch* fetch
     parsed.fetch = make_shared[Fetch]()
     fetch = parsed.fetch.get()
+    fetch.is_due = False
+    fetch.cold_rounds = 0
     fetch.version = <int16_t>version
     fetch.throttle_ms = 0
     fetch.correlation_id = correlation_id
@@ -268,12 +273,13 @@ cdef void _answer_waiting(Connection* connection) noexcept nogil:
     """A session's partitions are about to change: what waits on them is answered first."""
     cdef Slot* slot
     cdef size_t i
-    if connection.session.id == 0 or connection.waiting == 0:
+    if connection.session.id == 0 or connection.waiting + connection.lookups == 0:
         return
     for i in range(connection.slots.size()):
         slot = &connection.slots[i]
         if slot.fetch.get() != NULL and slot.fetch.get().session_id != 0:
-            fetch_check(connection, slot, True)
+            # Without what would have to be read from the disk first: it is asked for again.
+            _check(connection, slot, True, False)
 
 
 cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
@@ -296,7 +302,6 @@ cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
             watch_add(&target.log.get().watches, watch)
     connection.waiting += 1
     _count_waiting(connection, fetch.watches.size())
-    slot.row = ROW_FETCH_WAITED
     slot.deadline_ns = monotonic_ns() + <int64_t>max_wait_ms * 1000000
     # Only now: what became visible before the watches were there told nobody.
     fetch_check(connection, slot, False)
@@ -305,6 +310,7 @@ cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
 cdef void fetch_forget(Connection* connection, Slot* slot) noexcept nogil:
     cdef Fetch* fetch = slot.fetch.get()
     cdef size_t i
+    _end_lookup(connection, fetch)
     if not fetch.watches.empty():
         for i in range(fetch.targets.size()):
             if fetch.targets.at(i).log.get() != NULL:
@@ -320,13 +326,28 @@ cdef void _count_waiting(Connection* connection, int64_t more) noexcept nogil:
 
 
 cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept nogil:
+    return _check(connection, slot, is_late, True)
+
+
+cdef bint _check(Connection* connection, Slot* slot, bint is_late,
+                 bint may_look_up) noexcept nogil:
+    """Whether it is answered now."""
     cdef Fetch* fetch = slot.fetch.get()
     cdef vector[Result] results
+    cdef vector[Lookup] cold
     cdef int64_t total = 0
     cdef bint has_error = False, is_session = fetch.session_id != 0
-    _look(connection.plane, fetch, &results, &total, &has_error)
-    if total < fetch.min_bytes and not has_error and not is_late:
+    fetch.is_due = fetch.is_due or is_late
+    if may_look_up and fetch.cold.get() != NULL and not fetch.cold.get().is_done.load():
+        return False  # its end is told
+    _end_lookup(connection, fetch)
+    _look(connection.plane, fetch, &results, &total, &has_error, &cold)
+    if may_look_up and not cold.empty():
+        _begin_lookup(connection, fetch, &cold)
+        return False
+    if total < fetch.min_bytes and not has_error and not fetch.is_due:
         if not connection.plane.is_draining.load():
+            slot.row = ROW_FETCH_WAITED
             return False
     _put_answer(connection, slot, fetch, &results, total)
     fetch_forget(connection, slot)
@@ -336,10 +357,26 @@ cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept
     return True
 
 
+cdef void _begin_lookup(Connection* connection, Fetch* fetch,
+                        vector[Lookup]* cold) noexcept nogil:
+    """Meanwhile the connection is not read: what a client may ask of the disk at once is little."""
+    fetch.cold = cold_read_new(connection.inbox, MAIL_WAKE, connection.id, fetch.slot)
+    fetch.cold.get().lookups.swap(cold[0])
+    fetch.cold_rounds += 1
+    connection.lookups += 1
+    cold_read_put(&connection.plane.cold, fetch.cold)
+
+
+cdef void _end_lookup(Connection* connection, Fetch* fetch) noexcept nogil:
+    connection.lookups -= fetch.cold.get() != NULL
+    fetch.cold.reset()
+
+
 # Looking
 
 cdef void _look(Plane* plane, Fetch* fetch, vector[Result]* results, int64_t* total,
-                bint* has_error) noexcept nogil:
+                bint* has_error, vector[Lookup]* cold) noexcept nogil:
+    """What stands in `cold` afterwards only the disk knows."""
     cdef size_t count = fetch.targets.size(), i, first = 0
     cdef Result* result
     results.resize(count)
@@ -349,13 +386,13 @@ cdef void _look(Plane* plane, Fetch* fetch, vector[Result]* results, int64_t* to
     for i in range(count):
         result = &results.at(i)
         result.target = (first + i) % count
-        _look_at(plane, fetch, result, fetch.max_bytes - total[0], total[0] == 0)
+        _look_at(plane, fetch, result, fetch.max_bytes - total[0], total[0] == 0, cold)
         total[0] += result.slice.size
         has_error[0] = has_error[0] or result.error != 0
 
 
-cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left,
-                   bint is_first) noexcept nogil:
+cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left, bint is_first,
+                   vector[Lookup]* cold) noexcept nogil:
     cdef FetchTarget* target = &fetch.targets.at(result.target)
     cdef PartitionLog* log = target.log.get()
     cdef int64_t most = min(target.max_bytes, left)
@@ -372,9 +409,13 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left,
     result.start = log.log_start_offset.load()
     if most <= 0 and not is_first:
         return
-    code = log_read(log, target.offset, max(most, <int64_t>1),
-                    READ_STABLE if fetch.is_committed else READ_VISIBLE, &result.slice)
-    if code != OK:
+    disk_may_wait(fetch.cold_rounds == COLD_ROUNDS_MAX)
+    code = log_read(log, target.offset, max(most, <int64_t>1), _kind(fetch), &result.slice)
+    disk_may_wait(True)
+    if code == WOULD_WAIT:
+        result.slice.size = 0
+        _put_lookup(cold, fetch, target, max(most, <int64_t>1))
+    elif code != OK:
         result.error = kafka_error(code)
         result.slice.size = 0
         result.visible = result.stable = result.start = -1
@@ -384,6 +425,19 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left,
         # Somebody waits for what is written: that is a reason to make it durable now.
         # Where appended is visible, who waits waits for what is still to come, and for no disk.
         committer_ask(plane.committer.get(), target.log, 0)
+
+
+cdef int _kind(Fetch* fetch) noexcept nogil:
+    return READ_STABLE if fetch.is_committed else READ_VISIBLE
+
+
+cdef void _put_lookup(vector[Lookup]* cold, Fetch* fetch, FetchTarget* target,
+                      int64_t max_bytes) noexcept nogil:
+    cold.resize(cold.size() + 1)
+    cold.back().log = target.log
+    cold.back().offset = target.offset
+    cold.back().max_bytes = max_bytes
+    cold.back().limit = _kind(fetch)
 
 
 cdef int64_t _limit(Fetch* fetch, PartitionLog* log) noexcept nogil:
@@ -552,14 +606,17 @@ cdef void _drop_ended(vector[AbortedTxn]* aborted, const Slice* slice) noexcept 
 cdef void _put_records(Connection* connection, Answer* answer, Result* result) noexcept nogil:
     cdef Slice* slice = &result.slice
     cdef size_t at = answer.bytes.size()
+    cdef int64_t got
     cdef Span span
     if slice.size < connection.plane.limits.sendfile_bytes:
         put_room(&answer.bytes, slice.size)
-        if read_whole(slice.file.get().fd, answer.bytes.data() + at, slice.size,
-                      slice.position) == slice.size:
+        disk_may_wait(False)
+        got = read_whole(slice.file.get().fd, answer.bytes.data() + at, slice.size, slice.position)
+        disk_may_wait(True)
+        if got == slice.size:
             return
-        # The disk refuses now what it indexed before: the answer's length stands already, so the
-        # range goes by sendfile, whose failure ends the connection.
+        # Not all of it is in the page cache; or the disk refuses now what it indexed before: the
+        # answer's length stands already, so the failure of sendfile ends the connection.
         answer.bytes.resize(at)
     span.at = answer.bytes.size()
     span.file = slice.file

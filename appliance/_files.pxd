@@ -27,6 +27,16 @@ cdef void file_name(char* name, int64_t base_offset, const char* suffix) noexcep
 # All of `size` bytes at `position`, across short writes and EINTR: OK or a code.
 cdef int write_whole(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil
 
+# From now on this thread may wait for the disk in `read_whole`, or may not: then that answers
+# WOULD_WAIT when not all is in the page cache. On a file system that cannot say so it waits.
+cdef void disk_may_wait(bint may) noexcept nogil
+cdef bint disk_must_not_wait() noexcept nogil
+
+# Whether bytes of a file are in the page cache, as far as samples tell. What is before them is.
+cdef bint is_cached(int fd, int64_t position, int64_t size) noexcept nogil
+# Gets them there, but for what nobody can read; begins with what follows them, too.
+cdef void fill_cache(int fd, int64_t position, int64_t size, int64_t ahead) noexcept nogil
+
 # Up to `size` bytes, fewer only at the end of the file: a count or a code.
 cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) noexcept nogil
 

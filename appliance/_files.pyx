@@ -11,13 +11,14 @@ from errno import errorcode as errno_names
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from appliance._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO
+from appliance._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO, WOULD_WAIT
 from appliance._native cimport (
-    EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY,
-    POSIX_FADV_DONTNEED, S_ISREG,
+    EAGAIN, EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, EOPNOTSUPP, O_CLOEXEC, O_NOFOLLOW,
+    O_NONBLOCK, O_RDONLY, POSIX_FADV_DONTNEED, POSIX_FADV_WILLNEED, S_ISREG,
     c_stat, close, errno, fdatasync, fstat, fsync, mutant, openat, posix_fadvise, pread, pwrite,
     set_errno, snprintf,
 )
+from appliance._socket cimport RWF_NOWAIT, iovec, preadv2
 
 from appliance.errors import from_code
 
@@ -26,15 +27,18 @@ cdef extern from * nogil:
     """
     struct noted_failure { int error; char doing[32]; char name[64]; };
     static thread_local noted_failure last_failure;
+    static thread_local bool must_not_wait;
     """
     struct NotedFailure "noted_failure":
         int error
         char* doing
         char* name
     NotedFailure last_failure
+    bint must_not_wait
 
 cdef enum:
     DOING_SIZE = 32
+    SAMPLE_BYTES = 131072          # Linux reads ahead, and takes memory back, by about as much
 
 
 # ---- without the GIL ----
@@ -87,15 +91,72 @@ cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) n
     cdef ssize_t got
     cdef int64_t done = 0
     while done < size:
-        got = pread(fd, data + done, size - done, position + done)
+        got = _read(fd, data + done, size - done, position + done)
         if got < 0:
             if errno == EINTR:
                 continue
+            if errno == EAGAIN and must_not_wait:
+                return WOULD_WAIT
             return failure_note(b"read", b"", errno)
         if got == 0:
             break
         done += got
     return done
+
+
+cdef ssize_t _read(int fd, uint8_t* data, int64_t size, int64_t position) noexcept nogil:
+    cdef ssize_t got
+    cdef iovec part
+    if must_not_wait:
+        part.iov_base = data
+        part.iov_len = size
+        got = preadv2(fd, &part, 1, position, RWF_NOWAIT)
+        if got >= 0 or errno != EOPNOTSUPP:
+            return got
+    return pread(fd, data, size, position)
+
+
+cdef void disk_may_wait(bint may) noexcept nogil:
+    global must_not_wait
+    must_not_wait = not may
+
+
+cdef bint disk_must_not_wait() noexcept nogil:
+    return must_not_wait
+
+
+cdef bint is_cached(int fd, int64_t position, int64_t size) noexcept nogil:
+    """A byte of each stretch and the last one. A page that is missing between them costs a short
+    wait; to look at each page would cost as much as to send it."""
+    cdef int64_t at = position + SAMPLE_BYTES, last = position + size - 1
+    while at < last:
+        if not _has_byte(fd, at):
+            return False
+        at += SAMPLE_BYTES
+    return _has_byte(fd, last)
+
+
+cdef void fill_cache(int fd, int64_t position, int64_t size, int64_t ahead) noexcept nogil:
+    """Asks for all of it, then waits at the samples: nothing is copied."""
+    cdef uint8_t byte
+    cdef int64_t at = position
+    while at < position + size + ahead:
+        posix_fadvise(fd, at, SAMPLE_BYTES, POSIX_FADV_WILLNEED)  # a longer one may be cut short
+        at += SAMPLE_BYTES
+    at = position
+    while at < position + size:
+        pread(fd, &byte, 1, at)
+        at += SAMPLE_BYTES
+    pread(fd, &byte, 1, position + size - 1)
+
+
+cdef bint _has_byte(int fd, int64_t position) noexcept nogil:
+    """True also where nobody can say, or reading fails: who reads it then is told why."""
+    cdef uint8_t byte
+    cdef iovec part
+    part.iov_base = &byte
+    part.iov_len = 1
+    return preadv2(fd, &part, 1, position, RWF_NOWAIT) >= 0 or errno != EAGAIN
 
 
 cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil:

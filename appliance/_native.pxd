@@ -54,7 +54,8 @@ cdef extern from "_native.h" nogil:
 cdef extern from "errno.h" nogil:
     int errno
     enum:
-        EINTR, EIO, ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ENOENT, ENOTDIR, EEXIST, EAGAIN
+        EINTR, EIO, ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ENOENT, ENOTDIR, EEXIST, EAGAIN,
+        EOPNOTSUPP
 
 cdef extern from "time.h" nogil:
     struct timespec:
@@ -72,7 +73,8 @@ cdef extern from "fcntl.h" nogil:
     enum:
         O_RDONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK,
         O_TRUNC
-        POSIX_FADV_DONTNEED, POSIX_FADV_SEQUENTIAL, SYNC_FILE_RANGE_WRITE
+        POSIX_FADV_DONTNEED, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED
+        SYNC_FILE_RANGE_WRITE
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from appliance._cold_reads cimport ColdReaders
 from appliance._committer cimport CommitterRef
 from appliance._native cimport atomic_bool, atomic_i64, mutex
 from appliance._quota cimport QuotaTable
@@ -28,6 +29,7 @@ cdef struct Limits:
     int64_t fetch_partitions
     int64_t fetch_partitions_all   # of all connections
     int64_t sendfile_bytes
+    int32_t cold_readers
 
 # A request for the control plane.
 cdef cppclass Punt:
@@ -83,6 +85,7 @@ cdef cppclass Plane:
     TopicTable topics
     QuotaTable quotas
     Counters counters
+    ColdReaders cold
     atomic_i64 queued_bytes        # room promised to frames that arrive, and requests passed on
     atomic_i64 held_bytes          # answers in memory
     atomic_i64 fetch_partitions    # of sessions and of fetches that wait

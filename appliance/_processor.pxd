@@ -77,6 +77,7 @@ cdef cppclass Processor:
     int64_t now_ns
     int64_t sweep_ns               # the next one
 
+# The result: 0, or an errno.
 cdef int processor_start(Processor* processor) noexcept nogil
 # On another thread, while this one sleeps: its mail, and what becomes ready by it.
 cdef void processor_visit(void* processor) noexcept nogil

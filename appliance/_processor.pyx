@@ -46,7 +46,7 @@ from appliance._socket cimport (
 from appliance._traffic cimport times_note, traffic_row
 from appliance._wake_soon cimport wake_soon
 from appliance._watch cimport (
-    MAIL_CLOSE, MAIL_CONNECTION, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
+    MAIL_CLOSE, MAIL_CONNECTION, MAIL_READ, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
     inbox_may_sleep, inbox_put, inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
 )
 
@@ -190,6 +190,9 @@ cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noe
     if mail.kind == MAIL_CLOSE:
         _close(processor, connection)
         return
+    if mail.kind == MAIL_READ:
+        _list(processor, connection)
+        return
     # A wake-up may come late, for a request that was answered meanwhile.
     if slot == NULL or slot.is_ready:
         return
@@ -208,6 +211,7 @@ cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noe
 cdef void _look_again(Processor* processor) noexcept nogil:
     cdef Connection* connection
     cdef Slot* slot
+    cdef bint had_lookups
     cdef size_t i
     for i in range(processor.woken.size()):
         connection = _find(processor, processor.woken[i].connection)
@@ -215,11 +219,13 @@ cdef void _look_again(Processor* processor) noexcept nogil:
         if slot == NULL or slot.is_ready:
             continue
         slot.is_woken = False
+        had_lookups = connection.lookups > 0
         if slot.durable.get() != NULL:
             produce_check(connection, slot, False)
         elif slot.fetch.get() != NULL:
             fetch_check(connection, slot, False)
-        if slot.is_ready:
+        # Also one that waits on: as it is looked for no more, the connection may be read again.
+        if slot.is_ready or had_lookups:
             _list(processor, connection)
     processor.woken.clear()
 
@@ -248,6 +254,7 @@ cdef void _adopt(Processor* processor, Mail* mail) noexcept nogil:
     connection.frame_size = connection.reserved = connection.frame_ns = 0
     connection.sent_bytes = connection.sent_spans = 0
     connection.sent_of_span = connection.held_bytes = connection.stalled_ns = 0
+    connection.warm_of_span = connection.lookups = 0
     connection.interest = EPOLLIN
     connection.is_full = connection.is_starved = connection.is_listed = False
     connection.active_ns = connection.since_ns = processor.now_ns
@@ -509,7 +516,7 @@ cdef bint _run_frame(Processor* processor, Connection* connection, uint8_t* data
         return False
     if handled == PUNTED:
         _pass_on(processor, connection, number, data, size)
-    elif not slot_at(connection, number).is_ready and key == FETCH_KEY:
+    elif slot_at(connection, number).deadline_ns > 0 and key == FETCH_KEY:
         _set_timer(processor, connection, number)
     _list(processor, connection)
     return True
@@ -857,14 +864,15 @@ cdef void _close_all(Processor* processor) noexcept nogil:
 
 cdef int processor_start(Processor* processor) noexcept nogil:
     cdef epoll_event event
+    cdef int error
     event.events = EPOLLIN
     event.data.u64 = INBOX_EVENT
     if epoll_ctl(processor.epoll_fd, EPOLL_CTL_ADD, processor.inbox.get().event_fd, &event) != 0:
-        return -1
-    if pthread_create(&processor.thread, NULL, _run, processor) != 0:
-        return -1
-    pthread_setname_np(processor.thread, b"processor")
-    return 0
+        return errno
+    error = pthread_create(&processor.thread, NULL, _run, processor)
+    if error == 0:
+        pthread_setname_np(processor.thread, b"processor")
+    return error
 
 
 cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil:

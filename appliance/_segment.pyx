@@ -15,13 +15,13 @@ from appliance._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance._codes cimport (
-    BATCH_CORRUPT, LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK,
+    BATCH_CORRUPT, LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, WOULD_WAIT,
 )
 from appliance._descriptors cimport (
     DirectoryRef, FileRef, directory_hold, file_own, open_counted,
 )
 from appliance._files cimport (
-    NAME_SIZE, failure_note, file_name, read_whole, write_whole,
+    NAME_SIZE, disk_must_not_wait, failure_note, file_name, read_whole, write_whole,
 )
 from appliance._index cimport (
     OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_load,
@@ -311,7 +311,10 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
     """A walker at or before the batch that holds `offset`."""
     cdef BatchHeader header
     cdef int _tries
-    cdef int code = segment_load_index(segment)
+    cdef int code = WOULD_WAIT
+    if disk_must_not_wait() and not _is_at_hand(segment):
+        return code
+    code = segment_load_index(segment)
     if code == OK:
         code = segment_file(segment, file)
     if code != OK:
@@ -324,9 +327,11 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
     for _tries in range(ENTRIES_TRIED):
         if walker.position == 0:
             return OK
-        if walker_next(walker, &header) == 1:
-            if segment.base_offset <= header.base_offset <= offset:
-                return OK
+        code = walker_next(walker, &header)
+        if code == WOULD_WAIT:
+            return code
+        if code == 1 and segment.base_offset <= header.base_offset <= offset:
+            return OK
         # The entry names no batch, or a damaged one: the entry before it leads there as well.
         segment.guard.lock()
         walker.position = index_position_before(&segment.index, walker.position)
@@ -337,6 +342,16 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
     walker.position = 0
     walker.window_size = 0
     return code
+
+
+cdef bint _is_at_hand(Segment* segment) noexcept nogil:
+    """Whether file and index are open. Who opens them holds the guard while it waits for the disk.
+    """
+    cdef bint is_at_hand = False
+    if segment.guard.try_lock():
+        is_at_hand = segment.index_is_loaded and segment.file.get() != NULL
+        segment.guard.unlock()
+    return is_at_hand
 
 
 cdef int segment_load_index(Segment* segment) noexcept nogil:

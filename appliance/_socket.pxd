@@ -8,6 +8,9 @@ cdef extern from "sys/uio.h" nogil:
         void* iov_base
         size_t iov_len
     ssize_t readv(int fd, const iovec* parts, int count)
+    ssize_t preadv2(int fd, const iovec* parts, int count, off_t position, int flags)
+    enum:
+        RWF_NOWAIT
 
 cdef extern from "sys/socket.h" nogil:
     struct msghdr:
@@ -48,7 +51,7 @@ cdef extern from "arpa/inet.h" nogil:
 
 cdef extern from "netinet/tcp.h" nogil:
     enum:
-        TCP_NODELAY, TCP_CONGESTION
+        TCP_NODELAY, TCP_CONGESTION, TCP_NOTSENT_LOWAT
 
 cdef extern from "sys/sendfile.h" nogil:
     ssize_t sendfile(int out_fd, int in_fd, off_t* position, size_t size)

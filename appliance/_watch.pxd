@@ -24,6 +24,7 @@ cdef enum MailKind:
     MAIL_REPLY = 2                 # the control plane's answer: `bytes` (empty: none is sent)
     MAIL_CLOSE = 3
     MAIL_VIEW = 4                  # somebody wants to see the connections
+    MAIL_READ = 5                  # bytes of an answer are in the page cache now
 
 cdef cppclass Mail:
     int kind

@@ -866,3 +866,71 @@ def test_internal_topics_are_read_but_not_written(make: Any) -> None:
         with pytest.raises(EOFError):
             client.receive()
     assert plane.logs[0].log_end_offset == 1
+
+
+# Readers and the disk
+
+
+def forget_pages(path: Path) -> bool:
+    """Whether the next read of the file comes from the disk: not in a file system in memory."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+        except BlockingIOError:
+            os.preadv(file.fileno(), [bytearray(1)], 0)  # asking began to read it
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            return True
+        return False
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_what_the_page_cache_lacks_is_read_by_other_threads(
+    make: Any, tmp_path: Path, size: int
+) -> None:
+    """The pipelined fetches are answered in order, and each with all of its bytes."""
+    plane = make()
+    with plane.client() as client:
+        written = [batch(os.urandom(size)) for _ in range(20)]
+        for each in written:
+            client.produce(each, acks=-1)
+        is_cold = forget_pages(next((tmp_path / "0").glob("t-0/*.log")))
+        for offset in range(20):
+            client.send_fetch(offset, partition_max_bytes=3 * size)
+        for offset in range(20):
+            (topic,) = client.answer(FetchResponse, 1, 12).responses
+            (part,) = topic.partitions
+            assert part.error_code == 0
+            assert bytes(part.records)[61:300] == written[offset][61:300]
+            assert len(part.records) >= len(written[offset])
+        assert (plane.data_plane.counters()["cold_reads"] > 0) == is_cold
+
+
+def test_a_fetch_that_was_looked_up_on_the_disk_waits_for_what_is_still_to_come(
+    make: Any, tmp_path: Path
+) -> None:
+    plane = make()
+    with plane.client() as client, plane.client() as producer:
+        producer.produce(batch(b"first"), acks=-1)
+        forget_pages(next((tmp_path / "0").glob("t-0/*.log")))
+        client.send_fetch(0, min_bytes=150, wait_ms=10_000)
+        plane.wait_for("fetch_requests", 1)
+        producer.produce(batch(b"second"), acks=-1)
+        (topic,) = client.answer(FetchResponse, 1, 12).responses
+        assert b"second" in topic.partitions[0].records
+
+
+def test_a_reader_that_takes_nothing_holds_little_of_the_kernels_memory(make: Any) -> None:
+    """A socket would take megabytes: `SO_SNDBUF` grows as long as nobody limits what is unsent."""
+    plane = make()
+    with plane.client() as client:
+        for _ in range(5):
+            client.produce(batch(b"v" * 900_000), acks=-1)
+        before = plane.data_plane.counters()["bytes_out"]
+        client.send_fetch(0, partition_max_bytes=50 << 20)
+        plane.wait_for("bytes_out", before + 1)
+        taken = []
+        until(lambda: taken.append(plane.data_plane.counters()["bytes_out"])
+              or (len(taken) > 20 and len(set(taken[-20:])) == 1))
+        assert taken[-1] - before < 1 << 20

@@ -19,6 +19,14 @@ class NetworkConfig:
         minimum=1,
         maximum=64,
     )
+    disk_threads: int = setting(
+        "fetch.disk.threads",
+        4,
+        "Threads that read from the disk what consumers want and the page cache does not have, so "
+        "that network threads do not wait for it. One for each disk of an array keeps them busy.",
+        minimum=1,
+        maximum=64,
+    )
     request_max_bytes: int = setting(
         "socket.request.max.bytes",
         100 * MIB,

@@ -1,8 +1,9 @@
-"""A disk that dies, that refuses some writes, and that forgets what nobody flushed: a file in a
+"""A disk that dies, hangs, refuses some writes, and forgets what nobody flushed: a file in a
 FUSE file system of our own, and a loop device over that file, which any file system is made on.
 
     good       every write is taken; a flush makes all writes before it safe
     dead       every read, write and flush fails with EIO
+    still      a read is answered when the disk is good again, and nothing else before it
     spoiled    a write fails with EIO if its bytes have a mark in them, so many times
 
 `cut_the_power` puts the disk back to what was safe, and of what was not a random part of its
@@ -102,6 +103,9 @@ class BadDisk:
         """The next `times` writes that have `mark` in them fail."""
         self.tell(mode="spoiled", mark=mark.hex(), times=times)
 
+    def hang(self) -> None:
+        self.tell(mode="still")
+
     def heal(self) -> None:
         self.tell(mode="good")
 
@@ -175,11 +179,14 @@ class Sectors:
         self._unsafe: set[int] = set()
         self._guard = threading.Lock()
         self._mode, self._mark, self._times = "good", b"", 0
+        self._moves = threading.Event()
+        self._moves.set()
         self._counts = {"reads": 0, "writes": 0, "flushes": 0, "refused": 0, "spoiled": 0}
 
     def tell(self, command: dict[str, Any]) -> dict[str, int]:
         with self._guard:
             self._mode = command.get("mode", self._mode)
+            (self._moves.clear if self._mode == "still" else self._moves.set)()
             self._mark = bytes.fromhex(command.get("mark", self._mark.hex()))
             self._times = command.get("times", self._times)
             if "cut" in command:
@@ -197,6 +204,7 @@ class Sectors:
         self._unsafe.clear()
 
     def read(self, size: int, offset: int) -> bytes:
+        self._moves.wait()
         with self._guard:
             self._refuse_when_dead("reads")
             return self._shown[offset : offset + size]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import resource
 import socket
 import struct
 import threading
@@ -17,8 +19,8 @@ from appliance.handlers import SERVED
 from appliance.wire import API
 from appliance.wire.fetch import FetchRequest, FetchResponse
 from appliance.wire.metadata import MetadataRequest
-from tests.hostile.conftest import SETTINGS
-from tests.hostile.witness import METADATA, batch, ends
+from tests.hostile.conftest import SETTINGS, SLOWEST_S, SOURCES
+from tests.hostile.witness import METADATA, TOPIC, batch, ends
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 from tests.support.wire_frames import frames
@@ -97,6 +99,37 @@ def test_a_reader_that_stopped(broker: Serving, source: str, large: str) -> None
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.send_fetch(0, topic=large, partition_max_bytes=50 << 20)
         broker.wait_for_log(f"closed peer={source} why=.*no answer was taken for 1500 ms ")
+
+
+def forget_pages(broker: Serving, topic: str) -> None:
+    """What is read of it next comes from the disk."""
+    for file in broker.data.glob(f"{topic}-*/*.log"):
+        fd = os.open(file, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+@pytest.mark.parametrize("is_cold", [False, True], ids=["cached", "cold"])
+def test_a_thousand_readers_that_do_not_read(
+    broker: Serving, large: str, is_cold: bool
+) -> None:
+    """Each asks for 16 MB and takes none of it. A producer that comes after them is answered."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if is_cold:
+        forget_pages(broker, large)
+    with contextlib.ExitStack() as stack:
+        sources = [next(SOURCES) for _ in range(4)]
+        for number in range(1000):
+            client = WireClient(broker.kafka, source=sources[number % 4])
+            stack.enter_context(client)
+            client.send_fetch(number % 17, topic=large, partition_max_bytes=50 << 20)
+        for acks in (1, -1):
+            with WireClient(broker.kafka, timeout=SLOWEST_S["data"]) as producer:
+                (part,) = producer.produce(batch(), topic=TOPIC, acks=acks)
+                assert part.error_code == 0
+        broker.wait_for_log(f"closed peer={sources[0]} why=.*no answer was taken for 1500 ms ")
 
 
 def test_many_connections_that_take_no_large_answers(broker: Serving, source: str) -> None:

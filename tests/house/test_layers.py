@@ -31,7 +31,7 @@ LAYERS = [
     ("_mirror", "_segment_reader", "_storage", "_partition_dir", "_record_reader", "arrow",
      "topic_config", "acls", "scram", "client_quotas"),
     ("_log", "_kafka_dir", "_replacement", "_disk_reader", "log_verify"),
-    ("_holes", "_open_logs", "_search"),
+    ("_holes", "_open_logs", "_search", "_cold_reads"),
     ("_salvage",),
     ("_committer", "_quota", "_recovery", "_survivors", "_topics"),
     ("_plane", "_relief"),

@@ -31,7 +31,8 @@ class Serving:
         self._log = folder / "log"
         command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
         command += [sys.executable, "-m", "appliance", "serve", "--data-dir"]
-        command += [str(data or folder / "data")]
+        self.data = data or folder / "data"
+        command += [str(self.data)]
         command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", f"127.0.0.1:{port}"]
         for name, value in {**SMALL, **settings}.items():
             command += ["--set", f"{name}={value}"]

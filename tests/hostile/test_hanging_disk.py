@@ -1,0 +1,78 @@
+"""Readers of a disk that does not answer hold up nobody who has no use for it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.bad_disk import BadDisk, why_not
+from tests.hostile.test_floods import forget_pages
+from tests.hostile.witness import batch
+from tests.support.serving import Serving
+from tests.support.wire_client import WireClient
+
+READERS = 100
+BATCHES = 200
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[BadDisk]:
+    if reason := why_not():
+        pytest.skip(reason)
+    with BadDisk(tmp_path, "ext4") as made:
+        yield made
+
+
+@contextlib.contextmanager
+def moved(partition: Path, disk: BadDisk) -> Iterator[None]:
+    """The files of a partition are on a disk of their own."""
+    place = disk.root / partition.name
+    shutil.copytree(partition, place)
+    subprocess.run(["mount", "--bind", place, partition], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", partition], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Its data directory, with 20 MB in one topic and an empty one."""
+    broker = Serving(folder)
+    with WireClient(broker.kafka) as client:
+        client.create_topic("old")
+        client.create_topic("new")
+        for _ in range(BATCHES):
+            (part,) = client.produce(batch(b"v" * 100_000), topic="old", acks=1)
+            assert part.error_code == 0
+    assert broker.stop() == 0
+    return broker.data
+
+
+def test_a_thousand_fetches_from_a_disk_that_hangs(tmp_path: Path, disk: BadDisk) -> None:
+    data = fill(tmp_path / "first")
+    with moved(data / "old-0", disk), contextlib.ExitStack() as stack:
+        broker = Serving(tmp_path / "second", data=data)
+        stack.callback(broker.stop)
+        stack.callback(disk.heal)
+        forget_pages(broker, "old")
+        disk.hang()
+        readers = [stack.enter_context(WireClient(broker.kafka)) for _ in range(READERS)]
+        for number, reader in enumerate(readers):
+            for step in range(10):
+                reader.send_fetch((number * 2 + step * 17) % BATCHES, topic="old",
+                                  partition_max_bytes=200_000)
+        for acks in (1, -1, 1, -1, 1, -1):
+            with WireClient(broker.kafka, timeout=10) as producer:
+                (part,) = producer.produce(batch(), topic="new", acks=acks)
+                assert part.error_code == 0
+        disk.heal()
+        for reader in readers:
+            for _ in range(10):
+                assert len(reader.receive()) > 100_000
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log

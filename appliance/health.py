@@ -33,7 +33,7 @@ from appliance.broker import Broker
 from appliance.config import BrokerConfig
 from appliance.export.book import fault_of
 from appliance.ledger import Entry
-from appliance.machine import raid
+from appliance.machine import limits, raid
 from appliance.machine.clock import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
 from appliance.spoken import disk_full, duration, size, some
@@ -300,6 +300,8 @@ def of_machine(machine: Machine) -> Iterator[Finding]:
         yield Finding("degraded", "clock", text)
     for text in chain(machine.memory.warnings(), machine.kills.warnings()):
         yield Finding("degraded", "memory", text)
+    for text in limits.warnings(machine.limits):
+        yield Finding("degraded", "limits", text)
 
 
 def of_clock(broker: Broker) -> Iterator[Finding]:

@@ -39,6 +39,7 @@ from appliance.dispatch import Dispatcher
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.health import AdminConnections, Health, Watch, decide, sentence
 from appliance.log_dir import Progress
+from appliance.machine import limits, memory
 from appliance.stop_signals import stop_signals
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class Server:
         log.info("stopped")
 
     async def _serve(self, progress: Progress) -> None:
+        limits.require(threads_of(self.config), limits.look())
+        tell_of_memory(self.config)
         runner, self.admin_address = await admin_http.start(self, self._admin_address())
         self._admin_runner = runner
         watching = asyncio.create_task(self.watch.run(self))
@@ -374,6 +377,28 @@ def within_descriptors(config: BrokerConfig) -> NetworkConfig:
         descriptors=found.limit,
     )  # fmt: skip
     return replace(network, max_connections=found.clients)
+
+
+def threads_of(config: BrokerConfig) -> int:
+    """That the settings ask for, and a start and full use make."""
+    network = config.network
+    return (
+        network.network_threads + network.disk_threads + config.storage.sync_threads
+        + config.control.threads
+    )  # fmt: skip
+
+
+def tell_of_memory(config: BrokerConfig) -> None:
+    """A control group's limit below what clients may make the broker take: it would be killed."""
+    network, limit = config.network, memory.look().limit_bytes
+    wanted = memory.NEEDED_BYTES + network.queued_max_bytes + network.held_max_bytes
+    if limit is not None and limit < wanted:
+        log.warning(
+            "the control group may have less memory than clients can make the broker take: give it "
+            "more (MemoryMax, or the container's limit), or lower queued.max.request.bytes and "
+            "queued.max.response.bytes",
+            limit=limit, wanted=wanted,
+        )  # fmt: skip
 
 
 def listening(address: Address) -> socket.socket:

@@ -22,6 +22,9 @@ CGROUPS = Path("/sys/fs/cgroup")
 AVAILABLE_SHARE_MIN = 0.05
 USED_SHARE_MAX = 0.9  # of the group's limit, by what cannot be given back
 
+# Measured: 111 MB with 10,000 partitions. What requests and answers take comes to it.
+NEEDED_BYTES = 128 << 20
+
 # A kill is told for so long: whoever looks once a day shall see it.
 KILLED_TOLD_MS = 86_400_000
 

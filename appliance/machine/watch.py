@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from appliance.machine import devices, file_system, memory, raid
+from appliance.machine import devices, file_system, limits, memory, raid
 from appliance.machine.clock import Clock
 from appliance.machine.file_system import FileSystem
 from appliance.machine.grown import Grown
+from appliance.machine.limits import Limit
 from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array
 
@@ -23,6 +24,7 @@ class Machine:
         self.memory = Memory(None, None, None, None, None, None)
         self._grown = Grown(directory)
         self.kills = KillsWatch(self._grown)
+        self.limits: list[Limit] = []
         self.file_system = FileSystem()
         self._directory = directory
 
@@ -31,6 +33,7 @@ class Machine:
         self.clock.look()
         self.memory = memory.look()
         self.kills.note(self.memory.kills)
+        self.limits = limits.look()
         self.arrays = raid.snapshot(raid.BLOCK, devices.beneath(self._directory), self._grown)
         # The last, since a file system that hangs lets nobody go who looks at it.
         self.file_system = file_system.look(self._directory)

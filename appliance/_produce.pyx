@@ -14,6 +14,7 @@ on its connection before that is answered, so that records keep their order.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdio cimport snprintf
 from libc.string cimport memcmp, strlen
 from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
@@ -23,7 +24,9 @@ from appliance._batch cimport (
     batch_check_keys, batch_load_header,
 )
 from appliance._bytes cimport Cursor, store_i16, store_i64
-from appliance._codes cimport BATCH_INVALID, BATCH_TORN, LOG_CLOSED, LOG_FAILED, OK, TIMED_OUT
+from appliance._codes cimport (
+    BATCH_INVALID, BATCH_TORN, LOG_CLOSED, LOG_FAILED, OK, STORAGE_FULL, TIMED_OUT,
+)
 from appliance._committer cimport committer_ask, committer_write_behind
 from appliance._connection cimport (
     Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, connection_charge, slot_at,
@@ -39,7 +42,7 @@ from appliance._log cimport (
     log_append_mirrored, log_txn_is_open,
 )
 from appliance._native cimport monotonic_ns
-from appliance._storage cimport storage_now
+from appliance._storage cimport Storage, storage_now
 from appliance._topics cimport (
     TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, Topic, TopicRef, topic_count, topic_log, topics_find,
 )
@@ -52,6 +55,7 @@ cdef enum:
     UNKNOWN_TOPIC_ID = 100
     FIRST_FLEXIBLE = 9
     FIRST_BY_ID = 13
+    TEXT_MAX = 160                 # of an error with numbers in it
     MIRROR_SOURCE = 10000          # our own tag of a topic: see handlers/produce.py
 
 cdef cppclass Target:
@@ -223,11 +227,25 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
     put_tags(&answer.bytes, request.is_flexible)
 
 
+cdef const char* _text_of(int code, Storage* storage, char* room) noexcept nogil:
+    """Why it was refused; on a full disk with the numbers, written into `room`."""
+    cdef int64_t free_bytes = storage.free_bytes.load()
+    cdef int64_t wanted = storage.low_water_bytes + storage.low_water_bytes // 8
+    if code != STORAGE_FULL or free_bytes >= wanted:  # a quota, or its inodes
+        return kafka_message(code)
+    snprintf(room, TEXT_MAX,
+             b"the disk is full: %lld MiB free, %lld MiB wanted (storage.low.water.bytes); writes "
+             b"resume when space is freed", <long long>(free_bytes >> 20),
+             <long long>(wanted >> 20))
+    return room
+
+
 cdef void _append_one(Connection* connection, Slot* slot, Request* request,
                       const TopicTargets* topic, Target* target) noexcept nogil:
     cdef Appended appended
     cdef PartitionLog* log = target.log.get()
     cdef const char* text = b""
+    cdef char room[TEXT_MAX]
     cdef int16_t error = 0
     cdef int code
     if request.acks < -1 or request.acks > 1:
@@ -244,7 +262,7 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         else:
             code = _append(connection, request, target, &appended)
         error = kafka_error(code)
-        text = kafka_message(code)
+        text = _text_of(code, log.storage.get(), room)
     if error != 0:
         topic_count(topic.topic, connection.thread, TOPIC_PRODUCES_FAILED, 1)
         appended.base_offset = appended.append_time = -1

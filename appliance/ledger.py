@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -138,23 +138,28 @@ class Ledger:
             self._entries = [*self._entries, *map(_of_row, rows)]
             self._unsaved = []
 
-    def acknowledge(self, ids: Iterable[int], who: str) -> list[Entry]:
-        """All of them or none; what was acknowledged before stays as it was."""
+    def acknowledge(self, ids: Iterable[int], who: str) -> int:
+        """All of them or none; what was acknowledged before stays as it was. How many were open."""
         wanted = set(ids)
         with self._lock:
-            found = {each.id: each for each in self._entries}
-            if strange := sorted(wanted - found.keys()):
+            if strange := sorted(wanted - {each.id for each in self._entries}):
                 raise EntryUnknown(f"the ledger has no entry {strange[0]}")
-            now_ms = time.time_ns() // 1_000_000
-            changed = [
-                replace(found[each], acknowledged_ms=now_ms, acknowledged_by=who)
-                for each in sorted(wanted)
-                if found[each].is_open
-            ]
-            self._catalog.acknowledge([(each.id, now_ms, who) for each in changed])
-            found |= {each.id: each for each in changed}
-            self._entries = list(found.values())
-            return changed
+            return self._acknowledge(who, lambda each: each.id in wanted)
+
+    def acknowledge_up_to(self, last_id: int, who: str) -> int:
+        """What was stored by then, and so can have been seen."""
+        with self._lock:
+            return self._acknowledge(who, lambda each: each.id <= last_id)
+
+    def _acknowledge(self, who: str, is_meant: Callable[[Entry], bool]) -> int:
+        now_ms = time.time_ns() // 1_000_000
+        ids = {each.id for each in self._entries if each.is_open and is_meant(each)}
+        self._catalog.acknowledge([(each, now_ms, who) for each in sorted(ids)])
+        self._entries = [
+            replace(each, acknowledged_ms=now_ms, acknowledged_by=who) if each.id in ids else each
+            for each in self._entries
+        ]
+        return len(ids)
 
 
 def _of_row(row: LedgerRow) -> Entry:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from appliance._engine import Engine, Log, Recovered
 from appliance.ledger import Damage
-from appliance.spoken import some
+from appliance.spoken import size, some
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class RecoveryReport:
             return "\n".join(["Began a new data directory.", *self.notes])
         lines = [f"Opened {self.partitions} partitions in {self.seconds:.2f} s after {stop}."]
         if self.scanned_bytes:
-            lines.append(f"Read and checked {self.scanned_bytes:,} bytes that were not known good.")
+            lines.append(f"Read and checked {size(self.scanned_bytes)} that were not known good.")
         lines += self._cut()
         if self.aside_bytes:
-            lines.append(f"Set {self.aside_bytes:,} bytes aside in files named *.corrupt-*.")
+            lines.append(f"Set {size(self.aside_bytes)} aside in files named *.corrupt-*.")
         if self.cut_records:
             lines.append(f"Behind a torn write there were {some(self.cut_records, 'whole record')} "
                          "that were not noted as durable. Records that were acknowledged with "
@@ -100,11 +100,11 @@ class RecoveryReport:
         lines = []
         noted = self.cut_bytes - self.unknown_cut_bytes
         if noted and self.known.is_same_boot:
-            lines.append(f"Cut {noted:,} bytes of unfinished writes, none acknowledged as durable.")
+            lines.append(f"Cut {size(noted)} of unfinished writes, none acknowledged as durable.")
         elif noted:
-            lines.append(f"Cut {noted:,} bytes of unfinished writes, none noted as acknowledged.")
+            lines.append(f"Cut {size(noted)} of unfinished writes, none noted as acknowledged.")
         if self.unknown_cut_bytes:
-            lines.append(f"Cut {self.unknown_cut_bytes:,} bytes at the ends of logs. It was not "
+            lines.append(f"Cut {size(self.unknown_cut_bytes)} at the ends of logs. It was not "
                          "noted what was acknowledged there (the file `watermarks` is missing or "
                          "damaged, or the log is foreign): whether these were is not known.")
         return lines

@@ -274,6 +274,19 @@ def test_to_read_messages_is_a_right_of_its_own(broker: RunningBroker) -> None:
     ada.ask("DELETE", "/tokens/blind")
 
 
+def test_a_repair_that_shows_messages_takes_the_right_to_read_them(broker: RunningBroker) -> None:
+    ada = logged_in(broker, "ada")
+    ada.post("/topics", {"name": "torn", "partitions": 1})
+    made = ada.post("/tokens", {"name": "mender", "role": "admin", "may_read": False})
+    mender = Rest(broker.admin, {"Authorization": f"Bearer {made['token']}"})
+    place = "/topics/torn/partitions/0/repair"
+    copy = {"action": "copy", "file": "torn-0/0.log.corrupt-1", "into": "torn"}
+    assert denied(mender.ask("POST", place, copy)) == (403, "messages_hidden")
+    assert ada.ask("POST", place, copy).status == 404  # there is no such file
+    assert mender.ask("POST", place, {"action": "reopen"}).status not in (401, 403)
+    ada.ask("DELETE", "/tokens/mender")
+
+
 def test_who_reads_messages_is_in_the_trail_once_in_a_while(broker: RunningBroker) -> None:
     ada, vera = logged_in(broker, "ada"), logged_in(broker, "vera")
     ada.post("/topics", {"name": "read-by"})

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from appliance.catalog import Catalog, LedgerRow
+from appliance.cli import main
 from appliance.errors import StorageFull
 from appliance.ledger import Damage, EntryUnknown, Ledger
+from appliance.testing import RunningBroker, running_broker
+from tests.support.rest import Rest
 
 LOST = Damage("orders", 3, 100, 405, "the directory is gone")
 TORN = Damage("orders", 3, 500, None, "a batch is damaged", "damaged", "orders-3/0.log.corrupt-1")
+
+
+MANY = 10_500  # more than one request names
 
 
 @pytest.fixture
@@ -43,10 +52,54 @@ def test_who_acknowledged_is_kept_and_never_overwritten(catalog: Catalog) -> Non
     ledger = Ledger(catalog)
     ledger.note([LOST])
     (entry,) = ledger.entries()
-    assert [each.acknowledged_by for each in ledger.acknowledge([entry.id], "ann")] == ["ann"]
-    assert ledger.acknowledge([entry.id], "bob") == []
+    assert ledger.acknowledge([entry.id], "ann") == 1
+    assert ledger.acknowledge([entry.id], "bob") == 0
     (kept,) = Ledger(catalog).entries()
     assert (kept.acknowledged_by, kept.is_open) == ("ann", False)
+
+
+def test_what_was_known_is_acknowledged_at_once_and_what_came_later_is_not(
+    catalog: Catalog,
+) -> None:
+    ledger = Ledger(catalog)
+    ledger.note([LOST])
+    (known,) = ledger.entries()
+    ledger.note([replace(LOST, topic="later")])
+    assert ledger.acknowledge_up_to(known.id, "ann") == 1
+    assert ledger.acknowledge_up_to(known.id, "bob") == 0
+    assert [each.damage.topic for each in Ledger(catalog).open()] == ["later"]
+
+
+def test_a_ledger_of_many_entries_is_listed_in_pages_and_acknowledged_whole(
+    tmp_path: Path,
+) -> None:
+    with running_broker(tmp_path):
+        pass
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    Ledger(catalog).note([replace(LOST, first_offset=each) for each in range(MANY)])
+    catalog.close()
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        first = rest.get("/ledger", state="open", limit=1000)
+        assert (first["open"], len(first["entries"])) == (MANY, 1000)
+        second = rest.get("/ledger", state="open", limit=1000, before=first["next"])
+        found = [each["first_offset"] for each in (*first["entries"], *second["entries"])]
+        assert found == [*range(MANY - 1, MANY - 2001, -1)]
+        assert rest.get("/ledger", topic="other")["entries"] == []
+        listed = appliance(broker, "ledger", "list", "--json", code=10)
+        assert len(json.loads(listed)) == MANY
+        done = appliance(broker, "ledger", "acknowledge", "--all")
+        assert done == f"{MANY} damages acknowledged, 0 open\n"
+        assert rest.get("/ledger", state="open")["entries"] == []
+        assert rest.get("/ledger", state="acknowledged", limit=1)["next"] is not None
+        assert rest.refused("POST", "/ledger/acknowledge", {})[0] == 400
+
+
+def appliance(broker: RunningBroker, *words: str, code: int = 0) -> str:
+    environment = {"APPLIANCE_ADMIN_ADDRESS": broker.admin}
+    run = CliRunner().invoke(main, [*words], env=environment)
+    assert run.exit_code == code, run.output
+    return run.stdout
 
 
 def test_an_entry_that_is_not_there_is_refused_and_nothing_is_acknowledged(

@@ -593,9 +593,9 @@ def test_the_report_in_plain_words() -> None:
     report.failures.append("c-2: cannot be opened")
     assert report.text().splitlines() == [
         "Opened 3 partitions in 1.23 s after an unclean end (crash, kill or power cut).",
-        "Read and checked 1,234,567 bytes that were not known good.",
-        "Cut 89 bytes of unfinished writes, none acknowledged as durable.",
-        "Set 1,000 bytes aside in files named *.corrupt-*.",
+        "Read and checked 1.2 MiB that were not known good.",
+        "Cut 89 B of unfinished writes, none acknowledged as durable.",
+        "Set 1000 B aside in files named *.corrupt-*.",
         "LOST a-1: offsets 5 to 9: gone.",
         "LOST b-0: offsets from 0 on: the directory is gone.",
         "NOT OPENED c-2: cannot be opened",

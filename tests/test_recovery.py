@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance import _batch
+from appliance import _batch, spoken
 from appliance.errors import LogClosed, OffsetInHole
 from appliance.log_dir import LogDir, LogExists
 from tests.support.damaged import (
@@ -509,8 +509,8 @@ def test_the_report_says_what_was_cut_and_set_aside(unfinished: Damaged) -> None
     with opened(damaged.path, **SETTINGS) as log_dir:
         text = log_dir.report.text()
     assert "after an unclean end (crash, kill or power cut)." in text
-    assert f"Cut {size:,} bytes of unfinished writes, none acknowledged as durable." in text
-    assert f"Set {size + behind:,} bytes aside in files named *.corrupt-*." in text
+    assert f"Cut {spoken.size(size)} of unfinished writes, none acknowledged as durable." in text
+    assert f"Set {spoken.size(size + behind)} aside in files named *.corrupt-*." in text
     # 16 and 17, and the next segment's 18 to 20
     assert "Behind a torn write there were 5 whole records that were not noted as" in text
     assert "No acknowledged record was lost: all that was noted is there." in text

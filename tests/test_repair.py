@@ -456,6 +456,21 @@ def test_what_is_put_back_is_read_and_health_is_ok_again(
     assert run(broker, "scrub").exit_code == 0
 
 
+def test_a_reader_is_told_that_not_all_of_it_is_here_until_it_is(
+    mended: tuple[RunningBroker, Rest],
+) -> None:
+    broker, _ = mended
+    read = run(broker, "consume", "t")
+    assert read.exit_code == 10, read.output
+    assert [line[:1] for line in read.stdout.splitlines()] == ["0", "2", "3"]
+    assert "t-0 offsets 1..1: damaged" in read.stderr
+    assert "1 place could not be read" in read.stderr
+    assert run(broker, "consume", "t", "--group", "g").exit_code == 10
+    assert repaired(broker, "t-0", "--import", FILE, "--yes").exit_code == 0
+    read = run(broker, "consume", "t")
+    assert (read.exit_code, len(read.stdout.splitlines())) == (0, 4), read.output
+
+
 def test_what_is_skipped_is_passed_and_stays_in_the_ledger(
     mended: tuple[RunningBroker, Rest],
 ) -> None:
@@ -520,6 +535,9 @@ def test_a_partition_that_could_not_be_opened_is_opened_on_demand(
     with running_broker(data) as broker:
         shown = repaired(broker, "t-0")
         assert shown.stdout.startswith("not open: "), shown.output
+        read = run(broker, "consume", "t")
+        assert (read.exit_code, read.stdout) == (10, "")
+        assert "not served: t-0: the log cannot be opened" in read.stderr
         failed = repaired(broker, "t-0", "--reopen", "--yes")
         assert failed.exit_code == 1
         assert repaired(broker, "well-0", "--reopen", "--yes").exit_code == 1

@@ -18,12 +18,19 @@ from appliance.spoken import disk_full, size
 from appliance.testing import running_broker
 from tests.support.logs import NOW, log_config
 from tests.support.rest import Rest
+from tests.support.wire_client import WireClient
 
 GIB = 1 << 30
 MORE_THAN_THERE_IS = 1 << 60
 SAID = re.compile(
     r"the disk is full: [\d.]+ [GT]iB free, [\d.]+ TiB wanted \(storage\.low\.water\.bytes\); "
     "writes are refused until there is room: delete topics, or shorten what they keep"
+)
+
+
+IN_SHORT = re.compile(
+    r"the disk is full: \d+ MiB free, \d+ MiB wanted \(storage\.low\.water\.bytes\); writes resume "
+    "when space is freed"
 )
 
 
@@ -71,6 +78,11 @@ def test_everybody_tells_of_a_full_disk_in_these_words(tmp_path: Path) -> None:
         answer = rest.ask("POST", "/topics/orders/messages", message)
         assert answer.status >= 500
         assert SAID.search(answer.body["error"]["message"])
+        host, port = broker.bootstrap.split(":")
+        with WireClient((host, int(port))) as client:
+            (told,) = client.produce(_batch.build([(NOW, b"k", b"v")]), topic="orders")
+        assert told.error_code == 56
+        assert IN_SHORT.fullmatch(told.error_message)
         run = CliRunner().invoke(main, ["produce", "orders", "--admin", broker.admin], input="x\n")
         assert run.exit_code != 0
         assert SAID.search(run.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypedDict
 
-from appliance.admin.route import Call, get, post
+from appliance.admin.route import ADMIN, Call, get, post
 from appliance.machine.clock import told
 from appliance.wall_clock import Way
 
@@ -48,5 +48,6 @@ ROUTES = [
         confirm_clock,
         ClockAnswer,
         "Say that the machine's clock is right: what is old by it is deleted from now on.",
+        role=ADMIN,
     ),
 ]

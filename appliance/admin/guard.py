@@ -75,11 +75,17 @@ class Guard:
                 "role_required",
                 f"{identity.name} is {identity.role}, wanted {route.role}",
             )
-        if route.reads_messages and not identity.may_read:
+        if route.reads_messages:
+            self.check_may_read(request)
+        return identity
+
+    def check_may_read(self, request: web.Request) -> None:
+        """Of a route that shows messages, or does so when it is asked to."""
+        identity = self.identity(request)
+        if identity is not None and not identity.may_read:
             raise Denied(
                 HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages"
             )
-        return identity
 
     def identity(self, request: web.Request) -> Identity | None:
         users = self.users()

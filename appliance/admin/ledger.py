@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TypedDict
 
-from appliance.admin.route import OPERATOR, Call, get, post
+from typing_extensions import NotRequired
+
+from appliance.admin.route import OPERATOR, Call, Param, get, post
 from appliance.errors import RequestInvalid
 from appliance.ledger import Entry, Kind
 
 IDS_MAX = 10_000  # in one request
+PAGE, PAGE_MAX = 100, 1000  # entries of an answer: of about 300 bytes each
+
+ALL, OPEN, SEEN = "all", "open", "acknowledged"
 
 
 class Row(TypedDict):
@@ -28,11 +33,19 @@ class Row(TypedDict):
 
 class Rows(TypedDict):
     open: int  # entries that nobody acknowledged
-    entries: list[Row]
+    last_id: int  # of the newest entry that is stored; 0: there is none
+    entries: list[Row]  # the newest first
+    next: int | None  # `before` of the next page; None: this is the last
 
 
-class Seen(TypedDict):
-    ids: list[int]
+class Which(TypedDict):
+    ids: NotRequired[list[int]]
+    up_to_id: NotRequired[int]  # whatever is open of these and older ones
+
+
+class Acknowledged(TypedDict):
+    acknowledged: int  # by this request
+    open: int
 
 
 def row_of(entry: Entry) -> Row:
@@ -53,27 +66,60 @@ def row_of(entry: Entry) -> Row:
 
 
 def listed(call: Call) -> Rows:
+    names = ("state", "topic", "before", "limit")
+    state, topic, before, limit = (call.params[name] for name in names)
     entries = call.broker.ledger.entries()
-    order = sorted(entries, key=lambda each: (not each.is_open, -each.at_ms, -each.id))
-    return {"open": sum(each.is_open for each in entries), "entries": [*map(row_of, order)]}
+    found = [
+        each
+        for each in reversed(entries)
+        if (before is None or 0 < each.id < before)
+        and topic in (None, each.damage.topic)
+        and (state == ALL or each.is_open == (state == OPEN))
+    ]
+    page = found[:limit]
+    last_id = max((each.id for each in entries), default=0)
+    return {
+        "open": sum(each.is_open for each in entries),
+        "last_id": last_id,
+        "entries": [*map(row_of, page)],
+        "next": (page[-1].id or last_id + 1) if len(found) > limit else None,
+    }
 
 
-async def acknowledge(call: Call) -> Rows:
-    ids = call.body["ids"]
-    if len(ids) > IDS_MAX:
-        raise RequestInvalid(f"ids: got {len(ids)}, wanted at most {IDS_MAX}")
-    await asyncio.to_thread(call.broker.ledger.acknowledge, ids, call.who)
-    return listed(call)
+async def acknowledge(call: Call) -> Acknowledged:
+    ledger, body = call.broker.ledger, call.body
+    if ("ids" in body) == ("up_to_id" in body):
+        raise RequestInvalid("body: wanted either ids or up_to_id")
+    if "up_to_id" in body:
+        count = await asyncio.to_thread(ledger.acknowledge_up_to, body["up_to_id"], call.who)
+    else:
+        if len(body["ids"]) > IDS_MAX:
+            raise RequestInvalid(
+                f"ids: got {len(body['ids'])}, wanted at most {IDS_MAX}; up_to_id takes all at once"
+            )
+        count = await asyncio.to_thread(ledger.acknowledge, body["ids"], call.who)
+    return {"acknowledged": count, "open": len(ledger.open())}
 
 
 ROUTES = [
-    get("/ledger", listed, Rows, "What was lost or damaged, what nobody has acknowledged first."),
+    get(
+        "/ledger",
+        listed,
+        Rows,
+        "What was lost or damaged, the newest first, in pages.",
+        params=(
+            Param("state", str, "Which entries.", ALL, choices=(ALL, OPEN, SEEN)),
+            Param("topic", str, "Of this topic only."),
+            Param("before", int, "Entries with a lower id: `next` of the last page.", minimum=1),
+            Param("limit", int, "Entries of a page.", PAGE, minimum=1, maximum=PAGE_MAX),
+        ),
+    ),
     post(
         "/ledger/acknowledge",
         acknowledge,
-        Rows,
-        "Say that losses were seen: health tells them no more.",
-        body=Seen,
+        Acknowledged,
+        "Say that losses were seen, some or all up to one: health tells them no more.",
+        body=Which,
         role=OPERATOR,
     ),
 ]

@@ -165,6 +165,8 @@ async def put_back(call: Call, log: Log, is_dry: bool) -> Repaired:
 
 
 async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
+    """It shows records, in a topic that may be anybody's to read."""
+    call.guard.check_may_read(call.request)
     file, into = wanted(call, "file"), wanted(call, "into")
     check_own(into)
     target = call.broker.topic(into)

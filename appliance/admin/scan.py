@@ -17,7 +17,7 @@ from typing import NamedTuple
 from appliance._batch import Record, records
 from appliance._engine import Log
 from appliance.admin.message_filter import Filter
-from appliance.errors import ApplianceError, RequestInvalid
+from appliance.errors import ApplianceError, OffsetInHole, RequestInvalid
 
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over
@@ -122,7 +122,12 @@ def _read(
         first = max(first, log.log_start_offset)  # retention goes on meanwhile
         if first >= piece.end:
             return None
-        data = log.read(first, READ_BYTES, "stable" if is_committed else "visible")
+        try:
+            data = log.read(first, READ_BYTES, "stable" if is_committed else "visible")
+        except OffsetInHole as error:
+            seen.problems.append(Problem(piece.partition, first, str(error)))
+            first = next((end for begin, end in log.holes() if begin <= first < end), first + 1)
+            continue
         if not data:
             return None
         begin = first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,10 +12,23 @@ from appliance.remote.api import Api, asks_a_broker
 from appliance.remote.output import put_json, put_table
 from appliance.spoken import moment, some
 
+AT_ONCE = 1000  # entries
+
 
 @click.group()
 def ledger() -> None:
     """What was lost or damaged."""
+
+
+def entries(api: Api, **which: str) -> Iterator[dict[str, Any]]:
+    """The newest first, page by page."""
+    before: int | None = None
+    while True:
+        found = api.get("/ledger", before=before, limit=AT_ONCE, **which)
+        yield from found["entries"]
+        before = found["next"]
+        if before is None:
+            return
 
 
 @ledger.command("list", cls=Command)
@@ -22,8 +36,7 @@ def ledger() -> None:
 @asks_a_broker
 def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
     """Losses and damages. Exit code 10: some are not acknowledged."""
-    found = api.get("/ledger")
-    rows = [each for each in found["entries"] if is_all or each["acknowledged_ms"] is None]
+    rows = [*entries(api, state="all" if is_all else "open")]
     if as_json:
         put_json(rows)
     elif rows:
@@ -39,7 +52,7 @@ def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
         )  # fmt: skip
     else:
         click.echo("Nothing was lost or damaged that nobody has acknowledged.")
-    if found["open"]:
+    if api.get("/ledger", limit=1)["open"]:
         click.get_current_context().exit(UNHEALTHY)
 
 
@@ -56,12 +69,8 @@ def acknowledge(api: Api, as_json: bool, ids: tuple[int, ...], is_all: bool) -> 
     """Say that you have seen these entries: health tells them no more."""
     if bool(ids) == is_all:
         raise click.UsageError("name entries of `appliance ledger list`, or give --all")
-    if is_all:
-        entries = api.get("/ledger")["entries"]
-        ids = tuple(
-            each["id"] for each in entries if each["id"] and each["acknowledged_ms"] is None
-        )
-    found = api.ask("POST", "/ledger/acknowledge", {"ids": list(ids)})
+    which = {"up_to_id": api.get("/ledger", limit=1)["last_id"]} if is_all else {"ids": list(ids)}
+    found = api.ask("POST", "/ledger/acknowledge", which)
     if as_json:
         return put_json(found)
-    click.echo(f"{some(len(ids), 'damage')} acknowledged, {found['open']} open")
+    click.echo(f"{some(found['acknowledged'], 'damage')} acknowledged, {found['open']} open")

@@ -16,7 +16,7 @@ from appliance.command import FAILED, NOT_FOUND, UNHEALTHY, Command, Failed
 from appliance.progress import Progress
 from appliance.remote import where
 from appliance.remote.api import PREFIX, Api, asks_a_broker, part
-from appliance.remote.ledger import offsets
+from appliance.remote.ledger import entries, offsets
 from appliance.remote.message_lines import message_of, text_of, to_object
 from appliance.remote.output import cell
 from appliance.spoken import size as in_bytes
@@ -143,10 +143,8 @@ def tell_of_damage(api: Api, topic: str, partition: int | None) -> None:
     """What was printed is not all that there was: exit code 10."""
     lost = [
         each
-        for each in api.get("/ledger")["entries"]
-        if each["topic"] == topic
-        and partition in (None, each["partition"])
-        and each["acknowledged_ms"] is None
+        for each in entries(api, state="open", topic=topic)
+        if partition in (None, each["partition"])
     ]
     for each in lost:
         place = f"{topic}-{each['partition']} offsets {offsets(each)}"

@@ -75,22 +75,28 @@ def test_losses_are_told_until_they_are_acknowledged(
     expect(sentence).to_contain_text("Healthy")
     expect(page).to_have_title("Home · appliance")
     expect(page.locator("#losses")).to_have_count(0)
-    page = own_console.open("ledger")
+    page = own_console.open("ledger?state=all")
     expect(page.get_by_text("Nothing is open.")).to_be_visible()
     expect(page.locator("#ledger tbody tr")).to_have_count(3)
     assert page.evaluate("window.hacked") is None
     assert "/ledger/acknowledge" in str(Rest(damaged.admin).get("/audit"))
 
 
-def test_open_entries_come_first(own_console: Console, damaged: RunningBroker) -> None:
+def test_open_entries_and_acknowledged_ones_are_apart(
+    own_console: Console, damaged: RunningBroker
+) -> None:
     rest = Rest(damaged.admin)
     seen = next(each for each in rest.get("/ledger")["entries"] if each["topic"] == "clicks")
     rest.post("/ledger/acknowledge", {"ids": [seen["id"]]})
     page = own_console.open("ledger")
     rows = page.locator("#ledger tbody tr")
-    expect(rows).to_have_count(3)
-    assert ["open" in each for each in rows.all_inner_texts()] == [True, True, False]
+    expect(rows).to_have_count(2)
     expect(page.get_by_text("2 entries are open")).to_be_visible()
+    page.get_by_role("link", name="Acknowledged").click()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("clicks")
+    page.get_by_role("link", name="All").click()
+    expect(rows).to_have_count(3)
 
 
 @pytest.mark.parametrize("place", ["", "ledger"])

@@ -124,7 +124,7 @@ def never_acknowledged() -> Iterator[Case]:
     yield Case("a whole batch behind a torn one", to(19, lambda d: d.flip(19)), end=19, verify=10,
                verdict="No acknowledged record was lost", says=("aside",))  # fmt: skip
     yield Case("zeros behind the end", lambda d: d.add(18, bytes(5000)), tail=True,
-               verdict="No acknowledged record was lost", says=("Cut 5,000 bytes",))  # fmt: skip
+               verdict="No acknowledged record was lost", says=("Cut 4.9 KiB",))  # fmt: skip
     yield Case("acknowledged up to 19, torn from 18 on", to(19, lambda d: d.cut(18, 3)),
                lost=((18, 18),), left=True, end=19)  # fmt: skip
 

@@ -26,37 +26,42 @@ const COLUMNS = [
 ];
 const SEEN = { name: "seen", title: "Acknowledged", value: (each) => each.acknowledged_ms, cell: (each) => (isOpen(each) ? html`<${Badge} level="bad">open<//>` : `${time(each.acknowledged_ms)} by ${each.acknowledged_by}`) };
 
-function Acknowledge({ rows, onClose }) {
-  const send = () => api("/ledger/acknowledge", { method: "POST", body: { ids: rows.map((each) => each.id) } });
-  const [first] = rows;
-  const title = rows.length === 1 ? `Acknowledge what happened to ${first.topic}-${first.partition}` : `Acknowledge ${some(rows.length, "entry", "entries")}`;
+/** `all`: what is open, told in numbers, up to the newest that this page knows. */
+function Acknowledge({ row, all, onClose }) {
+  const body = row ? { ids: [row.id] } : { up_to_id: all.last_id };
+  const send = () => api("/ledger/acknowledge", { method: "POST", body });
+  const title = row ? `Acknowledge what happened to ${row.topic}-${row.partition}` : `Acknowledge ${some(all.open, "entry", "entries")}`;
+  const rows = row ? [row] : all.entries.filter(isOpen).slice(0, 8);
   return html`<${Dialog} title=${title} send="Acknowledge" onSend=${send} onClose=${onClose}>
-    ${rows.slice(0, 8).map((each) => html`<p>${each.topic}-${each.partition}, offsets ${offsets(each)}, ${each.kind}: ${each.cause}</p>`)}
-    ${rows.length > 8 && html`<p>And ${count(rows.length - 8)} more.</p>`}
+    ${rows.map((each) => html`<p>${each.topic}-${each.partition}, offsets ${offsets(each)}, ${each.kind}: ${each.cause}</p>`)}
+    ${!row && all.open > rows.length && html`<p>And ${count(all.open - rows.length)} more.</p>`}
     <p class="muted">It brings nothing back. Health stops telling of it, the ledger keeps it, with your name and the time; the audit trail has it, too.</p><//>`;
 }
 
-/** The table of `rows`, with what acknowledges one or all that are open. */
-function Entries({ id, rows, me, onChanged, isWhole }) {
+/** A page of the ledger, with what acknowledges one entry or all that are open. */
+function Entries({ id, page, me, onChanged, isWhole }) {
   const [asking, ask] = useState(null);
-  const open = rows.filter((each) => isOpen(each) && each.id !== null);
-  const button = { name: "acknowledge", title: "", fixed: true, cell: (each) => isOpen(each) && html`<button type="button" disabled=${me.read_only || each.id === null} aria-label=${`Acknowledge ${each.topic}-${each.partition}, offsets ${offsets(each)}`} onClick=${() => ask([each])}>Acknowledge</button>` };
+  const button = { name: "acknowledge", title: "", fixed: true, cell: (each) => html`${isOpen(each) && html`<button type="button" disabled=${me.read_only || each.id === null} aria-label=${`Acknowledge ${each.topic}-${each.partition}, offsets ${offsets(each)}`} onClick=${() => ask({ row: each })}>Acknowledge</button>`}` };
   const columns = [...COLUMNS, ...(isWhole ? [SEEN] : []), button];
-  const tools = open.length > 1 && html`<button type="button" disabled=${me.read_only} onClick=${() => ask(open)}>Acknowledge all ${count(open.length)}</button>`;
-  return html`<${Table} id=${id} rows=${rows} columns=${columns} tools=${tools} text=${isWhole ? (each) => `${each.topic} ${each.cause} ${each.kind} ${each.aside}` : undefined} empty="Nothing was lost or damaged." />
-    ${asking && html`<${Acknowledge} rows=${asking} onClose=${() => { ask(null); onChanged(); }} />`}`;
+  const tools = page.open > 1 && html`<button type="button" disabled=${me.read_only} onClick=${() => ask({ all: page })}>Acknowledge all ${count(page.open)}</button>`;
+  return html`<${Table} id=${id} rows=${page.entries} columns=${columns} tools=${tools} text=${isWhole ? (each) => `${each.topic} ${each.cause} ${each.kind} ${each.aside}` : undefined} empty="Nothing was lost or damaged." />
+    ${asking && html`<${Acknowledge} ...${asking} onClose=${() => { ask(null); onChanged(); }} />`}`;
 }
 
-/** For Home: what nobody has acknowledged. */
+/** For Home: what nobody has acknowledged, the newest. */
 export function OpenLosses({ me }) {
-  const ledger = useApi("/ledger", 5);
+  const ledger = useApi("/ledger?state=open&limit=20", 5);
   return html`<section class="card"><div class="head"><h2>Losses and damage that nobody has acknowledged</h2><a href="#/ledger">all of them</a></div>
-    <${Loaded} from=${ledger}>${(data) => html`<${Entries} id="losses" rows=${data.entries.filter(isOpen)} me=${me} onChanged=${ledger.reload} />`}<//></section>`;
+    <${Loaded} from=${ledger}>${(data) => html`<${Entries} id="losses" page=${data} me=${me} onChanged=${ledger.reload} />`}<//></section>`;
 }
 
-export function Ledger({ me }) {
-  const ledger = useApi("/ledger", 5);
+export function Ledger({ me, route }) {
+  const before = route.query.before, state = route.query.state ?? "open";
+  const ledger = useApi(`/ledger?state=${state}${before ? `&before=${before}` : ""}`, 5);
+  const link = (more) => href(["ledger"], { state, ...more });
   return html`<${Head} title="Losses and damage" />
+    <nav class="tabs" aria-label="Which entries">${[["open", "Open"], ["acknowledged", "Acknowledged"], ["all", "All"]].map(([id, title]) => html`<a href=${link({ state: id })} aria-current=${state === id ? "page" : undefined}>${title}</a>`)}</nav>
     <section class="card"><${Loaded} from=${ledger}>${(data) => html`<p class="muted">${data.open ? `${some(data.open, "entry is", "entries are")} open: health tells of them until somebody has acknowledged them.` : "Nothing is open."}</p>
-      <${Entries} id="ledger" rows=${data.entries} me=${me} onChanged=${ledger.reload} isWhole />`}<//></section>`;
+      <${Entries} id="ledger" page=${data} me=${me} onChanged=${ledger.reload} isWhole />
+      ${(before || data.next) && html`<p class="row">${before && html`<a href=${link({})}>the newest</a>`} ${data.next && html`<a href=${link({ before: data.next })}>older ones</a>`}</p>`}`}<//></section>`;
 }

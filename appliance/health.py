@@ -32,7 +32,7 @@ from appliance._repair import holes
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
 from appliance.export.book import fault_of
-from appliance.ledger import Entry
+from appliance.ledger import WHOLE, Entry
 from appliance.machine import limits, raid
 from appliance.machine.clock import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
@@ -320,7 +320,10 @@ def of_ledger(broker: Broker) -> Iterator[Finding]:
 
 def told(entry: Entry) -> str:
     when = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(entry.at_ms / 1000))
-    return f"{entry.damage.kind} {entry.damage} (found {when}, not acknowledged yet)"
+    text = str(entry.damage)
+    if entry.damage.partition != WHOLE:
+        text = f"{entry.damage.kind} {text}"
+    return f"{text} (found {when}, not acknowledged yet)"
 
 
 def of_owners(broker: Broker) -> Iterator[Finding]:

@@ -27,6 +27,8 @@ from appliance.errors import ApplianceError
 log = event_log.named("ledger")
 
 Kind = Literal["lost", "damaged", "skipped"]
+WHOLE = -1  # the partition of what is no partition's
+
 KINDS: tuple[Kind, ...] = ("lost", "damaged", "skipped")
 
 
@@ -36,7 +38,8 @@ class EntryUnknown(ApplianceError):
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that was there before and is not served now. `last_offset` None: not known."""
+    """Something that was there before and is not served now. `last_offset` None: not known.
+    Partition -1: it is of the whole directory, and the cause says all."""
 
     topic: str
     partition: int
@@ -55,8 +58,14 @@ class Damage:
         return f"offsets {self.first_offset} to {self.last_offset}"
 
     def __str__(self) -> str:
+        if self.partition == WHOLE:
+            return self.cause
         text = f"{self.topic}-{self.partition}: {self.offsets}: {self.cause}"
         return f"{text}; what is left is in {self.aside}" if self.aside else text
+
+
+def of_directory(cause: str) -> Damage:
+    return Damage("", WHOLE, -1, -1, cause, "damaged")
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,7 @@ class LogDir:
         told = {(each.topic, each.partition, each.first_offset) for each in self.report.losses}
         self._note([
             *self.report.losses,
+            *self.report.unknown(),
             *(each for each in forgotten
               if (each.topic, each.partition, each.first_offset) not in told),
         ])  # fmt: skip

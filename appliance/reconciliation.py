@@ -23,6 +23,7 @@ from appliance._engine import Log
 from appliance.catalog import PRODUCER_IDS, Catalog, TopicRow
 from appliance.config import LogConfig, TopicsConfig
 from appliance.errors import ApplianceError
+from appliance.ledger import of_directory
 from appliance.log_dir import LogDir, directory_name
 from appliance.topic_config import NOT_CLEANED
 from appliance.topic_directories import finish_deletion
@@ -33,6 +34,12 @@ events = event_log.named("catalog")
 # Producer ids rise, so those that the logs forgot lie below those they remember; but some may have
 # been given to producers that wrote nothing yet.
 PRODUCER_IDS_MARGIN = 1000 * PRODUCER_IDS
+
+
+CATALOG_GONE = (
+    "catalog.db was gone: the configs of topics, users and their rights, quotas, exports, and what "
+    "the ledger had are lost; nothing is cleaned until cleanup.policy of each topic is set"
+)
 
 
 class DirectoryUnexpected(ApplianceError):
@@ -88,6 +95,8 @@ class Reconciliation:
             if topic_id is None or topic_id in rows:
                 topic_id = kafka_uuid.new()
             rows[topic_id] = TopicRow(name, topic_id, partitions[-1] + 1, NOT_CLEANED, now_ms)
+        if rows and not self.log_dir.report.is_new:  # not what another program wrote
+            self.log_dir.ledger.note([of_directory(CATALOG_GONE)])
         self.catalog.settle(rows.values(), self._next_producer_id() if rows else 0)
         if rows:
             self._note(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance._engine import Engine, Log, Recovered
-from appliance.ledger import Damage
+from appliance.ledger import Damage, of_directory
 from appliance.spoken import size, some
 
 
@@ -72,6 +72,17 @@ class RecoveryReport:
                 self.losses.append(Damage(*place, each.cause, "damaged", aside))
             else:
                 self.losses.append(Damage(*place, each.cause))
+
+    def unknown(self) -> list[Damage]:
+        """What nobody can know any more: for the ledger, since it is found once."""
+        causes = self.known.faults()
+        if not (self.was_clean or self.is_new or self.known.has_watermarks):
+            causes.append("The file watermarks is gone or damaged: what was acknowledged behind "
+                          "the recovery points is not known.")
+        if self.unknown_cut_bytes:
+            causes.append(f"{size(self.unknown_cut_bytes)} were cut at the ends of logs, and "
+                          "whether these were acknowledged is not known.")
+        return [of_directory(each.rstrip(".")) for each in causes]
 
     def text(self) -> str:
         """What was found and lost, in plain words."""

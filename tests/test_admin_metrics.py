@@ -168,6 +168,10 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
     labels |= {  # with arrays, and in a control group with a limit
         "appliance_raid_condition": {"array", "condition"},
         "appliance_raid_member_errors": {"array", "member"},
+        "appliance_raid_missing_disks": {"array"},
+        "appliance_raid_survives_disks": {"array"},
+        "appliance_scrub_age_seconds": set(),  # after a whole round
+        "appliance_health_findings": {"level", "area"},  # while it is not well
         "appliance_raid_mismatch_bytes": {"array"},
         "appliance_memory_limit_bytes": set(),
     }

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from appliance._batch import Record, records
 from appliance._engine import Log
 from appliance.admin.message_filter import Filter
-from appliance.errors import ApplianceError, OffsetInHole, RequestInvalid
+from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole, RequestInvalid
 
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over
@@ -124,9 +124,9 @@ def _read(
             return None
         try:
             data = log.read(first, READ_BYTES, "stable" if is_committed else "visible")
-        except OffsetInHole as error:
+        except (OffsetInHole, BatchCorrupt, BatchTorn) as error:
             seen.problems.append(Problem(piece.partition, first, str(error)))
-            first = next((end for begin, end in log.holes() if begin <= first < end), first + 1)
+            first = _behind(log, first)
             continue
         if not data:
             return None
@@ -146,6 +146,13 @@ def _read(
         seen.bytes += len(data)
         time.sleep(PAUSE_SECONDS)
     return None
+
+
+def _behind(log: Log, offset: int) -> int:
+    """The first offset behind damage: its end, where that is known, or the next segment's start."""
+    ends = [end for begin, end in log.holes() if begin <= offset < end]
+    bases = [each.base_offset for each in log.segments() if each.base_offset > offset]
+    return min([*ends, *bases], default=log.log_end_offset)
 
 
 def _aborted(log: Log, piece: Range) -> list[tuple[int, int, int]]:

@@ -43,8 +43,7 @@ def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
         put_table(
             ("id", "found", "partition", "offsets", "kind", "cause", "set aside", "acknowledged"),
             [
-                (each["id"], moment(each["at_ms"]), f"{each['topic']}-{each['partition']}",
-                 offsets(each),
+                (each["id"], moment(each["at_ms"]), place(each), offsets(each),
                  each["kind"], each["cause"], each["aside"] or None,
                  each["acknowledged_by"] or None)
                 for each in rows
@@ -56,7 +55,14 @@ def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
         click.get_current_context().exit(UNHEALTHY)
 
 
+def place(row: dict[str, Any]) -> str | None:
+    """None: of the whole directory."""
+    return None if row["partition"] < 0 else f"{row['topic']}-{row['partition']}"
+
+
 def offsets(row: dict[str, Any]) -> str:
+    if row["partition"] < 0:
+        return "-"
     last = "?" if row["last_offset"] is None else row["last_offset"]
     return f"{row['first_offset']}..{last}"
 

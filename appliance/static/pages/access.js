@@ -112,6 +112,9 @@ function Sessions({ ask }) {
     <${Loaded} from=${sessions}>${(data) => html`<${Table} id="sessions" sort="unused_s" rows=${data.sessions} columns=${columns} empty="Nobody is." />`}<//></section>`;
 }
 
+/** While there are no users everybody may do everything. */
+export const mayAdminister = (me) => (me.role === "admin" || me.needs_setup) && !me.read_only;
+
 export function Access({ me }) {
   const [asked, ask] = useState(null);
   const isAdmin = me.role === "admin" && !me.needs_setup;

@@ -8,9 +8,10 @@ import { LogPicture } from "../parts/log_picture.js";
 import { Table } from "../parts/table.js";
 import { ago, bytes, count, duration, meaning, rate, short, some, span, time } from "../format.js";
 import { Messages } from "./messages.js";
+import { Repair } from "./repair.js";
 import { retention } from "./topics.js";
 
-const TABS = [["partitions", "Partitions"], ["segments", "Segments"], ["messages", "Messages"], ["configs", "Configs"]];
+const TABS = [["partitions", "Partitions"], ["segments", "Segments"], ["messages", "Messages"], ["configs", "Configs"], ["repair", "Repair"]];
 
 const PARTITIONS = [
   { name: "partition", title: "Partition", number: true },
@@ -121,6 +122,7 @@ export function Topic({ route, me }) {
       ${tab === "messages" && !me.may_read && html`<p class="notice">Messages are hidden from ${me.name}: an admin gives the right to read them.</p>`}
       ${tab === "messages" && me.may_read && html`<${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query} me=${me} />`}
       ${tab === "configs" && html`<${Configs} topic=${name} configs=${data.configs} isFixed=${isFixed} onChanged=${topic.reload} />`}
+      ${tab === "repair" && html`<${Repair} topic=${name} partitions=${data.partitions} query=${route.query} me=${me} />`}
       ${removing === "grow" && html`<${Grow} topic=${name} partitions=${data.partitions} onClose=${() => { setRemoving(null); topic.reload(); }} />`}
       ${["empty", "delete"].includes(removing) && html`<${Remove} topic=${name} records=${data.records} isWhole=${removing === "delete"} onClose=${() => { setRemoving(null); if (removing === "empty") topic.reload(); }} />`}`}<//>`;
 }

@@ -1,0 +1,87 @@
+"""Damage is found, passed and mended from the console: each act is tried dry first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from appliance.testing import RunningBroker, running_broker
+from tests.console.conftest import WAIT_S, Console
+from tests.console.test_pages import SERIOUS
+from tests.support.rest import Rest
+from tests.test_scrub_rounds import damage, filled
+
+FILE = f"t-0/{1:020d}.log.corrupt-1"
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Iterator[RunningBroker]:
+    """A batch of t-0 is damaged, and nobody knows; a good copy of its segment lies beside it."""
+    with running_broker(tmp_path) as running:
+        filled(running, "t")
+        path = running.data_dir / "t-0" / f"{1:020d}.log"
+        shutil.copy(path, f"{path}.corrupt-1")
+        damage(running, "t", 1)
+        yield running
+
+
+@pytest.fixture
+def own_console(browser: Browser, damaged: RunningBroker) -> Iterator[Console]:
+    context = browser.new_context()
+    context.set_default_timeout(WAIT_S * 1000)
+    made = Console(context.new_page(), f"http://{damaged.admin}")
+    yield made
+    context.close()
+    assert made.wrong == []
+
+
+def test_damage_is_found_and_mended(
+    own_console: Console, damaged: RunningBroker, axe: str
+) -> None:
+    rest = Rest(damaged.admin)
+    page = own_console.open("ledger")
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("button", name="Verify all now").click()
+    expect(dialog).to_contain_text("read from the disk at full speed")
+    dialog.get_by_role("button", name="Verify", exact=True).click()
+    scrub = page.locator("#scrub")
+    expect(scrub).to_contain_text("1 new damage found")
+    expect(page.locator("#ledger tbody tr")).to_have_count(1)
+    scrub.get_by_role("link", name="t-0").click()
+    expect(page.get_by_text("are refused")).to_be_visible()
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document)")
+    assert [each["id"] for each in found["violations"] if each["impact"] in SERIOUS] == []
+    page.get_by_role("button", name=f"Put back {FILE}").click()
+    expect(dialog.get_by_role("status")).to_contain_text("1 records in 1 batches would be put back")
+    assert rest.get("/topics/t/partitions/0/repair")["damaged"]  # nothing is done yet
+    act = dialog.get_by_role("button", name="Put back")
+    expect(act).to_be_disabled()
+    dialog.get_by_label("Type").fill("t-0")
+    act.click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_text("Nothing of it is known to be damaged.")).to_be_visible()
+    assert rest.get("/health")["status"] == "ok"
+    actions = [each["action"] for each in rest.get("/audit")["entries"]]
+    assert "POST /api/v1/scrub" in actions
+    assert "POST /api/v1/topics/t/partitions/0/repair" in actions
+
+
+def test_readers_are_let_pass_and_what_is_well_is_not_opened_again(
+    own_console: Console, damaged: RunningBroker
+) -> None:
+    rest = Rest(damaged.admin)
+    rest.post("/scrub", {})
+    page = own_console.open("topics/t?tab=repair")
+    expect(page.get_by_role("button", name="Open again")).to_have_count(0)
+    page.get_by_role("button", name="Let readers pass").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("status")).to_contain_text("readers would pass 1 offsets")
+    dialog.get_by_label("Type").fill("t-0")
+    dialog.get_by_role("button", name="Let readers pass").click()
+    expect(page.locator("#damage-t-0 tbody tr")).to_contain_text("pass")
+    assert rest.get("/topics/t/partitions/0/repair")["damaged"][0]["is_skipped"]

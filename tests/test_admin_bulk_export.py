@@ -28,6 +28,7 @@ import pytest
 from confluent_kafka import Producer
 from pyarrow import parquet
 
+from appliance.export import sending
 from appliance.testing import RunningBroker, running_broker
 from tests.support.export_stream import Stream, batches, read_stream
 from tests.support.rest import Answer, Rest
@@ -205,6 +206,17 @@ def test_who_does_not_read_holds_no_thread(tmp_path: Path) -> None:
         assert read_stream(bytes(found)) == wanted
         for each in idle:
             each.close()
+
+
+def test_who_never_reads_again_holds_no_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sending, "STALLED_SECONDS", 0.3)
+    with running_broker(tmp_path) as broker:
+        produce_large(broker)
+        with asked(broker.admin):
+            until(lambda: 'export_streams_total{ended="cut"} 1.0' in metrics(broker.admin))
+        assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 def test_one_connection_has_one_after_the_other(appliance_broker: RunningBroker) -> None:

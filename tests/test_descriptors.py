@@ -48,6 +48,15 @@ def test_clients_get_half_at_most_and_the_logs_what_they_leave() -> None:
     assert shares(20_000, 100).logs == 20_000 - 512 - 100
 
 
+def test_the_admin_port_gets_an_eighth_at_most_and_two_for_each_connection() -> None:
+    found = shares(20_000, 10_000, 512)
+    assert found.reserve + found.admin + found.clients + found.logs == 20_000
+    assert (found.admin, found.admin_connections) == (1024, 512)
+    few = shares(1024, 10_000, 512)
+    assert (few.admin, few.admin_connections) == (112, 56)
+    assert few.clients == few.logs == (1024 - few.reserve - few.admin) // 2
+
+
 def test_with_too_few_there_is_no_start_and_the_error_says_how_many_are_wanted() -> None:
     with pytest.raises(DescriptorsTooFew, match="may have 100 file descriptors, wanted at least"):
         shares(100, 10)

@@ -24,6 +24,11 @@ STEP_BYTES = 4 << 20
 WAIT_MS = 5
 
 
+# So long a reader may be busy with what it has, as a Spark task that waits for its sink. It goes on
+# where it was cut off; one that never reads again would hold a stream and a connection for good.
+STALLED_SECONDS = 600.0
+
+
 class Sending:
     def __init__(self, reader: RangeReader, fd: int, frame_bytes: int, is_chunked: bool) -> None:
         """`is_chunked`: a frame is a chunk of HTTP."""
@@ -51,13 +56,21 @@ class Sending:
         return len(self._left) > 0
 
     async def room(self) -> None:
-        """Waits until the socket takes more, or is broken."""
+        """Waits until the socket takes more, or is broken. OSError: it has not for long."""
         loop, fd = asyncio.get_running_loop(), self._socket.fileno()
-        came = asyncio.Event()
-        loop.add_writer(fd, came.set)
+        is_stalled: asyncio.Future[bool] = loop.create_future()
+
+        def tell(found: bool) -> None:
+            if not is_stalled.done():
+                is_stalled.set_result(found)
+
+        loop.add_writer(fd, tell, False)
+        timer = loop.call_later(STALLED_SECONDS, tell, True)
         try:
-            await came.wait()
+            if await is_stalled:
+                raise TimeoutError(f"nothing was taken for {STALLED_SECONDS:.0f} s")
         finally:
+            timer.cancel()
             loop.remove_writer(fd)
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from pyarrow import ipc, parquet
 
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import ORDERS, WAIT_S, Console, commit
+from tests.support.rest import Rest
 
 TOPICS = 1000
 NOTHING = {"messages": [], "scanned_offsets": 0, "scanned_bytes": 0, "left_offsets": 0,
@@ -252,6 +253,18 @@ def test_a_list_is_a_file_too(console: Console) -> None:
         page.get_by_role("button", name="CSV").click()
     rows = list(csv.DictReader(io.StringIO(Path(told.value.path()).read_text())))
     assert [row["Topic"] for row in rows] == ["orders"]
+
+
+def test_no_cell_of_a_list_is_a_formula(console: Console) -> None:
+    rest = Rest(console.base.removeprefix("http://"))
+    rest.post("/topics", {"name": "-formula", "partitions": 3})
+    page = console.open("topics?filter=-formula")
+    with page.expect_download() as told:
+        page.get_by_role("button", name="CSV").click()
+    (row,) = csv.DictReader(io.StringIO(Path(told.value.path()).read_text()))
+    assert row["Topic"] == "'-formula"
+    assert row["Partitions"] == "3"
+    assert rest.ask("DELETE", "/topics/-formula").status == 204
 
 
 def test_the_log_and_the_audit_trail_are_searched(console: Console) -> None:

@@ -1,7 +1,7 @@
 """Small files of an hour become large ones, and lost files are exported again: the same records in
-other files, swapped in by one rename of the manifest. Nothing is rewritten in place.
+other files, shown to readers as another generation. Nothing is rewritten in place.
 
-Readers that have opened an old file go on reading it: it is deleted after a grace.
+Readers that have resolved the old generation go on reading it: it is deleted after a grace.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_iceberg, export_layout, export_manifest, export_tasks
-from appliance_spark.export_layout import ExportFailed, Target, move_durably
+from appliance_spark import (
+    export_generation,
+    export_iceberg,
+    export_layout,
+    export_manifest,
+    export_tasks,
+)
+from appliance_spark.export_layout import ExportFailed, Target
 from appliance_spark.export_run import opened, sweep
 from appliance_spark.export_verify import damaged
 
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TARGET_BYTES = 128 << 20  # of a file: what readers like, and one task merges in seconds
-GRACE_MS = 24 * 3_600_000  # before a replaced file is deleted: longer than queries take
+GRACE_MS = 24 * 3_600_000  # before a replaced generation is deleted: longer than queries take
 
 File = dict[str, Any]
 Say = Callable[[str], None]
@@ -35,14 +41,14 @@ def compact(
         sweep(target, manifest)
         export_iceberg.check(manifest)
         export_iceberg.follow(target, manifest, say)  # before it lacks files that it refers to
-        deleted = _delete_retired(target, manifest, now_ms - grace_ms)
+        deleted = _delete_replaced(target, manifest, now_ms - grace_ms)
         tasks = _tasks(manifest, target_bytes)
-        if not tasks:
+        if not tasks and not manifest["retired"]:
             return {"merged": 0, "into": 0, "deleted": deleted}
         staging = target.staging / f"compact-{manifest['sequence'] + 1:06d}"
         work = partial(export_tasks.merge, str(target.root), str(staging))
         try:
-            found = export_tasks.spread(spark(), tasks, work)
+            found = export_tasks.spread(spark(), tasks, work) if tasks else []
             done = [(task, file) for task, file in zip(tasks, found, strict=True) if file]
             _swap(target, manifest, done, now_ms)
             export_iceberg.follow(target, export_manifest.load(target), say)
@@ -52,18 +58,16 @@ def compact(
         return {"merged": merged, "into": len(done), "deleted": deleted}
 
 
-def _delete_retired(target: Target, manifest: dict[str, Any], before_ms: int) -> int:
-    """Files first: one that is in no manifest would be swept all the same."""
-    over = [each for each in manifest["retired"] if each["since_ms"] <= before_ms]
-    replaced_by = max((each.get("sequence", 0) for each in over), default=0)
-    if replaced_by:
-        export_iceberg.forget_before(target, manifest, replaced_by)
-    for each in over:
-        (target.root / each["path"]).unlink(missing_ok=True)
-    if over:
-        manifest["retired"] = [each for each in manifest["retired"] if each not in over]
-        export_manifest.save(target, manifest)
-    return len(over)
+def _delete_replaced(target: Target, manifest: dict[str, Any], before_ms: int) -> int:
+    """Files first: a generation that is in no manifest would be swept all the same."""
+    over = [each for each in manifest.get("replaced", []) if each["since_ms"] <= before_ms]
+    if not over:
+        return 0
+    export_iceberg.forget_before(target, manifest, max(each["sequence"] for each in over))
+    count = sum(export_generation.delete_replaced(target, each) for each in over)
+    manifest["replaced"] = [each for each in manifest["replaced"] if each not in over]
+    export_manifest.save(target, manifest)
+    return count
 
 
 def _tasks(manifest: dict[str, Any], target_bytes: int) -> list[dict[str, Any]]:
@@ -102,11 +106,17 @@ def _first(file: File) -> tuple[int, int, int]:
 def _swap(
     target: Target, manifest: dict[str, Any], done: list[tuple[dict[str, Any], File]], now_ms: int
 ) -> None:
-    new = [{n: v for n, v in file.items() if n != "staged"} for _, file in done]
     old = {file["path"] for task, _ in done for file in task["files"]}
-    swapped = export_manifest.replaced(manifest, old, new, now_ms)
-    move_durably([(Path(file["staged"]), target.root / file["path"]) for _, file in done])
-    export_manifest.save(target, swapped)
+    _show(target, manifest, old, [file for _, file in done], now_ms)
+
+
+def _show(
+    target: Target, manifest: dict[str, Any], old: set[str], made: list[File], now_ms: int
+) -> None:
+    bare = [{name: value for name, value in file.items() if name != "staged"} for file in made]
+    swapped = export_manifest.replaced(manifest, old, bare)
+    staged = {file["path"]: Path(file["staged"]) for file in made}
+    export_generation.commit(target, manifest, swapped, staged, now_ms)
 
 
 # Files that were lost
@@ -127,14 +137,8 @@ def repair(
         staging = target.staging / f"repair-{manifest['sequence'] + 1:06d}"
         try:
             new = _made_again(manifest, lost, spark(), reading, staging)
-            old = {file["path"] for file in lost}
-            bare = [{n: v for n, v in file.items() if n != "staged"} for file in new]
-            swapped = export_manifest.replaced(manifest, old, bare, now_ms, are_kept=False)
-            for path in old:
-                (target.root / path).unlink(missing_ok=True)
-            move_durably([(Path(file["staged"]), target.root / file["path"]) for file in new])
-            export_manifest.save(target, swapped)
-            export_iceberg.follow(target, swapped, say)
+            _show(target, manifest, {file["path"] for file in lost}, new, now_ms)
+            export_iceberg.follow(target, export_manifest.load(target), say)
         finally:
             export_tasks.clear(staging)
         return sorted(file["path"] for file in new)

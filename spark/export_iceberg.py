@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_manifest
+from appliance_spark import export_generation, export_manifest
 from appliance_spark.export_layout import ExportFailed, Target, make_folder, write_durably
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def identifier(given: Settings, topic: str) -> tuple[str, ...]:
     return (*namespace.split("."), table.replace("{topic}", topic))
 
 
-def location(target: Target, path: str) -> str:
-    return f"file://{target.root}/{path}"
+def location(target: Target, manifest: dict[str, Any], path: str) -> str:
+    """In its generation: readers of a snapshot find it there when the link has turned."""
+    return f"file://{export_generation.home(target, manifest, path)}"
 
 
 # What the table says of itself
@@ -154,7 +155,7 @@ def _name(table: Table) -> str:
 # What the manifest says
 
 def _wanted(target: Target, manifest: dict[str, Any], topic: str) -> dict[str, dict[str, Any]]:
-    return {location(target, file["path"]): file for file in manifest["files"]
+    return {location(target, manifest, file["path"]): file for file in manifest["files"]
             if file["topic"] == topic and not file["is_dead_letter"]}
 
 

@@ -1,15 +1,17 @@
 """Where things stand in the target of an export, and how they get there durably.
 
+    topic=T                                          a link to the newest generation of its folder
     topic=T/date=2026-11-21/hour=08/T+0003+0000000012345+0000000045678.parquet
     topic=T/date=2026-11-21/hour=08/_SUCCESS         nothing more is expected for this hour
     _dead_letter/topic=T/date=…/hour=…/T+….parquet   records that did not parse, and why
     _export/manifest.json                            the truth: files, and how far each partition is
     _export/runs/ID/plan.json                        the offsets of a run, fixed before it reads
     _export/staging/ID/…                             files of a run that has not ended
+    _export/generations/000008/topic=T               what the link shows, and what it has shown
     _export/lock                                     one run at a time
 
-Readers such as Spark skip what begins with an underscore. The range in a file's name is the split
-that was read, from its first offset up to, not including, the last number.
+Spark and pyarrow skip what begins with an underscore, DuckDB and Polars do not. The range in a
+file's name is the split that was read, from its first offset up to, not including, the last number.
 """
 
 from __future__ import annotations
@@ -119,6 +121,7 @@ class Target:
         self.own = root / OWN
         self.runs = self.own / "runs"
         self.staging = self.own / "staging"
+        self.generations = self.own / "generations"
         self.manifest = self.own / "manifest.json"
 
     @contextmanager
@@ -139,10 +142,16 @@ class Target:
             lock.flush()
             yield
 
-    def data_files(self) -> Iterator[str]:
-        """Every Parquet file that a reader could find, committed or not."""
+    def tops(self) -> Iterator[str]:
+        """The folders of topics that readers find."""
         for top in (*self.root.glob("topic=*"), *self.root.glob(f"{DEAD_LETTERS}/topic=*")):
-            for path in sorted(top.rglob("*.parquet")):
+            yield str(top.relative_to(self.root))
+
+    def data_files(self) -> Iterator[str]:
+        """Every Parquet file that a reader could find, committed or not. DuckDB and Polars also
+        find those that begin with an underscore or a dot."""
+        for top in self.tops():
+            for path in sorted((self.root / top).rglob("*.parquet")):
                 yield str(path.relative_to(self.root))
 
     def plan_path(self, run: str) -> Path:

@@ -26,7 +26,9 @@ def empty() -> Manifest:
         "sequence": 0,  # of commits: runs, compactions, repairs
         "topics": {},
         "files": [],
-        "retired": [],  # replaced by compaction, deleted after a grace
+        "generations": {},  # of each topic's folder, when it is not the first
+        "replaced": [],  # generations that readers may still read, deleted after a grace
+        "retired": [],  # files that older versions had replaced; compaction hides them
         "hours": {},  # folders that have a _SUCCESS
         "reopened": [],  # that had one when late records came
         "runs": [],
@@ -143,22 +145,14 @@ def _reopen(manifest: Manifest, files: list[File], run: str) -> None:
     manifest["reopened"] = manifest["reopened"][-RUNS_KEPT:]
 
 
-def replaced(
-    manifest: Manifest, old: set[str], files: list[File], now_ms: int, are_kept: bool = True
-) -> Manifest:
+def replaced(manifest: Manifest, old: set[str], files: list[File]) -> Manifest:
     """The manifest after a compaction or a repair: the same records in other files."""
     before = [file for file in manifest["files"] if file["path"] in old]
     problem = unequal(before, files)
     if problem:
         raise ExportFailed(f"the new files do not hold what the old ones held: {problem}")
     kept = [file for file in manifest["files"] if file["path"] not in old]
-    new = _next(manifest, kept, files, manifest["sequence"] + 1)
-    if are_kept:
-        gone = sorted(old - {file["path"] for file in files})
-        new["retired"] += [
-            {"path": path, "since_ms": now_ms, "sequence": new["sequence"]} for path in gone
-        ]
-    return new
+    return _next(manifest, kept, files, manifest["sequence"] + 1)
 
 
 def unequal(old: list[File], new: list[File]) -> str:

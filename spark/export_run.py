@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance_spark import (
+    export_generation,
     export_iceberg,
     export_json,
     export_manifest,
@@ -156,6 +157,7 @@ def with_table(
 
 def sweep(target: Target, manifest: dict[str, Any]) -> int:
     """Files that no manifest has: their run was stopped before its commit."""
+    export_generation.agree(target, manifest)
     known = {each["path"] for each in (*manifest["files"], *manifest["retired"])}
     lost = [path for path in target.data_files() if path not in known]
     for path in lost:
@@ -226,6 +228,7 @@ def commit(
     )
     finished = export_manifest.finished_hours(new, plan, job.grace_ms)
     new["hours"] |= dict.fromkeys(finished, plan["sequence"])
+    export_generation.begin(job.target, [file["path"] for file in files])
     for folder in {file["folder"] for file in files}:
         (job.target.root / folder / "_SUCCESS").unlink(missing_ok=True)
     move_durably([(Path(file["staged"]), job.target.root / file["path"]) for file in files])

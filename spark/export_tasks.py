@@ -142,7 +142,7 @@ def check_file(root: str, task: Task) -> Any:
         return "is missing"
     digest = export_write.digest_of(path)
     if digest != task["digest"]:
-        rows = _rows_or_none(path)
+        rows = rows_or_none(path)
         return f"has changed: digest {digest}, {rows} rows; wanted {task['digest']}, {task['rows']}"
     parts = [dict.fromkeys(("rows", "words"), 0) for _ in task["ranges"]]
     with pq.ParquetFile(path) as file:
@@ -156,7 +156,7 @@ def check_file(root: str, task: Task) -> Any:
     return None
 
 
-def _rows_or_none(path: Path) -> int | None:
+def rows_or_none(path: Path) -> int | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,7 +1,8 @@
 """Whether a target holds what its manifest says, and the manifest what the log has.
 
     files   every one there, with its digest; its rows and their hash counted again, by range
-    others  no Parquet file that the manifest does not know: readers would count it twice
+    others  no file that the manifest does not know where readers list: they would count it twice
+    rows    each topic's folder has as many as were exported, counted as its readers do
     ranges  they cover each partition from its first offset to its position, each once
     table   an Iceberg table has these files and no others, and is as far
     log     what is still in it, read again: the number of its records and their hash, by range;
@@ -10,12 +11,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_iceberg, export_manifest, export_tasks
+from appliance_spark import export_generation, export_iceberg, export_manifest, export_tasks
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import Target
 
@@ -44,7 +46,7 @@ def verify(
     if broker is not None:
         broker.topics()  # one that is not there is told before Spark has started
     verdict = Verdict(len(manifest["files"]), sum(f["rows"] for f in manifest["files"]))
-    verdict.problems += unknown_files(target, manifest)
+    verdict.problems += listed(target, manifest)
     verdict.problems += covered(manifest)
     verdict.problems += export_iceberg.problems(target, manifest)
     broken = damaged(target, manifest, spark())
@@ -67,10 +69,27 @@ def damaged(
             for file, text in zip(manifest["files"], found, strict=True) if text]
 
 
-def unknown_files(target: Target, manifest: dict[str, Any]) -> list[str]:
-    known = {file["path"] for file in (*manifest["files"], *manifest["retired"])}
-    return [f"{path} is not in the manifest: its rows are there twice, or come from elsewhere"
-            for path in target.data_files() if path not in known]
+def listed(target: Target, manifest: dict[str, Any]) -> list[str]:
+    """What those find who read the folder of a topic: each file of the manifest, and no other."""
+    known = {file["path"]: file for file in manifest["files"]}
+    wanted, found = Counter[str](), Counter[str]()
+    for path, file in known.items():
+        wanted[export_generation.top_of(path)] += file["rows"]
+    behind = [top for top in target.tops()
+              if export_generation.is_behind(target, manifest, top)]
+    problems = [f"{top} shows what it did before commit {manifest['generations'].get(top, 0)}: "
+                "the same records in other files. The next run or compaction turns it"
+                for top in behind]
+    for path in target.data_files():
+        top = export_generation.top_of(path)
+        found[top] += export_tasks.rows_or_none(target.root / path) or 0
+        if path not in known and top not in behind:
+            problems.append(
+                f"{path} is not in the manifest: its rows are there twice, or come from elsewhere")
+    return problems + [
+        f"readers of {top} count {found[top]} rows, exported were {wanted[top]}"
+        for top in sorted({*wanted, *found}) if found[top] != wanted[top]
+    ]
 
 
 def covered(manifest: dict[str, Any]) -> list[str]:

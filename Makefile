@@ -77,7 +77,7 @@ machine:
 	@touch $@
 
 DEV := from importlib.metadata import requires; \
-	print(*(line.split(";")[0] for line in requires("appliance") if line.endswith("\"dev\"")))
+	print(*(line.split(";")[0] for line in requires("appliance-log") if line.endswith("\"dev\"")))
 .venv/dev: .venv/installed
 	$(BIN)/python -c '$(DEV)' | xargs $(PIP)
 	@touch $@

@@ -1,6 +1,7 @@
 """Record batches of the log as record batches of Arrow, column by column and without copying twice.
 
-pyarrow is an extra (`appliance[spark]`) and large: it is imported by the first call, not before.
+pyarrow is an extra (`appliance-log[spark]`) and large: it is imported by the first call, not
+before.
 """
 
 from __future__ import annotations

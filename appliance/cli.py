@@ -61,7 +61,8 @@ class ExportCommands(click.Group):
             from appliance_spark.export import export as found
         except ImportError as error:
             raise click.ClickException(
-                f"exports want {error.name}, which is not there: pip install 'appliance[export]'"
+                f"exports want {error.name}, which is not there: "
+                "pip install 'appliance-log[export]'"
             ) from error
         return found.get_command(ctx, cmd_name)
 

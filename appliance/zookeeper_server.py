@@ -59,7 +59,7 @@ def class_path() -> str:
     if spec is None or spec.origin is None:
         raise ZooKeeperUnavailable(
             "ZooKeeper's jar comes with PySpark, which is not installed: "
-            "pip install 'appliance[spark]'"
+            "pip install 'appliance-log[spark]'"
         )
     jars = Path(spec.origin).parent / "jars"
     found = [path for name in JARS for path in sorted(jars.glob(f"{name}-*.jar"))]

@@ -1,4 +1,4 @@
-"""Avro values as columns, by a schema that is given. fastavro reads them (`appliance[avro]`).
+"""Avro values as columns, by a schema that is given. fastavro reads them (`appliance-log[avro]`).
 
 Confluent's header, a zero byte and a schema's id in four, is skipped: the id is not looked up.
 """
@@ -25,7 +25,7 @@ def _fastavro() -> Any:
     try:
         import fastavro
     except ImportError as error:
-        raise ExportFailed("Avro wants fastavro: pip install 'appliance[avro]'") from error
+        raise ExportFailed("Avro wants fastavro: pip install 'appliance-log[avro]'") from error
     return fastavro
 
 

@@ -67,7 +67,7 @@ def check(manifest: dict[str, Any]) -> None:
         import pyiceberg.catalog.sql  # noqa: F401
     except ImportError as error:
         raise ExportFailed(
-            f"an Iceberg table wants pyiceberg: pip install 'appliance[iceberg]' ({error})"
+            f"an Iceberg table wants pyiceberg: pip install 'appliance-log[iceberg]' ({error})"
         ) from error
 
 

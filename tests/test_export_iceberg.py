@@ -203,7 +203,7 @@ def test_without_pyiceberg_a_run_says_what_to_install(
     exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
-    with pytest.raises(ExportFailed, match=r"pip install 'appliance\[iceberg\]'"):
+    with pytest.raises(ExportFailed, match=r"pip install 'appliance-log\[iceberg\]'"):
         export_iceberg.check(exported.manifest)
 
 

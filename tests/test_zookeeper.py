@@ -548,4 +548,4 @@ def test_without_java_or_pyspark_one_sentence_says_so(
     monkeypatch.setattr(zookeeper_server.importlib.util, "find_spec", lambda name: None)
     answer = CliRunner().invoke(main, run)
     assert answer.exit_code == 1
-    assert "pip install 'appliance[spark]'" in answer.stderr
+    assert "pip install 'appliance-log[spark]'" in answer.stderr

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ with_table = options(
     click.option("--table-name", metavar="NAMESPACE.NAME",
                  help=f"Of the Iceberg tables; without it {export_iceberg.NAME}."),
     click.option("--catalog", multiple=True, metavar="KEY=VALUE",
-                 help="As pyiceberg knows it; without it an SQLite file in the target."),
+                 help="name=… as pyiceberg's configuration has it, or type=, uri= and warehouse=; "
+                      "without it an SQLite file in the target."),
 )
 with_bounds = options(
     click.option("--from", "first", default="earliest", show_default=True,
@@ -108,6 +110,10 @@ with_bounds = options(
 )
 
 
+with_roots = click.option(
+    "--root", multiple=True, envvar="APPLIANCE_EXPORT_ROOTS", metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Exports that are defined in the broker may only have targets below it; may be repeated.")
 with_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 with_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
@@ -131,6 +137,7 @@ def now_ms() -> int:
 @click.option("--due-ms", type=int, hidden=True)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A TOML file in which the export --name is defined, instead of the broker.")
+@with_roots
 @with_spark
 @with_broker
 @with_json
@@ -145,7 +152,7 @@ def run(as_json: bool, **given: Any) -> None:
 def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
     broker = AdminPort(given["admin"], given["token"])
     if given["name"] and not given["topics"]:
-        definition = _defined(given["name"], given.get("file"), broker)
+        definition = _defined(given["name"], given.get("file"), broker, given["root"])
     elif given["topics"] and given["target"]:
         definition = export_definition.of_command(given)
     else:
@@ -160,9 +167,11 @@ def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
     return job, Sessions(given["master"], given["conf"])
 
 
-def _defined(name: str, file: Path | None, broker: AdminPort) -> dict[str, Any]:
+def _defined(
+    name: str, file: Path | None, broker: AdminPort, roots: tuple[Path, ...]
+) -> dict[str, Any]:
     if file is None:
-        return broker.definition(name)
+        return export_definition.of_broker(broker.definition(name), roots)
     for each in definitions_of(file, broker):
         if each["name"] == name:
             return each
@@ -240,7 +249,7 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """A range again, into a new target; or the lost files of one that is there."""
     given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
-              "table": None, "table_name": None, "catalog": ()}
+              "table": None, "table_name": None, "catalog": (), "root": ()}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given, as_json)
@@ -313,27 +322,31 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
 @export.command()
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Exports as TOML; without it those that are defined in the broker.")
+@with_roots
 @with_spark
 @with_broker
 @with_json_lines
-def schedule(file: Path | None, master: str, conf: tuple[str, ...], admin: str, token: str | None,
-             retries: int, as_json: bool) -> None:
+def schedule(file: Path | None, root: tuple[Path, ...], master: str, conf: tuple[str, ...],
+             admin: str, token: str | None, retries: int, as_json: bool) -> None:
     """Run each export when it is due, until SIGTERM."""
     event_log.to_stderr()
     broker = AdminPort(admin, token)
     more = [word for pair in conf for word in ("--conf", pair)]
     more += ["--file", str(file)] if file else []
+    more += [word for each in root for word in ("--root", str(each))]
     more += ["--master", master, "--admin", admin, "--retries", str(retries)]
     if token:
         os.environ["APPLIANCE_TOKEN"] = token  # not on a command line, where others can read it
 
     def command(name: str) -> list[str]:
-        return [sys.executable, "-m", "appliance_spark.export", "run", "--name", name, *more]
+        return [sys.executable, "-m", "appliance_spark.export", "run", f"--name={name}", *more]
 
     log = event_log.named("schedule")
     say = _say_as_json if as_json else log.info
-    scheduler = Scheduler(lambda: definitions_of(file, broker), command, say,
-                          broker.next_run if file is None else None)
+    scheduler = Scheduler(lambda: definitions_of(file, broker), command, say)
+    if file is None:
+        scheduler.report = broker.next_run
+        scheduler.allowed = partial(export_definition.of_broker, roots=root)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())

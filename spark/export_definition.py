@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from appliance import export_options
 from appliance.patterns import PatternInvalid, compiled
 from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
@@ -40,10 +42,26 @@ def of_command(given: dict[str, Any]) -> Definition:
     }
 
 
+def of_broker(definition: Definition, roots: tuple[Path, ...]) -> Definition:
+    """As somebody else has put it there: only what the list allows, and only where this scheduler
+    lets exports go."""
+    try:
+        export_options.check(definition)
+    except export_options.DefinitionWrong as error:
+        raise ExportFailed(f"the export {definition.get('name')}: {error}") from error
+    target = target_path(definition["target"])
+    if not any(target.resolve().is_relative_to(root.resolve()) for root in roots):
+        given = ", ".join(map(str, roots)) or "none was given"
+        raise ExportFailed(
+            f"the export {definition.get('name')}: its target {target}, which is "
+            f"{target.resolve()}, is in none of the folders for exports (--root): {given}")
+    return definition
+
+
 def job_of(definition: Definition, broker: AdminPort) -> Job:
-    given = definition.get("options") or {}
-    unknown = sorted(set(given) - set(OPTIONS))
-    if unknown:
+    given = {name: value for name, value in (definition.get("options") or {}).items()
+             if value is not None}
+    if unknown := sorted(set(given) - set(OPTIONS)):
         raise ExportFailed(f"options {unknown} are not known; these are: {sorted(OPTIONS)}")
     options = {**OPTIONS, **given}
     wanted = Wanted(
@@ -74,7 +92,9 @@ def table_of(options: dict[str, Any]) -> dict[str, Any] | None:
         raise ExportFailed("a table's name or catalog without table = \"iceberg\"")
     if options["table"] is None:
         return None
-    return export_iceberg.settings(options["table_name"], options["catalog"])
+    catalog = options["catalog"]
+    named = {"name": catalog} if isinstance(catalog, str) else catalog
+    return export_iceberg.settings(options["table_name"], named)
 
 
 def catalog_of(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -56,7 +56,30 @@ def settings(name: str | None, catalog: dict[str, str] | None) -> Settings:
     namespace, _, table = name.rpartition(".")
     if not namespace or not table:
         raise ExportFailed(f"got the table name {name!r}, wanted NAMESPACE.NAME, such as {NAME}")
+    _check_catalog(catalog or {})
     return {"format": "iceberg", "name": name, "catalog": catalog or {}}
+
+
+CATALOG_KEYS = ("name", "type", "uri", "warehouse")  # others can hold secrets, or name code to load
+CATALOG_TYPES = ("sql", "rest", "hive", "glue", "dynamodb")
+
+
+def _check_catalog(given: dict[str, str]) -> None:
+    """Also of what a manifest says: whoever may write into a target must not run code here."""
+    unknown = sorted(set(given) - set(CATALOG_KEYS))
+    if unknown:
+        raise ExportFailed(f"a catalog's {', '.join(unknown)} can be said in pyiceberg's own "
+                           f"configuration alone, here only {', '.join(CATALOG_KEYS)}. {_OWN}")
+    if given.get("type", "sql") not in CATALOG_TYPES:
+        raise ExportFailed(f"got a catalog of type {given['type']!r}, wanted one of "
+                           f"{', '.join(CATALOG_TYPES)}")
+    if "@" in given.get("uri", "").split("://", 1)[-1].split("/", 1)[0]:
+        raise ExportFailed(f"a catalog's uri has a user or a password. {_OWN}")
+
+
+_OWN = ("Put its properties into ~/.pyiceberg.yaml or the environment "
+        "(PYICEBERG_CATALOG__NAME__URI) of whoever runs exports, and give its name: "
+        "`appliance export table --catalog name=NAME`")
 
 
 def check(manifest: dict[str, Any]) -> None:
@@ -69,12 +92,23 @@ def check(manifest: dict[str, Any]) -> None:
         raise ExportFailed(
             f"an Iceberg table wants pyiceberg: pip install 'appliance-log[iceberg]' ({error})"
         ) from error
+    given = manifest["table"]["catalog"]
+    _check_catalog(given)
+    if set(given) == {"name"} and not _is_configured(given["name"]):
+        raise ExportFailed(f"there is no catalog {given['name']} here. {_OWN}")
+
+
+def _is_configured(name: str) -> bool:
+    from pyiceberg.utils.config import Config
+
+    return Config().get_catalog_config(name) is not None
 
 
 @contextmanager
 def _catalog(target: Target, given: Settings) -> Iterator[Catalog]:
     from pyiceberg.catalog import load_catalog
 
+    _check_catalog(given["catalog"])
     named = dict(given["catalog"])
     name = named.pop("name", "appliance")
     if not given["catalog"]:

@@ -150,6 +150,7 @@ def with_table(
     """The table is the target's from then on, for all that is done with it."""
     if table is not None and manifest.get("table") != table:
         manifest = {**manifest, "table": table}
+        export_iceberg.check(manifest)  # one that cannot be is not kept
         export_manifest.save(target, manifest)
     export_iceberg.check(manifest)
     return manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from appliance.catalog import Catalog
+from appliance.catalog import AuditRow, Catalog
 from appliance.export.book import Book
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
@@ -78,8 +79,8 @@ def test_an_export_is_defined_changed_and_forgotten(rest: Rest) -> None:
     assert made == {"name": "daily", "pattern": None, "schema": None, "partition_by": None,
                     "options": {}, **EXPORT}
     assert (status["last_run"], status["topics"]) == (None, [])
-    changed = put(rest, "/exports/daily", {"pattern": "or.*", "target": "s3://lake"})
-    assert (changed["schedule"], changed["target"]) == (None, "s3://lake")
+    changed = put(rest, "/exports/daily", {"pattern": "or.*", "target": "/lake"})
+    assert (changed["schedule"], changed["target"]) == (None, "/lake")
     assert [each["name"] for each in rest.get("/exports")["exports"]] == ["daily"]
     assert rest.ask("DELETE", "/exports/daily").status == 204
     assert rest.refused("GET", "/exports/daily") == (404, "resource_not_found")
@@ -89,9 +90,9 @@ def test_an_export_is_defined_changed_and_forgotten(rest: Rest) -> None:
 def test_a_pattern_that_would_take_for_ever_is_answered(rest: Rest) -> None:
     name = "a" * 60 + "-b"
     rest.post("/topics", {"name": name})
-    made = put(rest, "/exports/daily", {"pattern": "(a+)+-", "target": "x"})
+    made = put(rest, "/exports/daily", {"pattern": "(a+)+-", "target": "/x"})
     assert (made["status"]["topics"], made["status"]["fault"]) == ([], "")
-    made = put(rest, "/exports/daily", {"pattern": "(a+)+-b", "target": "x"})
+    made = put(rest, "/exports/daily", {"pattern": "(a+)+-b", "target": "/x"})
     assert made["status"]["topics"] == [name]
     rest.ask("DELETE", f"/topics/{name}")
     rest.ask("DELETE", "/exports/daily")
@@ -102,7 +103,7 @@ def test_a_stored_pattern_that_is_refused_now_is_told_of_this_export_alone(tmp_p
     (tmp_path / "data").mkdir()
     catalog = Catalog.open(tmp_path / "data/catalog.db")
     for name, pattern in (("new", "or.*"), ("old", "(?!x)or.*")):
-        Book(catalog, 3).put({"name": name, "pattern": pattern, "target": "x"})
+        Book(catalog, 3).put({"name": name, "pattern": pattern, "target": "/x"})
     catalog.close()
     with running_broker(tmp_path / "data") as broker:
         rest = Rest(broker.admin)
@@ -114,6 +115,62 @@ def test_a_stored_pattern_that_is_refused_now_is_told_of_this_export_alone(tmp_p
         assert 'appliance_export_last_run_failed{export="new"} 0.0' in failed
         told = [each["text"] for each in rest.get("/health")["findings"]]
         assert any("export old cannot run as it is defined: pattern: " in each for each in told)
+
+
+SECRET = "s3cret-of-the-lake"
+CATALOG = {"type": "rest", "uri": "http://127.0.0.1:1", "auth.type": "custom",
+           "auth.impl": "subprocess.Popen", "credential": SECRET, "py-io-impl": "os.system"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"options": {"catalog": CATALOG}},
+         "options.catalog: got dict, wanted the name of a catalog in pyiceberg's configuration"),
+        ({"options": {"catalog": "../x"}}, "options.catalog: got str, wanted the name of a"),
+        ({"options": {"conf": {"spark.jars": SECRET}}},
+         "options conf are not known, wanted only from, to, isolation, accept_loss, "),
+        ({"options": {"table_name": "lake.a/../b"}}, "options.table_name: got 'lake.a/../b', "),
+        ({"options": {"split_bytes": 0}}, "options.split_bytes: got 0, wanted 1 or more"),
+        ({"options": {"hold_bytes": True}}, "options.hold_bytes: got True, wanted 0 or more"),
+        ({"options": {"framing": "x"}}, "options.framing: got 'x', wanted 'confluent' or 'none'"),
+        ({"options": {"schema_json": "x" * (1 << 20) + "x"}}, "of 1048576 characters at most"),
+        ({"target": "/srv/lake/../../etc"}, "target: got '/srv/lake/../../etc', wanted the absol"),
+        ({"target": "lake"}, "target: got 'lake', wanted the absolute path of a folder"),
+        ({"target": "s3://lake"}, "target: got 's3://lake', wanted the absolute path of a folder"),
+        ({"partition_by": "hook:x"}, "partition_by: got 'hook:x', wanted timestamp, append or "),
+        ({"schema": "pickle"}, "schema: got 'pickle', wanted one of raw, json, avro"),
+    ],
+)
+def test_a_definition_says_what_is_on_a_list_and_no_secret(
+    rest: Rest, given: dict[str, Any], said: str
+) -> None:
+    answer = rest.ask("PUT", "/exports/daily", {**EXPORT, **given})
+    assert answer.status == 400
+    assert said in str(answer.body)
+    assert rest.get("/exports") == {"exports": []}
+    noted = rest.get("/audit")["entries"]
+    assert SECRET not in str(answer.body) + str(noted)
+
+
+def test_secrets_that_an_older_version_kept_are_shown_to_nobody(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    old = {**EXPORT, "name": "daily", "options": {"table": "iceberg", "catalog": CATALOG}}
+    catalog.put_export("daily", json.dumps(old))
+    for details in (json.dumps(old), json.dumps({**old, "x": "y" * 3000})[:400]):
+        catalog.add_audit(AuditRow(0, 1, "ada", "", "PUT /exports/daily", details, 200))
+    catalog.close()
+    with running_broker(tmp_path) as broker:
+        rest = Rest(broker.admin)
+        shown = rest.get("/exports/daily")
+        assert shown["options"] == {"table": "iceberg", "catalog": "daily"}
+        everything = f"{shown}{rest.get('/exports')}{rest.get('/audit')}"
+        assert len(rest.get("/audit")["entries"]) == 2
+        assert SECRET not in everything
+        assert "Popen" not in everything
+    found = Catalog.open(tmp_path / "catalog.db")
+    assert SECRET not in str(found.exports())
+    found.close()
 
 
 def test_when_the_next_run_begins_is_what_a_scheduler_said_of_late(rest: Rest) -> None:
@@ -141,13 +198,13 @@ def test_a_scheduler_that_is_silent_is_no_longer_believed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"target": "x"},
-        {"topics": [], "target": "x"},
-        {"topics": ["a"], "pattern": "b", "target": "x"},
+        {"target": "/x"},
+        {"topics": [], "target": "/x"},
+        {"topics": ["a"], "pattern": "b", "target": "/x"},
         {"topics": ["a"]},
         {"topics": ["a"], "target": "  "},
-        {"pattern": "(", "target": "x"},
-        {"pattern": "(?=a)a", "target": "x"},
+        {"pattern": "(", "target": "/x"},
+        {"pattern": "(?=a)a", "target": "/x"},
         {**EXPORT, "name": "another"},
         {**EXPORT, "schedule": {"cron": "soon"}},
         {**EXPORT, "schedule": {"cron": "* * * *"}},

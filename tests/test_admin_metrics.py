@@ -158,7 +158,7 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
     produce(appliance_broker, "orders", 3)
     consume(appliance_broker, "orders", 3).close()
     rest = Rest(appliance_broker.admin)
-    rest.ask("PUT", "/exports/daily", {"topics": ["orders"], "target": "lake"})
+    rest.ask("PUT", "/exports/daily", {"topics": ["orders"], "target": "/lake"})
     hold = {"topic": "orders", "offsets": {}}
     rest.ask("PUT", "/holds/daily", hold, prefix="/export/v1")
     families = [*text_string_to_metric_families(page(appliance_broker))]

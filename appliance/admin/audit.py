@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -27,6 +28,7 @@ from appliance.admin.route import ADMIN, Call, Param, Route, get
 from appliance.broker import Broker
 from appliance.catalog import STRANGER, AuditRow
 from appliance.errors import ApplianceError
+from appliance.export_options import OPTIONS
 
 log = event_log.named("admin")
 
@@ -62,15 +64,41 @@ def details_of(body: Any) -> str:
     """What was sent; of messages, how many: nobody's data belongs in here."""
     if body is None:
         return ""
-    if isinstance(body, dict):
-        body = {
-            name: "..." if name in SECRET else len(value) if name == "messages" else value
-            for name, value in body.items()
-        }
-    return json.dumps(body, ensure_ascii=False)[:DETAILS_MAX]
+    if isinstance(body, dict) and "messages" in body:
+        body = {**body, "messages": len(body["messages"])}
+    return json.dumps(without_secrets(body), ensure_ascii=False)[:DETAILS_MAX]
 
 
-SECRET = ("password", "token", "old_password")
+SECRET = re.compile(
+    r"password|token|secret|credential|passphrase|(api|access)[-_.]?key|\bauth\b", re.IGNORECASE)
+IN_ADDRESS = re.compile(r"(://[^/\s:@\"]*):[^/\s@\"]*@")  # the password of a URL
+MAY_BE = re.compile(r'"catalog": *[^" n].*', re.DOTALL)  # an export's, of an older version
+
+
+def without_secrets(value: Any) -> Any:
+    """By names, at any depth; the properties of a catalog, whatever they are called, are one."""
+    if isinstance(value, dict):
+        if isinstance(options := value.get("options"), dict):  # of an export
+            kept = {name: each if name in OPTIONS else "..." for name, each in options.items()}
+            value = {**value, "options": kept}
+        return {name: "..." if _is_secret(name, each) else without_secrets(each)
+                for name, each in value.items()}  # fmt: skip
+    if isinstance(value, list):
+        return [without_secrets(each) for each in value]
+    return IN_ADDRESS.sub(r"\1:...@", value) if isinstance(value, str) else value
+
+
+def _is_secret(name: Any, value: Any) -> bool:
+    is_catalog = name == "catalog" and isinstance(value, dict)
+    return is_catalog or bool(SECRET.search(str(name)))
+
+
+def shown(details: str) -> str:
+    """A row that an older version noted, which may have been cut off."""
+    try:
+        return json.dumps(without_secrets(json.loads(details)), ensure_ascii=False)
+    except ValueError:
+        return IN_ADDRESS.sub(r"\1:...@", MAY_BE.sub('"catalog": "..."', details))
 
 
 @dataclass
@@ -221,7 +249,7 @@ async def list_audit(call: Call) -> Entries:
                 "who": each.who,
                 "peer": each.peer,
                 "action": each.action,
-                "details": each.details,
+                "details": shown(each.details),
                 "status": each.status,
             }
             for each in rows

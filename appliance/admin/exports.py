@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import NotRequired
 
+from appliance import export_options
 from appliance.admin.bulk_export import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.route import Call, Param, delete, get, post, put
@@ -35,9 +36,9 @@ class Definition(TypedDict):
     name: NotRequired[str]
     topics: NotRequired[list[str]]
     pattern: NotRequired[str | None]  # of topics' names, instead
-    target: str  # path or URL
-    schema: NotRequired[Any]
-    partition_by: NotRequired[Any]
+    target: str  # the path of a folder
+    schema: NotRequired[str | None]  # raw, json or avro
+    partition_by: NotRequired[str | None]  # timestamp, append or field:NAME
     schedule: NotRequired[Schedule | None]
     options: NotRequired[dict[str, Any]]
 
@@ -158,8 +159,10 @@ def checked_name(name: str) -> str:
 def check_definition(body: Definition) -> None:
     if bool(body.get("topics")) == bool(body.get("pattern")):
         raise RequestInvalid("wanted either topics or a pattern of their names")
-    if not body["target"].strip():
-        raise RequestInvalid("target: it is empty, wanted a path or a URL")
+    try:
+        export_options.check(body)
+    except export_options.DefinitionWrong as error:
+        raise RequestInvalid(str(error)) from error
     if fault := fault_of(body):
         raise RequestInvalid(fault)
     if (schedule := body.get("schedule")) is not None:

@@ -11,10 +11,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from appliance import event_log
 from appliance.catalog import Catalog
 from appliance.errors import ApplianceError
+from appliance.export_options import migrated
 from appliance.patterns import PatternInvalid, compiled
 
+log = event_log.named("export")
 NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
 
 
@@ -53,11 +56,24 @@ class Book:
         self._catalog = catalog
         self._runs_max = runs_max
         self._lock = threading.Lock()
-        self._definitions: dict[str, dict[str, Any]] = {
-            name: json.loads(text) for name, text in catalog.exports()
-        }
+        self._definitions = {name: self._read(name, text) for name, text in catalog.exports()}
         self._last = {name: self._look(name) for name in self._definitions}
         self._next: dict[str, tuple[int | None, float]] = {}  # in ms, and when it was said
+
+    def _read(self, name: str, text: str) -> dict[str, Any]:
+        """What an older version took and this one does not goes from the disk, too: it may have
+        been a secret."""
+        definition, dropped = migrated({"name": name, **json.loads(text)})
+        if dropped:
+            self._catalog.put_export(name, json.dumps(definition))
+            log.warning(
+                "an export's definition had what only its scheduler may say; it was dropped",
+                export=name,
+                dropped=", ".join(dropped),
+                catalog=definition["options"].get("catalog"),
+                do="configure the catalog of this name in pyiceberg's configuration there",
+            )
+        return definition
 
     def all(self) -> Iterator[tuple[dict[str, Any], Last]]:
         definitions, last = self._definitions, self._last

@@ -72,7 +72,8 @@ def fill(bootstrap: str) -> None:
 def define_export(rest: Rest) -> None:
     """One that failed once, and took less than there is."""
     schedule = {"cron": "5 * * * *", "timezone": "Europe/Berlin", "jitter_seconds": 5, "retries": 3}
-    body = {"topics": ["orders"], "target": "/lake", "schedule": schedule, "options": {"x": "y"}}
+    body = {"topics": ["orders"], "target": "/lake", "schedule": schedule,
+            "options": {"hold_bytes": 1000}}
     assert rest.ask("PUT", "/exports/daily", body).status == 200
     part = {"topic": "orders", "partition": 0, "from": 0, "to": 100, "rows": 98, "dead_letters": 2}
     now_ms = int(time.time() * 1000)

@@ -42,7 +42,7 @@ def test_an_export_is_made_changed_and_deleted(console: Console, broker: Running
     page.get_by_label("Name", exact=True).fill("hourly")
     page.get_by_label("Topics by").select_option("pattern")
     page.get_by_label("Pattern (").fill("click.*")
-    page.get_by_label("Target").fill("s3a://lake")
+    page.get_by_label("Target").fill("/lakes/clicks")
     page.get_by_label("When").fill("15 * * * *")
     page.get_by_role("button", name="Make").click()
     page.get_by_role("link", name="hourly").click()
@@ -52,7 +52,7 @@ def test_an_export_is_made_changed_and_deleted(console: Console, broker: Running
     page.get_by_role("dialog").get_by_role("button", name="Change").click()
     expect(page.locator("dl.facts")).to_contain_text("by hand")
     made = Rest(broker.admin).get("/exports/hourly")
-    assert (made["pattern"], made["target"], made["schedule"]) == ("click.*", "s3a://lake", None)
+    assert (made["pattern"], made["target"], made["schedule"]) == ("click.*", "/lakes/clicks", None)
     page.get_by_role("button", name="Delete").click()
     page.get_by_label("Type").fill("hourly")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
@@ -70,7 +70,7 @@ def test_a_change_keeps_what_the_form_does_not_know(
     page.get_by_role("dialog").get_by_role("button", name="Change").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     found = Rest(broker.admin).get("/exports/daily")
-    assert (found["options"], found["schedule"]["retries"]) == ({"x": "y"}, 4)
+    assert (found["options"], found["schedule"]["retries"]) == ({"hold_bytes": 1000}, 4)
 
 
 def test_what_is_wrong_is_told_and_stays_in_the_form(console: Console) -> None:

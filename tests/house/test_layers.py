@@ -18,7 +18,8 @@ LAYERS = [
     ("log_repeats",),
     ("__init__", "errors", "event_log", "wall_clock", "same_machine", "spoken", "page_cache",
      "stop_signals", "_native", "_socket", "_wake_soon", "_codes", "_bytes"),
-    ("closures", "owner_only", "request_queue", "_traffic", "_codec", "patterns"),
+    ("closures", "owner_only", "request_queue", "_traffic", "_codec", "patterns",
+     "export_options"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
     ("command", "progress", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
@@ -86,7 +87,8 @@ ONLY = {
 # with all that it imports.
 BESIDE = {
     "spark": {"__version__", "_batch", "_columns", "_crc", "_record_builder", "_record_hash",
-              "arrow", "client", "compression", "errors", "event_log", "patterns", "remote"},
+              "arrow", "client", "compression", "errors", "event_log", "export_options",
+              "patterns", "remote"},
     "loadtest": {"__version__", "_batch", "_crc", "_record_builder", "_record_reader", "client",
                  "compression", "errors", "wire"},
 }

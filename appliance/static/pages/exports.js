@@ -55,7 +55,7 @@ export function Edit({ of, onClose }) {
     ${!of && field("Name", name, setName, { required: true, pattern: "[a-zA-Z0-9._\\-]{1,100}" })}
     <label>Topics by<select value=${by} onChange=${(event) => setBy(event.target.value)}><option value="topics">their names</option><option value="pattern">a pattern</option></select></label>
     ${field(by === "topics" ? "Names, with spaces between" : "Pattern (a regular expression of the whole name)", which, setWhich, { required: true })}
-    ${field("Target, a path or URL as Spark takes it", target, setTarget, { required: true })}
+    ${field("Target, the path of a folder", target, setTarget, { required: true })}
     ${field("When: minute hour day month weekday; empty: by hand", cron, setCron, { placeholder: "5 * * * *" })}
     ${cron.trim() && html`${field("Time zone", tz, setTz, { required: true })}
       ${field("Begin up to so many seconds later", jitter, setJitter, { type: "number", min: 0 })}${field("Retries", retries, setRetries, { type: "number", min: 0 })}`}</div><//>`;

@@ -1,0 +1,121 @@
+"""What the definition of an export may say. Whoever defines one need not be whoever runs it: the
+scheduler has its own user, folders and credentials. So a definition names things of a closed list,
+and catalogs by their name alone; what they are stands in the scheduler's own configuration.
+
+The broker checks a definition when it is put, and the export job again when it is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields and what is said of them
+GOT_MAX = 80  # characters of a value that a message shows
+SCHEMAS = ("raw", "json", "avro")
+CATALOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+TABLE = re.compile(r"([A-Za-z0-9_-]+\.)+(?=.)[A-Za-z0-9_-]*(\{topic\})?[A-Za-z0-9_-]*")
+BOUND_MAX = 100_000  # characters: a map of ten thousand partitions
+
+
+class DefinitionWrong(ValueError):
+    """What it says, and what it may say. Shows no value that could be a secret."""
+
+
+class Option(NamedTuple):
+    is_right: Callable[[Any], bool]
+    wanted: str
+    is_shown: bool = True  # its value, in a message
+
+
+def _is_number(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_bound(value: Any) -> bool:
+    plain = isinstance(value, (str, int)) and not isinstance(value, bool)
+    a_map = isinstance(value, dict) and all(isinstance(each, (str, int)) for each in value.values())
+    return (plain or a_map) and len(str(value)) <= BOUND_MAX
+
+
+def _one_of(*names: Any) -> Option:
+    return Option(lambda value: value in names, " or ".join(map(repr, names)))
+
+
+def _text(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and bool(pattern.fullmatch(value))
+
+
+OPTIONS: dict[str, Option] = {
+    "from": Option(_is_bound, "earliest, latest, an offset, @TIME, or a map by partition"),
+    "to": Option(_is_bound, "earliest, latest, an offset, @TIME, or a map by partition"),
+    "isolation": _one_of("read_committed", "read_uncommitted"),
+    "accept_loss": _one_of(True, False),
+    "grace_seconds": Option(_is_number(0), "0 or more"),
+    "hold_bytes": Option(_is_number(0), "0 or more"),
+    "split_bytes": Option(_is_number(1), "1 or more"),
+    "schema_json": Option(
+        lambda value: isinstance(value, str) and len(value) <= SCHEMA_MAX,
+        f"a schema as text, of {SCHEMA_MAX} characters at most"),
+    "framing": _one_of("confluent", "none"),
+    "table": _one_of("iceberg"),
+    "table_name": Option(_text(TABLE), "NAMESPACE.NAME, such as lake.{topic}"),
+    "catalog": Option(
+        _text(CATALOG), "the name of a catalog in pyiceberg's configuration of the scheduler",
+        is_shown=False),
+}
+
+
+def check(definition: Mapping[str, Any]) -> None:
+    """All but the topics and the schedule."""
+    check_options(definition.get("options") or {})
+    check_target(definition["target"])
+    way, schema = definition.get("partition_by"), definition.get("schema")
+    if way is not None and not (isinstance(way, str)
+                                and re.fullmatch(r"timestamp|append|field:.+", way)):
+        raise DefinitionWrong(f"partition_by: got {_got(way)}, wanted timestamp, append or "
+                              "field:NAME")
+    if schema is not None and schema not in SCHEMAS:
+        raise DefinitionWrong(f"schema: got {_got(schema)}, wanted one of {', '.join(SCHEMAS)}")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        names = ", ".join(each[:GOT_MAX] for each in unknown[:10])
+        raise DefinitionWrong(f"options {names} are not known, wanted only {', '.join(OPTIONS)}")
+    for name, value in options.items():
+        option = OPTIONS[name]
+        if value is not None and not option.is_right(value):
+            got = _got(value) if option.is_shown else type(value).__name__
+            raise DefinitionWrong(f"options.{name}: got {got}, wanted {option.wanted}")
+
+
+def check_target(target: str) -> None:
+    """A path that says by itself where it leads; the scheduler looks whether it may go there."""
+    path = PurePosixPath(target.removeprefix("file://"))
+    if "\0" in target or ".." in path.parts or not path.is_absolute():
+        raise DefinitionWrong(f"target: got {_got(target)}, wanted the absolute path of a folder, "
+                              "without `..`, which all Spark workers see")
+
+
+def _got(value: Any) -> str:
+    return repr(value)[:GOT_MAX]
+
+
+def migrated(definition: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Of an older version, where a catalog was its properties, secrets among them: what is kept is
+    a name. The answer has the names of what was dropped."""
+    options = definition.get("options") or {}
+    catalog = options.get("catalog")
+    dropped = sorted(set(options) - set(OPTIONS))
+    kept = {name: value for name, value in options.items() if name in OPTIONS}
+    if isinstance(catalog, dict):
+        dropped += [f"catalog.{key}" for key in sorted(catalog) if key != "name"]
+        name = str(catalog.get("name") or definition["name"])
+        kept["catalog"] = name if CATALOG.fullmatch(name) else "moved"
+        if not catalog:
+            del kept["catalog"]
+    return {**definition, "options": kept}, dropped

@@ -17,6 +17,7 @@ from appliance.errors import LogFailed
 from appliance.health import of_owners
 from appliance.txn import coordinator, markers
 from appliance.txn.coordinator import now_ms
+from appliance.txn.states import State
 from appliance.txn.transaction import Producer
 from appliance.wall_clock import wall_now_ms
 from appliance.wire import ErrorCode
@@ -331,6 +332,23 @@ def test_a_silent_transaction_is_aborted_and_its_producer_fenced(
     assert control.broker.topics["t"].logs[0].last_stable_offset == 2
     assert committed_values(control) == []
     assert (one.init(), one.epoch) == (0, 2)
+
+
+@TV
+def test_a_silent_transaction_has_no_more_time_after_a_restart(
+    killed: Any, control: Control, monkeypatch: pytest.MonkeyPatch, is_v2: bool
+) -> None:
+    """It began 50 s before, and has 60."""
+    monkeypatch.setattr(control.broker.transactions, "_wall_ms", lambda: wall_now_ms() - 50_000)
+    monkeypatch.setattr(TxnClient, "late_ms", 50_000)
+    begun(control, "lost", is_v2=is_v2)
+    again = killed()
+    (left,) = again.broker.transactions.transactions.values()
+    assert now_ms() < left.due_ms <= now_ms() + 10_000
+    tick(again, left.due_ms - 1)
+    assert again.broker.transactions.transactions[left.id].state is State.ONGOING
+    tick(again, left.due_ms)
+    assert again.broker.transactions.transactions[left.id].state is State.COMPLETE_ABORT
 
 
 def tick(control: Control, now: int) -> None:

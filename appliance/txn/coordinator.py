@@ -155,7 +155,7 @@ class Coordinator:
             for each in found.faults:
                 logger.warning("left out while transactions were loaded", what=each)
             for own in found.transactions.values():
-                self._hold(replace(own, due_ms=now_ms() + own.timeout_ms))
+                self._hold(own.resumed(self._clock.now_ms(), now_ms()))
             self._unread = self._places.unserved_partitions()
             if self._unread:  # one that wrote there alone is not even known to be open
                 self._may_be_more = set(self.transactions)
@@ -207,7 +207,10 @@ class Coordinator:
                     marker = Marker(own.producer, is_commit, self._epoch(own.id))
                     undecided |= await self._end_there(log, marker)
                 elif own is not None and own.producer.epoch == each.epoch:
-                    self._hold(own.joined([place], self._wall_ms(), now_ms()))
+                    # It began after what its owner did last; of a batch the client tells the time.
+                    began_ms = min(self._wall_ms(), max(own.changed_ms, each.last_timestamp))
+                    found_open = own.joined([place], began_ms, now_ms())
+                    self._hold(found_open.resumed(self._clock.now_ms(), now_ms()))
                 elif self._is_whole:
                     undecided |= await self._abort_nobodys(log, each)
                 else:

@@ -86,6 +86,12 @@ class Transaction:
     def is_silent(self, now_ms: int) -> bool:
         return self.state is State.ONGOING and now_ms >= self.due_ms
 
+    def resumed(self, wall_ms: int, now_ms: int) -> Transaction:
+        """As a start finds it. Its time went on while no broker ran: restarts that come more often
+        than it lasts would else hold up readers for good."""
+        passed_ms = min(max(0, wall_ms - self.start_ms), self.timeout_ms)
+        return replace(self, due_ms=now_ms + self.timeout_ms - passed_ms)
+
     def is_expired(self, wall_ms: int, expiration_ms: int) -> bool:
         return self.state in SETTLED and wall_ms - self.changed_ms >= expiration_ms
 

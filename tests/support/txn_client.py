@@ -22,6 +22,8 @@ from tests.support.remote_control import RemoteControl
 class TxnClient:
     """Remembers its producer id, epoch and sequences as a producer does; `is_v2` is TV2."""
 
+    late_ms = 0  # by how much its records are older than they are
+
     def __init__(
         self, control: Control | RemoteControl, name: str = "tx", *, is_v2: bool = True
     ) -> None:
@@ -62,7 +64,7 @@ class TxnClient:
         ]
 
     def batch(self, *values: str, sequence: int = 0) -> bytes:
-        now = time.time_ns() // 1_000_000
+        now = time.time_ns() // 1_000_000 - self.late_ms
         return _batch.build(
             [(now, b"k", each.encode()) for each in values],
             producer_id=self.id,

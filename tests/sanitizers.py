@@ -130,20 +130,27 @@ def runtime(name: str) -> str:
     return found
 
 
+def environment_of(sanitizer: Sanitizer) -> dict[str, str]:
+    """Of a process that runs the build; reports of those before it are gone."""
+    for old in sanitizer.folder.glob("report.*"):
+        old.unlink()
+    variable, options = sanitizer.options
+    return {
+        **os.environ,
+        **sanitizer.environment,
+        "PYTHONPATH": str(sanitizer.folder),
+        "LD_PRELOAD": " ".join(map(runtime, sanitizer.runtimes)),
+        variable: options.format(log=sanitizer.folder / "report"),
+    }
+
+
 def run(sanitizer: Sanitizer, arguments: list[str]) -> int:
     """pytest's exit code, or -1 when it did not come to its end.
 
     The sanitizer writes its reports to files beside the build."""
-    log = sanitizer.folder / "report"
-    for old in [*sanitizer.folder.glob("report.*"), *sanitizer.folder.glob(RESULT)]:
+    for old in sanitizer.folder.glob(RESULT):
         old.unlink()
-    variable, options = sanitizer.options
-    environment = {
-        **os.environ,
-        **sanitizer.environment,
-        "LD_PRELOAD": " ".join(map(runtime, sanitizer.runtimes)),
-        variable: options.format(log=log),
-    }
+    environment = environment_of(sanitizer)
     tests = [f"tests/{name}" for name in sanitizer.tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["-p", "appliance.testing"]

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 import random
+import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from appliance.handlers import HANDLERS
+from appliance._crc import crc32c
+from appliance.handlers import HANDLERS, SERVED
 from appliance.wire import API
 from appliance.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from appliance.wire.metadata import MetadataRequest, MetadataResponse
 from appliance.wire.types import Array, Data, Fixed, Row, Text, is_struct, rows_of, struct_of
 from tests.hostile.witness import METADATA, batch
 from tests.support.wire_client import WireClient, frame_of
+from tests.support.wire_frames import frames
 
 INTEGERS = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
 INIT_PRODUCER_ID = 22
@@ -232,3 +235,60 @@ def hostile_request(ground: Ground, chance: random.Random) -> tuple[int, int, An
     chosen = chance.sample(found, min(len(found), chance.randint(0, 3)))
     changes = {each: hostile_value(each, chance) for each in chosen}
     return key, version, Maker(key, version, ground, changes).request()
+
+
+def framed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+# What clients really sent
+
+def mutated(frame: bytes, chance: random.Random) -> bytes:
+    octets = bytearray(frame)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(octets))
+        kind = chance.randrange(4)
+        if kind == 0:
+            octets[at] = chance.randrange(256)
+        elif kind == 1:
+            octets[at : at + 4] = chance.choice(
+                [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"])
+        elif kind == 2:
+            del octets[at : at + chance.randint(1, 8)]
+        else:
+            octets[at:at] = chance.randbytes(chance.randint(1, 8))
+        if len(octets) < 8:
+            octets += bytes(8)
+    return bytes(octets)
+
+
+def golden() -> list[bytes]:
+    """What clients really sent, with the header before it."""
+    heads = []
+    for frame in frames("captured.tsv", "filled.tsv"):
+        if frame.direction == "request" and frame.key in SERVED:
+            flexible = API[frame.key].request.VERSIONS.is_flexible(frame.version)
+            head = struct.pack(">hhih", frame.key, frame.version, 1, 1) + b"c" + b"\0" * flexible
+            heads.append(head + frame.body)
+    return heads
+
+
+# Records
+
+CRC_FROM, CRC_AT, LENGTH_AT = 21, 17, 8
+
+
+def hostile_batch(chance: random.Random) -> bytes:
+    """Bytes of a batch changed, and its checksum and its length set right again: what is wrong
+    with it is for the code behind them to find."""
+    octets = bytearray(batch(chance.randbytes(chance.choice([0, 10, 300])), chance.choice([1, 5])))
+    for _ in range(chance.randint(0, 3)):
+        at = chance.randrange(CRC_FROM, len(octets))
+        if chance.random() < 0.5:
+            octets[at] = chance.randrange(256)
+        else:
+            octets[at : at + 4] = chance.choice(
+                [b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\x0f", b""])
+    struct.pack_into(">I", octets, CRC_AT, crc32c(bytes(octets[CRC_FROM:])))
+    struct.pack_into(">i", octets, LENGTH_AT, len(octets) - 12)
+    return bytes(octets)

@@ -16,22 +16,17 @@ from pathlib import Path
 import pytest
 
 from appliance.handlers import SERVED
-from appliance.wire import API
 from appliance.wire.fetch import FetchRequest, FetchResponse
 from appliance.wire.metadata import MetadataRequest
 from tests.hostile.conftest import SETTINGS, SLOWEST_S, SOURCES
+from tests.hostile.generator import framed, golden, mutated
 from tests.hostile.witness import METADATA, TOPIC, batch, ends
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
-from tests.support.wire_frames import frames
 
 ALL_TOPICS = frame_of(MetadataRequest(topics=None), METADATA, 9)
 API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
 FLOOD_S = 5.0
-
-
-def framed(frame: bytes) -> bytes:
-    return struct.pack(">i", len(frame)) + frame
 
 
 def push(client: WireClient, octets: bytes, seconds: float = FLOOD_S) -> int:
@@ -305,36 +300,6 @@ def test_a_session_that_is_changed_as_much_as_may_be(broker: Serving, client: Wi
 
 NOISE_S = 4.0
 SEED = 20261121
-
-
-def mutated(frame: bytes, chance: random.Random) -> bytes:
-    octets = bytearray(frame)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(octets))
-        kind = chance.randrange(4)
-        if kind == 0:
-            octets[at] = chance.randrange(256)
-        elif kind == 1:
-            octets[at : at + 4] = chance.choice(
-                [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"])
-        elif kind == 2:
-            del octets[at : at + chance.randint(1, 8)]
-        else:
-            octets[at:at] = chance.randbytes(chance.randint(1, 8))
-        if len(octets) < 8:
-            octets += bytes(8)
-    return bytes(octets)
-
-
-def golden() -> list[bytes]:
-    """What clients really sent, with the header before it."""
-    heads = []
-    for frame in frames("captured.tsv", "filled.tsv"):
-        if frame.direction == "request" and frame.key in SERVED:
-            flexible = API[frame.key].request.VERSIONS.is_flexible(frame.version)
-            head = struct.pack(">hhih", frame.key, frame.version, 1, 1) + b"c" + b"\0" * flexible
-            heads.append(head + frame.body)
-    return heads
 
 
 def send_noise(broker: Serving, source: str, make: Callable[[], bytes]) -> int:

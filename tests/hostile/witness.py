@@ -26,13 +26,14 @@ class Witness:
     A broker may use the memory of an attacked machine, not the patience of its clients: `slowest`
     is the longest wait for one answer of each kind, in seconds."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], topic: str = TOPIC) -> None:
         self._address = address
+        self._topic = topic
         self.answers = {"data": 0, "control": 0}
         self.slowest = {"data": 0.0, "control": 0.0}
         self.faults: list[str] = []
         with WireClient(address) as client:
-            client.create_topic(TOPIC)
+            client.create_topic(topic)
         self._is_over = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(kind, work))
@@ -70,14 +71,14 @@ class Witness:
 
     def _write_and_read(self, client: WireClient) -> None:
         text = b"%d" % self.answers["data"]
-        (part,) = client.produce(batch(text), topic=TOPIC, acks=-1)
+        (part,) = client.produce(batch(text), topic=self._topic, acks=-1)
         assert part.error_code == 0, part
-        found = client.fetch_one(part.base_offset, topic=TOPIC)
+        found = client.fetch_one(part.base_offset, topic=self._topic)
         assert found.error_code == 0, found
         assert text in found.records, found
 
     def _ask(self, client: WireClient) -> None:
-        row = MetadataRequest.MetadataRequestTopic(name=TOPIC)
+        row = MetadataRequest.MetadataRequestTopic(name=self._topic)
         client.send(frame_of(MetadataRequest(topics=[row]), METADATA, 9))
         (found,) = client.answer(MetadataResponse, METADATA, 9).topics
         assert found.error_code == 0, found

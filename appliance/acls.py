@@ -18,8 +18,8 @@ from typing import Any
 
 from appliance import event_log
 from appliance.catalog import Catalog, Change
-from appliance.config_key import check_size
 from appliance.errors import ApplianceError, RequestInvalid
+from appliance.kept import Kept, check_name
 
 events = event_log.named("acls")
 
@@ -78,6 +78,10 @@ class Acl:
     operation: int
     permission_type: int
 
+    @property
+    def size(self) -> int:
+        return len(self.resource_name) + len(self.principal) + len(self.host)
+
     def check(self) -> None:
         """Whether it may be made."""
         _check(self.resource_type in set(ResourceType), "resource type", self.resource_type)
@@ -95,7 +99,7 @@ class Acl:
         if ":" not in self.principal:
             raise RequestInvalid(f"got principal {self.principal!r}, wanted TYPE:NAME")
         for text in (self.resource_name, self.principal, self.host):
-            check_size(text)
+            check_name("ACL", text)
 
 
 @dataclass(frozen=True)
@@ -145,10 +149,13 @@ def _check(is_so: bool, what: str, got: object) -> None:
 class Acls:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, catalog: Catalog, change: Change) -> None:
+    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
         self._catalog = catalog
         self._change = change
+        self._kept = kept
         self._acls = {Acl(*row) for row in catalog.acls()}
+        for each in self._acls:
+            kept.put(each, each.size)
 
     def find(self, wanted: AclFilter) -> list[Acl]:
         wanted.check()
@@ -168,10 +175,13 @@ class Acls:
         added = set(acls) - self._acls
         if not added:
             return
+        self._kept.check("", sum(each.size for each in added), len(added))
         await asyncio.to_thread(self._catalog.change_acls, _rows(added), [])
         if not self._acls:
             events.warning("ACLs are kept but not enforced: every client may do everything")
         self._acls |= added
+        for each in added:
+            self._kept.put(each, each.size)
         events.info("ACLs created", count=len(added))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | ApplianceError]:
@@ -193,6 +203,8 @@ class Acls:
         if removed:
             await asyncio.to_thread(self._catalog.change_acls, [], _rows(removed))
             self._acls -= removed
+            for acl in removed:
+                self._kept.drop(acl)
             events.info("ACLs deleted", count=len(removed))
         return found
 

@@ -49,6 +49,8 @@ from appliance.export.holds import Holds
 from appliance.groups import coordinator as groups
 from appliance.groups.lag import Lag, Source
 from appliance.groups.modern_group import TopicFacts
+from appliance.kept import Kept, size_of
+from appliance.kept import check_name as check_kept_name
 from appliance.ledger import Ledger
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
@@ -109,10 +111,14 @@ class Broker:
         self.topics_version = 0  # counts what happens to topics
         self._reserving = asyncio.Lock()
         self.clock = log_dir.clock
-        self.groups = groups.Coordinator(config.groups, self, self.clock)
+        kept = config.kept
+        self.entities = Kept.of_entities(kept)
+        self.groups = groups.Coordinator(
+            config.groups, self, self.clock, Kept.of_groups(kept), kept.member_max_bytes
+        )
         self.transactions = transactions.Coordinator(
             config.transactions, self, self.groups.known, self.groups.end_transaction,
-            self.clock,
+            self.clock, Kept.of_transactions(kept),
         )  # fmt: skip
         self.share_partitions = SharePartitions(config, self, wall=self.clock)
         self.share_groups = ShareCoordinator(self.groups, self, self.share_partitions)
@@ -120,10 +126,10 @@ class Broker:
         self.lag = Lag(
             config.groups, self.served_log, sources, self.groups.loaded, self.clock.now_ms
         )
-        self.acls = Acls(catalog, self._change)
-        self.scram = ScramCredentials(catalog, self._change)
-        self.quotas = ClientQuotas(catalog, self._change)
-        self.client_metrics = ClientMetrics(catalog, self._change)
+        self.acls = Acls(catalog, self._change, self.entities)
+        self.scram = ScramCredentials(catalog, self._change, self.entities)
+        self.quotas = ClientQuotas(catalog, self._change, self.entities)
+        self.client_metrics = ClientMetrics(catalog, self._change, self.entities)
         self.reopening = Reopening(self, self._change)
         self.exports = Book(catalog, config.export.runs_max)
         self.ledger = log_dir.ledger = Ledger(catalog)
@@ -171,6 +177,8 @@ class Broker:
         broker._names = {each.id: each.name for each in found.topics.values()}
         of_groups = group_configs.stored(config, catalog.group_configs())
         broker._group_configs, faults = of_groups
+        for group_id, own in broker._group_configs.items():
+            broker.entities.put(("group", group_id), size_of(own))
         log_dir.report.notes += [f"{each}. The group has the settings of all." for each in faults]
         return broker
 
@@ -449,10 +457,19 @@ class Broker:
     ) -> None:
         before = self._group_configs.get(group_id, NO_CONFIGS)
         configs = group_configs.validate(after(before), self.config)
+        check_kept_name("group", group_id)
+        more = size_of(configs) - size_of(before)
+        if configs:
+            self.entities.check(("group", group_id), more)
         if validate_only:
             return
         await asyncio.to_thread(self.catalog.set_group_configs, group_id, configs)
-        self._group_configs[group_id] = configs
+        if configs:
+            self._group_configs[group_id] = configs
+            self.entities.put(("group", group_id), size_of(configs))
+        else:
+            self._group_configs.pop(group_id, None)
+            self.entities.drop(("group", group_id))
         events.info("group configured", group=group_id, configs=configs)
 
     # Producer ids

@@ -13,6 +13,7 @@ from appliance.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym, e
 from appliance.catalog import Catalog, Change
 from appliance.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
 from appliance.errors import RequestInvalid
+from appliance.kept import Kept, check_name, size_of
 
 events = event_log.named("client_metrics")
 
@@ -69,12 +70,15 @@ def _is_pattern(text: str) -> bool:
 class ClientMetrics:
     """All subscriptions, by name, in memory and in the catalog."""
 
-    def __init__(self, catalog: Catalog, change: Change) -> None:
+    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
         self._catalog = catalog
         self._change = change
+        self._kept = kept
         self._subscriptions: dict[str, dict[str, str]] = {}
         for subscription, name, value in catalog.client_metrics():
             self._subscriptions.setdefault(subscription, {})[name] = value
+        for each, configs in self._subscriptions.items():
+            kept.put(("metrics", each), size_of(configs))
 
     def names(self) -> list[str]:
         return sorted(self._subscriptions)
@@ -104,14 +108,20 @@ class ClientMetrics:
         after: Callable[[Mapping[str, str]], Mapping[str, str]],
         validate_only: bool,
     ) -> None:
-        configs = dict(after(self._subscriptions.get(subscription, {})))
+        before = self._subscriptions.get(subscription, {})
+        configs = dict(after(before))
         check(configs)
+        check_name("subscription", subscription)
+        if configs:
+            self._kept.check(("metrics", subscription), size_of(configs) - size_of(before))
         if validate_only:
             return
         await asyncio.to_thread(self._catalog.set_client_metrics, subscription, configs)
         self._subscriptions.pop(subscription, None)
+        self._kept.drop(("metrics", subscription))
         if configs:
             self._subscriptions[subscription] = configs
+            self._kept.put(("metrics", subscription), size_of(configs))
         events.info("client metrics configured", subscription=subscription, configs=configs)
 
 

@@ -17,18 +17,20 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from appliance import event_log
 from appliance.catalog import Catalog, Change
 from appliance.config import LONG_MAX
-from appliance.config_key import INT_MAX, check_size
+from appliance.config_key import INT_MAX
 from appliance.errors import ApplianceError, RequestInvalid
+from appliance.kept import Kept, check_name
 
 events = event_log.named("client_quotas")
 
@@ -51,6 +53,8 @@ OF_CLIENTS = {
 }
 OF_ADDRESSES = {"connection_creation_rate": INT_MAX}
 FRACTION_MAX = 1e-6  # Kafka's measure of a whole number
+
+SHOWN_MAX = 10  # entities in a line of the log
 
 NO_RATE, OF_USER = 0, -1  # as `_quota.pxd`: nothing is allotted; the user's rate counts
 RATE_MAX = 1 << 62  # fits, as a number of bytes, whatever the arithmetic
@@ -129,7 +133,7 @@ def _quotas_of(entity: Sequence[tuple[str, str | None]]) -> Mapping[str, float]:
             raise RequestInvalid(f"entity type {each!r} {fault}")
         if name == "":
             raise RequestInvalid(f"the name of the {each} is empty")
-        check_size(name or "")
+        check_name(each, name)
     if IP not in types:
         return OF_CLIENTS
     if len(types) > 1:
@@ -167,13 +171,16 @@ class RateTable(Protocol):
 class ClientQuotas:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, catalog: Catalog, change: Change) -> None:
+    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
         self._catalog = catalog
         self._change = change
+        self._kept = kept
         self._data_plane: RateTable | None = None
         self._quotas: dict[Entity, dict[str, float]] = {}
         for text, name, value in catalog.client_quotas():
             self._quotas.setdefault(_entity_of(text), {})[name] = value
+        for entity in self._quotas:
+            kept.put(entity, len(_text_of(entity)))
 
     def connect(self, data_plane: RateTable) -> None:
         self._data_plane = data_plane
@@ -231,15 +238,24 @@ class ClientQuotas:
 
     async def _apply(self, after: Mapping[Entity, dict[str, float]]) -> None:
         rows = {_text_of(entity): values for entity, values in after.items()}
+        new = [each for each in after if after[each] and each not in self._quotas]
+        self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
         await asyncio.to_thread(self._catalog.set_client_quotas, rows)
         self._quotas |= after
         self._quotas = {entity: each for entity, each in self._quotas.items() if each}
+        for entity, values in after.items():
+            if values:
+                self._kept.put(entity, len(_text_of(entity)))
+            else:
+                self._kept.drop(entity)
         self._enforce()
-        events.info("client quotas altered", quotas=rows)
+        events.info("client quotas altered", count=len(rows), quotas=some_of(rows))
         without = {_text_of(entity): names for entity, values in after.items()
                    if (names := _without_effect(entity, values))}
         if without:
-            events.warning("quotas are kept but have no effect", quotas=without)
+            events.warning(
+                "quotas are kept but have no effect", count=len(without), quotas=some_of(without)
+            )
 
     # What the data plane is told
 
@@ -281,6 +297,11 @@ class ClientQuotas:
         """Of the first entity that has one."""
         found = (self._quotas.get(each, {}).get(quota) for each in entities)
         return next((each for each in found if each is not None), None)
+
+
+def some_of(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """So many as a person reads in a line of the log."""
+    return dict(itertools.islice(rows.items(), SHOWN_MAX))
 
 
 def _without_effect(entity: Entity, values: Iterable[str]) -> list[str]:

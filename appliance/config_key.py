@@ -160,13 +160,6 @@ _READERS: dict[ConfigType, Callable[[str], Any]] = {
 }
 
 
-def check_size(text: str) -> None:
-    """Of what is to be shown again, as a config's value or otherwise."""
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > VALUE_SIZE_MAX:
-        raise RequestInvalid(f"got a text of {size} bytes, wanted at most {VALUE_SIZE_MAX}")
-
-
 @dataclass(frozen=True)
 class ConfigChange:
     """One line of IncrementalAlterConfigs; DELETE goes back to the default and has no value."""

@@ -34,6 +34,7 @@ from appliance.closures import ClosureLog
 from appliance.errors import ApplianceError
 from appliance.handlers import HANDLERS, SERVED, api_versions
 from appliance.handlers.call import Call, ConnectionDropped, Later
+from appliance.kept import asker
 from appliance.request_queue import SMALL_BYTES, RequestQueue
 from appliance.wire import API, ErrorCode, MalformedMessage
 from appliance.wire.codec import decode, encode
@@ -213,6 +214,7 @@ class Dispatcher:
             self._threads,
             self._turns,
         )
+        asker.set(punt.peer)
         result = kind.handler.handle(self._broker, request, call)
         if isinstance(result, Later):
             result.send_to(partial(self._guarded, self._reply, punt, header))

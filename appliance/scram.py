@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from appliance import event_log
 from appliance.catalog import Catalog, Change
 from appliance.errors import ApplianceError
+from appliance.kept import Kept, check_name
 
 events = event_log.named("scram")
 
 HASHES = {1: hashlib.sha256, 2: hashlib.sha512}  # Kafka's numbers for SCRAM-SHA-256 and -512
+SECRET_BYTES_MAX = 1024  # a hash has 64; tools make salts of about 20
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's
 
 
@@ -66,6 +68,11 @@ class Upsertion:
             )
         if not self.salted_password:
             raise CredentialUnacceptable("the salted password is empty")
+        for what, data in (("salt", self.salt), ("salted password", self.salted_password)):
+            if len(data) > SECRET_BYTES_MAX:
+                raise CredentialUnacceptable(
+                    f"got a {what} of {len(data)} bytes, wanted at most {SECRET_BYTES_MAX}"
+                )
 
     def row(self) -> tuple[str, int, bytes, bytes, bytes, int]:
         """As the catalog has it."""
@@ -82,10 +89,13 @@ Faults = dict[str, ApplianceError]
 class ScramCredentials:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, catalog: Catalog, change: Change) -> None:
+    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
         self._catalog = catalog
         self._change = change
+        self._kept = kept
         self._iterations = {(row[0], row[1]): row[5] for row in catalog.scram()}
+        for user, mechanism in self._iterations:
+            kept.put(("scram", user, mechanism), len(user))
 
     def users(self) -> list[str]:
         return sorted({user for user, _ in self._iterations})
@@ -128,10 +138,15 @@ class ScramCredentials:
         put = [it.row() for it in alterations if isinstance(it, Upsertion)]
         if not gone and not put:
             return
+        new = [row for row in put if (row[0], row[1]) not in self._iterations]
+        self._kept.check("", sum(len(row[0]) for row in new), len(new))
         await asyncio.to_thread(self._catalog.change_scram, put, gone)
         for place in gone:
             del self._iterations[place]
-        self._iterations |= {(row[0], row[1]): row[5] for row in put}
+            self._kept.drop(("scram", *place))
+        for user, mechanism, *_, iterations in put:
+            self._iterations[user, mechanism] = iterations
+            self._kept.put(("scram", user, mechanism), len(user))
         events.info("SCRAM credentials altered", put=len(put), removed=len(gone))
 
     def _take(
@@ -163,6 +178,7 @@ class ScramCredentials:
 def _check_user(user: str, mechanism: int) -> None:
     if not user:
         raise CredentialUnacceptable("the name of the user is empty")
+    check_name("user", user)
     if mechanism not in HASHES:
         raise MechanismUnsupported(
             f"got mechanism {mechanism}, wanted 1 (SCRAM-SHA-256) or 2 (SCRAM-SHA-512)"

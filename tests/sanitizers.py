@@ -138,7 +138,6 @@ def environment_of(sanitizer: Sanitizer) -> dict[str, str]:
     return {
         **os.environ,
         **sanitizer.environment,
-        "PYTHONPATH": str(sanitizer.folder),
         "LD_PRELOAD": " ".join(map(runtime, sanitizer.runtimes)),
         variable: options.format(log=sanitizer.folder / "report"),
     }

@@ -32,6 +32,7 @@ from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.control import ControlConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
+from appliance.config.kept import KeptConfig
 from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
@@ -60,6 +61,7 @@ __all__ = [
     "ExportConfig",
     "GroupsConfig",
     "Hosts",
+    "KeptConfig",
     "LogConfig",
     "NetworkConfig",
     "Setting",

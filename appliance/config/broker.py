@@ -12,6 +12,7 @@ from appliance.config.admin import AdminConfig
 from appliance.config.control import ControlConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
+from appliance.config.kept import KeptConfig
 from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.setting import (
@@ -107,6 +108,7 @@ class BrokerConfig:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # by setting's name
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
+    kept: KeptConfig = field(default_factory=KeptConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -145,6 +147,7 @@ PARTS: dict[str, type] = {
     "export": ExportConfig,
     "share_groups": ShareGroupsConfig,
     "share_state": ShareStateConfig,
+    "kept": KeptConfig,
 }
 
 

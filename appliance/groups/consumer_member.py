@@ -19,12 +19,15 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from appliance.groups.member import NEVER_MS
+from appliance.groups.member import NEVER_MS, size_of_member
 
 Place = tuple[UUID, int]  # topic id and partition
 Places = frozenset[Place]
 
 NOWHERE: Places = frozenset()
+
+TOPIC_BYTES = 64  # of a text as an object
+PLACE_BYTES = 100  # of a partition that a member has
 
 # Epochs that say something else than how far a member is
 JOINING, LEAVING, AWAY = 0, -1, -2
@@ -51,6 +54,15 @@ class Beat(NamedTuple):
         subscribes = self.topics is not None or self.pattern is not None
         is_whole = self.rebalance_timeout_ms >= 0 and subscribes and self.owned is not None
         return self.epoch == JOINING or is_whole
+
+
+    @property
+    def size(self) -> int:
+        """What there will be in memory of it, beside partitions."""
+        names = (self.member_id, self.instance_id or "", self.rack_id or "", self.client_id,
+                 self.assignor or "", self.pattern or "")  # fmt: skip
+        topics = sum(len(each) + TOPIC_BYTES for each in self.topics or ())
+        return size_of_member(names) + topics
 
 
 class Beaten(NamedTuple):
@@ -133,6 +145,15 @@ class ConsumerMember:
     deadline_ms: int = NEVER_MS  # of its session
     revoke_deadline_ms: int = NEVER_MS  # until when it must have given up partitions
     since: dict[Place, int] = field(default_factory=dict)  # the epoch in which it got each
+
+    @property
+    def size(self) -> int:
+        """As `Beat.size`."""
+        said = self.subscription
+        names = (self.id, said.instance_id or "", said.rack_id or "", said.client_id,
+                 said.assignor or "", said.pattern)  # fmt: skip
+        topics = sum(len(each) + TOPIC_BYTES for each in said.topics)
+        return size_of_member(names, said.classic.protocols if said.classic else ()) + topics
 
 
 def next_assignment(

@@ -23,8 +23,8 @@ from typing import Protocol
 
 from appliance import event_log
 from appliance._engine import Log
-from appliance.config import ConsumerGroupsConfig, GroupsConfig
-from appliance.errors import ApplianceError, BatchLargerThanSegment
+from appliance.config import ConsumerGroupsConfig, GroupsConfig, KeptConfig
+from appliance.errors import ApplianceError, BatchLargerThanSegment, RequestInvalid
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.group import Group
@@ -39,7 +39,7 @@ from appliance.groups.member import (
 )
 from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
-from appliance.groups.offsets import Offsets
+from appliance.groups.offsets import Offsets, size_of
 from appliance.groups.records import (
     NEVER,
     GroupMetadataValue,
@@ -60,6 +60,7 @@ from appliance.internal_topic import (
     Write,
     partition_of,
 )
+from appliance.kept import Kept, check_name
 from appliance.topics import OFFSETS, Topic, TopicUnavailable
 from appliance.wall_clock import WallClock
 from appliance.wire import ErrorCode
@@ -69,6 +70,8 @@ logger = event_log.named("groups")
 # A timer that rings so much later than it should shows that the process stood still: suspended, or
 # busy. What its members sent meanwhile waits unread, so they get that time again.
 STALL_MS = 1000
+
+SHOWN_MAX = 100  # characters of a group's name that an error repeats
 
 AnyGroup = Group | ModernGroup
 ConsumersGroup = Group | MixedGroup  # one that commits offsets
@@ -89,9 +92,17 @@ class Topics(TopicView, Protocol):
 
 class Coordinator:
     def __init__(
-        self, config: GroupsConfig, topics: Topics, clock: WallClock | None = None
+        self,
+        config: GroupsConfig,
+        topics: Topics,
+        clock: WallClock | None = None,
+        kept: Kept | None = None,
+        member_max_bytes: int = KeptConfig.member_max_bytes,
     ) -> None:
         self.config = config
+        self.kept = Kept.of_groups(KeptConfig()) if kept is None else kept
+        self._member_max_bytes = member_max_bytes
+        self._weighed: dict[str, tuple[int, int]] = {}  # in which the broker assigns: epoch, bytes
         self._clock = clock or WallClock()
         self.groups: dict[str, AnyGroup] = {}
         self.version = 0  # counts groups that came and went
@@ -204,6 +215,7 @@ class Coordinator:
         for group_id in found.offsets.groups():
             if group_id not in self.groups:
                 self.make(group_id)
+            self._weigh(group_id)
 
     def _restore_consumer_group(
         self, group_id: str, stored: StoredConsumerGroup, now_ms: int
@@ -244,6 +256,8 @@ class Coordinator:
                 f"group {group_id}: got a session timeout of {asked.session_timeout_ms} ms, wanted "
                 f"{config.min_session_ms} to {config.max_session_ms}",
             )
+        names = (asked.member_id, asked.instance_id, asked.protocol_type)
+        self._check_member(group_id, asked.member_id, asked.size, *names)
         self._give_up_empty(group_id)
         found = self.groups.get(group_id)
         if found is not None and not isinstance(found, OF_CONSUMERS):
@@ -259,6 +273,7 @@ class Coordinator:
     def sync(self, group_id: str, asked: Sync, now_ms: int, answer: AnswerSync) -> None:
         self._check(group_id)
         group = self._of_member(group_id)
+        self.kept.check(group_id, sum(map(len, asked.assignments.values())) - group.weight)
         group.sync(asked, now_ms, answer)
         self.arm(group)
 
@@ -280,6 +295,7 @@ class Coordinator:
         self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
     ) -> None:
         self.check(group_id)
+        self.check_beat(group_id, asked)
         before = self.groups.get(group_id)
         group = self._consumer_group(group_id, before, asked.epoch == JOINING, now_ms)
         group.consumer_heartbeat(asked, now_ms, answer)
@@ -397,6 +413,7 @@ class Coordinator:
             raise GroupRefused(
                 ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id}: no generation"
             )
+        self._check_offsets(group_id, values)
         if group is None:
             group = self.make(group_id)
         group = self.of_consumers(group)
@@ -408,9 +425,18 @@ class Coordinator:
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:
                 self.offsets.put(group_id, values, first_offset)
+                self._weigh(group_id)
             done(_told(error))
 
         self._write(group_id, [offset_record(group_id, *each) for each in values.items()], stored)
+
+    def _check_offsets(self, group_id: str, values: Mapping[Partition, OffsetCommitValue]) -> None:
+        own = self.offsets.of_group(group_id)
+        more = sum(
+            size_of(value) - (size_of(own[place].value) if place in own else 0)
+            for place, value in values.items()
+        )
+        self.check_room(group_id, more)
 
     def commit_in_transaction(
         self,
@@ -422,12 +448,14 @@ class Coordinator:
     ) -> None:
         """As `commit`, but nobody sees the offsets before `end_transaction`."""
         self.check(group_id)
+        self.check_room(group_id, sum(map(size_of, values.values())))
         group = self.of_consumers(self.groups.get(group_id) or self.make(group_id))
         group.check_transactional_commit(*member)
 
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:
                 self.offsets.hold(transaction.producer_id, group_id, values, first_offset)
+                self._weigh(group_id)
             done(_told(error))
 
         records = [offset_record(group_id, *each) for each in values.items()]
@@ -441,6 +469,7 @@ class Coordinator:
         for group_id in held:
             if group_id not in self.groups and self.offsets.of_group(group_id):
                 self.make(group_id)
+            self._weigh(group_id)
 
     async def partition_of(self, group_id: str) -> int:
         """Of `__consumer_offsets`, where the group's offsets stand."""
@@ -453,6 +482,7 @@ class Coordinator:
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:
                 self.offsets.put(group_id, dict.fromkeys(places), first_offset)
+                self._weigh(group_id)
             done(_told(error))
 
         self._write(group_id, [offset_record(group_id, each, None) for each in places], stored)
@@ -517,6 +547,7 @@ class Coordinator:
 
         def gone(places: list[Partition], error: ApplianceError | None, first_offset: int) -> None:
             del self.groups[group_id]
+            self._weigh(group_id)
             self.version += 1
             self._disarm(group_id)
             if error is None:
@@ -654,18 +685,69 @@ class Coordinator:
 
         group = Group(group_id, self.config, store)
         self.groups[group_id] = group
+        self._weigh(group_id)
         self.version += 1
         return group
 
     def adopt(self, group: ModernGroup) -> None:
         self.groups[group.id] = group
+        self._weighed.pop(group.id, None)
         self.version += 1
         self.arm(group)
+
+    # How much there is of them
+
+    def check_room(self, group_id: str, more_bytes: int = 0) -> None:
+        """Before a group is made, or grows by so much."""
+        if group_id not in self.groups:
+            try:
+                check_name("group", group_id)
+            except RequestInvalid as error:
+                raise GroupRefused(ErrorCode.INVALID_GROUP_ID, str(error)) from error
+            more_bytes += len(group_id)
+        self.kept.check(group_id, more_bytes)
+
+    def check_beat(self, group_id: str, asked: Beat) -> None:
+        names = (asked.member_id, asked.instance_id, asked.rack_id, asked.assignor)
+        self._check_member(group_id, asked.member_id, asked.size, *names)
+
+    def _check_member(
+        self, group_id: str, member_id: str, size: int, *names: str | None
+    ) -> None:
+        for each in names:
+            check_name(f"member of group {group_id[:SHOWN_MAX]}", each)
+        if size > self._member_max_bytes:
+            raise RequestInvalid(
+                f"group {group_id[:SHOWN_MAX]}: got a member of {size} bytes, wanted at most "
+                f"{self._member_max_bytes} (group.member.max.bytes)"
+            )
+        group = self.groups.get(group_id)
+        self.check_room(group_id, size - (group.weight_of(member_id) if group else 0))
+
+    def _weigh(self, group_id: str) -> None:
+        """After whatever may have changed how much there is of it."""
+        group = self.groups.get(group_id)
+        if group is None:
+            self.kept.drop(group_id)
+            self._weighed.pop(group_id, None)
+            return
+        members = self._weight(group) if isinstance(group, ModernGroup) else group.weight
+        self.kept.put(group_id, len(group_id) + members + self.offsets.bytes_of(group_id))
+
+    def _weight(self, group: ModernGroup) -> int:
+        """Each of its members is looked at, which is needed only in a new epoch."""
+        epoch, weight = self._weighed.get(group.id, (-1, 0))
+        if epoch != group.epoch:
+            weight = group.weight
+            self._weighed[group.id] = group.epoch, weight
+        return weight
 
     # Time and disk
 
     def arm(self, group: AnyGroup) -> None:
-        """Sets the group's timer, if it has none that rings in time."""
+        """Sets the group's timer, if it has none that rings in time. Called after whatever changes
+        a group, so that what there is of it is counted here, too."""
+        self._weigh(group.id)
         timer = self._timers.get(group.id)
         if timer is not None and timer.when() * 1000 <= group.due_ms:
             return

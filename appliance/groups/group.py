@@ -23,6 +23,7 @@ from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups import subscription
 from appliance.groups.member import (
+    MEMBER_BYTES,
     NEVER_MS,
     AnswerJoin,
     AnswerSync,
@@ -314,6 +315,7 @@ class Group:
             self._rebalance(now_ms)
             return
         self._go(State.STABLE)
+        self.members.assigned_bytes = sum(map(len, assigned.values()))
         for each in self.members:
             each.assignment = assigned.get(each.id, b"")
             if each.sync is not None:
@@ -367,6 +369,15 @@ class Group:
                 f"group {self.id} is {self.state.value} with {len(self.members)} members",
             )
         self._go(State.DEAD)
+
+    @property
+    def weight(self) -> int:
+        """What it has in memory of its members."""
+        own = self.members
+        return own.bytes + own.assigned_bytes + MEMBER_BYTES * len(self.named)
+
+    def weight_of(self, member_id: str) -> int:
+        return self.members.size_of(member_id)
 
     @property
     def is_empty(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -15,6 +15,8 @@ from appliance.wire import ErrorCode
 NEVER_MS = (1 << 63) - 1
 
 Protocols = Sequence[tuple[str, bytes]]  # name and metadata, in the order of preference
+
+MEMBER_BYTES = 1024  # of a member's objects, beside what it says
 
 
 class Join(NamedTuple):
@@ -31,6 +33,18 @@ class Join(NamedTuple):
     protocols: Protocols
     needs_member_id: bool = False  # a new member is told its id and joins again with it
     may_skip_assignment: bool = False  # a leader that was only restarted need not assign again
+
+
+    @property
+    def size(self) -> int:
+        """What there will be in memory of it."""
+        names = (self.member_id or self.new_member_id, self.instance_id or "", self.client_id)
+        return size_of_member(names, self.protocols)
+
+
+def size_of_member(names: Iterable[str], protocols: Protocols = ()) -> int:
+    said = sum(len(name) + len(metadata) for name, metadata in protocols)
+    return MEMBER_BYTES + sum(map(len, names)) + said
 
 
 class JoinedMember(NamedTuple):
@@ -97,6 +111,11 @@ class Member:
     join: AnswerJoin | None = None
     sync: AnswerSync | None = None
 
+    @property
+    def size(self) -> int:
+        names = (self.id, self.instance_id or "", self.client_id)
+        return size_of_member(names, self.protocols)
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
@@ -129,6 +148,8 @@ class Members:
         self.static: dict[str, str] = {}  # instance id to member id
         self.leader_id: str | None = None  # the first that came, as long as it is there
         self.joining = 0  # parked in JoinGroup
+        self.bytes = 0  # what members say, and are called
+        self.assigned_bytes = 0
         self._group_id = group_id
         self._by_id: dict[str, Member] = {}
         self._supporters: Counter[str] = Counter()  # of each protocol
@@ -157,6 +178,10 @@ class Members:
             )
         return member
 
+    def size_of(self, member_id: str) -> int:
+        member = self._by_id.get(member_id)
+        return member.size if member is not None else 0
+
     def of_instance(self, instance_id: str) -> Member:
         return self._by_id[self.static[instance_id]]
 
@@ -181,6 +206,7 @@ class Members:
             is_new=False,
         )
         self.adopt(member)
+        self.assigned_bytes += len(value.assignment)
         return member
 
     def adopt(self, member: Member) -> None:
@@ -189,6 +215,7 @@ class Members:
         self._support(member, 1)
 
     def _enter(self, member: Member) -> None:
+        self.bytes += member.size
         self._by_id[member.id] = member
         self._common = None
         self.leader_id = self.leader_id or member.id
@@ -200,10 +227,12 @@ class Members:
         is_same = [name for name, _ in member.protocols] == [name for name, _ in asked.protocols]
         if not is_same:
             self._support(member, -1)
+        self.bytes -= member.size
         member.client_id, member.client_host = asked.client_id, asked.client_host
         member.session_timeout_ms = asked.session_timeout_ms
         member.rebalance_timeout_ms = asked.rebalance_timeout_ms
         member.protocols = asked.protocols
+        self.bytes += member.size
         if not is_same:
             self._support(member, 1)
 
@@ -212,6 +241,7 @@ class Members:
         self.answer_join(member, Joined(error, member.id))
         member.answer_sync(Synced(error))
         self._support(member, -1)
+        self.bytes -= member.size
         del self._by_id[member.id]
         if member.instance_id is not None:
             del self.static[member.instance_id]
@@ -241,6 +271,7 @@ class Members:
     def answer_syncs(self, error: int) -> None:
         """There is no assignment any more."""
         synced = Synced(error)
+        self.assigned_bytes = 0
         for each in self:
             each.assignment = b""
             each.answer_sync(synced)

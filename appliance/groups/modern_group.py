@@ -25,6 +25,7 @@ from uuid import UUID
 
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import (
+    PLACE_BYTES,
     Assignment,
     ConsumerMember,
     Places,
@@ -114,6 +115,16 @@ class ModernGroup(ABC):
     @property
     @abstractmethod
     def state(self) -> ConsumerState: ...
+
+    @property
+    def weight(self) -> int:
+        """What it has in memory of its members. It looks at each of them."""
+        said = sum(each.size for each in self.members.values())
+        return said + PLACE_BYTES * sum(map(len, self.targets.values()))
+
+    def weight_of(self, member_id: str) -> int:
+        member = self.members.get(member_id)
+        return member.size if member is not None else 0
 
     @property
     def is_empty(self) -> bool:

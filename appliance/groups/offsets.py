@@ -20,6 +20,13 @@ from appliance.groups.records import OffsetCommitValue, Partition
 Values = Mapping[Partition, OffsetCommitValue | None]  # None: removed
 
 
+OFFSET_BYTES = 500  # of a committed offset's objects
+
+
+def size_of(value: OffsetCommitValue | None) -> int:
+    return 0 if value is None else OFFSET_BYTES + len(value.metadata)
+
+
 class Committed(NamedTuple):
     value: OffsetCommitValue
     log_offset: int  # where its record stands; all of a group stand in one partition
@@ -35,6 +42,7 @@ NONE: Mapping[Partition, Committed] = MappingProxyType({})
 
 class Offsets:
     def __init__(self) -> None:
+        self._bytes: Counter[str] = Counter()  # by group
         self._committed: dict[str, dict[Partition, Committed]] = {}
         self._held: dict[int, dict[tuple[str, Partition], Held]] = {}  # by producer id
         self._unstable: Counter[tuple[str, Partition]] = Counter()  # how many transactions hold it
@@ -42,12 +50,17 @@ class Offsets:
     def take(self, other: Offsets) -> None:
         """What was read of other groups. A transaction may have offsets of both."""
         self._committed |= other._committed
+        self._bytes += other._bytes
         self._unstable += other._unstable
         for producer_id, held in other._held.items():
             self._held.setdefault(producer_id, {}).update(held)
 
     def of_group(self, group: str) -> Mapping[Partition, Committed]:
         return self._committed.get(group, NONE)
+
+    def bytes_of(self, group: str) -> int:
+        """In memory, of what it committed and what transactions hold for it."""
+        return self._bytes[group]
 
     def groups(self) -> Collection[str]:
         return self._committed.keys()
@@ -63,22 +76,32 @@ class Offsets:
         """The records stand one after the other from `first_offset` on."""
         own = self._committed.setdefault(group, {})
         for log_offset, (place, value) in enumerate(values.items(), first_offset):
-            if value is None:
-                own.pop(place, None)
-            else:
+            before = own.pop(place, None) if value is None else own.get(place)
+            self._count(group, value, before)
+            if value is not None:
                 own[place] = Committed(value, log_offset)
         if not own:
             del self._committed[group]
+
+    def _count(
+        self, group: str, value: OffsetCommitValue | None, before: Committed | Held | None
+    ) -> None:
+        old = None if before is None else before.value
+        self._bytes[group] += size_of(value) - size_of(old)
+        if not self._bytes[group]:
+            del self._bytes[group]
 
     def hold(self, producer_id: int, group: str, values: Values, first_offset: int) -> None:
         held = self._held.setdefault(producer_id, {})
         for log_offset, (place, value) in enumerate(values.items(), first_offset):
             if (group, place) not in held:
                 self._unstable[group, place] += 1
+            self._count(group, value, held.get((group, place)))
             held[group, place] = Held(value, log_offset)
 
     def end(self, producer_id: int, is_commit: bool) -> None:
         for (group, place), (value, log_offset) in self._held.pop(producer_id, {}).items():
+            self._count(group, None, Held(value, log_offset))
             self._unstable[group, place] -= 1
             if not self._unstable[group, place]:
                 del self._unstable[group, place]

@@ -15,6 +15,8 @@ from appliance.wire.headers import RequestHeader
 
 Result = TypeVar("Result")
 
+CLIENT_ID_MAX = 255  # characters
+
 
 class Refused(ApplianceError):
     """The request, or one item of it, asks for what may not be. The code is what the client sees,
@@ -67,6 +69,11 @@ class Call:
     served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers
     threads: Executor
     turns: MutableMapping[int, asyncio.Lock]  # by connection
+
+    @property
+    def client_id(self) -> str:
+        """As it is kept: a name of 32 KB is nobody's."""
+        return (self.header.client_id or "")[:CLIENT_ID_MAX]
 
     @property
     def received_ms(self) -> int:

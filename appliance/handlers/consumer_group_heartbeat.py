@@ -84,7 +84,7 @@ def _asked(request: ConsumerGroupHeartbeatRequest, call: Call) -> Beat:
         epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
-        client_id=call.header.client_id or "",
+        client_id=call.client_id,
         client_host=f"/{call.peer}",  # as Java writes an address without a name
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         topics=request.subscribed_topic_names,

@@ -42,7 +42,7 @@ def handle(broker: Broker, request: JoinGroupRequest, call: Call) -> Later:
 
 
 def _asked(request: JoinGroupRequest, call: Call) -> Join:
-    client_id = call.header.client_id or ""
+    client_id = call.client_id
     has_timeout = call.version >= FIRST_WITH_REBALANCE_TIMEOUT
     return Join(
         member_id=request.member_id,

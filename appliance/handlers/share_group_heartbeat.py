@@ -63,7 +63,7 @@ def _asked(request: ShareGroupHeartbeatRequest, call: Call) -> Beat:
         epoch=request.member_epoch,
         instance_id=None,
         rack_id=request.rack_id,
-        client_id=call.header.client_id or "",
+        client_id=call.client_id,
         client_host=f"/{call.peer}",  # as Java writes an address without a name
         rebalance_timeout_ms=-1,
         topics=request.subscribed_topic_names,

@@ -138,6 +138,7 @@ class ShareCoordinator:
         self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
     ) -> None:
         self.check(group_id)
+        self._groups.check_beat(group_id, asked)
         before = self._groups.groups.get(group_id)
         group = self._find_or_make(group_id, may_make=asked.epoch == JOINING)
         if before is None:
@@ -226,6 +227,7 @@ class ShareCoordinator:
         group.check_empty()
         if not offsets:
             return {}
+        self._groups.check_room(group_id)
         if group_id not in self._groups.groups:
             self._groups.adopt(group)
         places = frozenset(offsets)

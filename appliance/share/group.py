@@ -36,6 +36,8 @@ from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.share.assignor import assign_simple
 from appliance.wire import ErrorCode
 
+STATE_BYTES = 1024  # of a partition's state, in memory and in the log, when nothing is in flight
+
 # Makes the state of partitions, in the epoch that is given; tells which of them have it now.
 Initialize = Callable[[Places, int, Callable[[Places], None]], None]
 
@@ -51,6 +53,10 @@ class ShareGroup(ModernGroup):
     _missing: Places = NOWHERE  # wanted, and without a state
     _is_busy: bool = False  # states are being made, changed or deleted
     _beats: list[Callable[[], None]] = field(default_factory=list)  # wait for that
+
+    @property
+    def weight(self) -> int:
+        return super().weight + STATE_BYTES * len(self.shared.initialized)
 
     @property
     def state(self) -> ConsumerState:

@@ -41,10 +41,11 @@ from weakref import WeakValueDictionary
 
 from appliance import event_log
 from appliance._engine import Log, ProducerInfo
-from appliance.config import TransactionsConfig
+from appliance.config import KeptConfig, TransactionsConfig
 from appliance.errors import ApplianceError, ProducerEpochOld
 from appliance.groups.states import GroupRefused
 from appliance.internal_topic import HELD_UP_S, InternalTopic, Record, Write, partition_of
+from appliance.kept import Kept, check_name
 from appliance.topics import OFFSETS, TopicUnavailable
 from appliance.txn.markers import Marker, open_transactions, write_markers
 from appliance.txn.states import PREPARED, SETTLED, State, TransactionRefused
@@ -65,6 +66,8 @@ logger = event_log.named("transactions")
 # Threads that append markers and wait for the disk. Each waits for one transaction; the committer
 # makes what they wait for durable together.
 MARKER_THREADS = 4
+
+PARTITION_BYTES = 100  # of one that a transaction writes to, in memory
 
 
 class Places(Protocol):
@@ -95,9 +98,11 @@ class Coordinator:
         offsets_loaded: Callable[[], Awaitable[None]],
         end_offsets: Callable[[int, bool], None],
         clock: WallClock | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """`end_offsets` is told when the offsets that a producer wrote count, or never did."""
         self.config = config
+        self.kept = Kept.of_transactions(KeptConfig()) if kept is None else kept
         self.transactions: dict[str, Transaction] = {}
         self.fault = ""  # why no transaction is served, for people
         self._places = places
@@ -319,6 +324,8 @@ class Coordinator:
         async with self._turn(name):
             own = self.transactions.get(name)
             if own is None:
+                check_name("transactional id", name)
+                self.kept.check(name, len(name))
                 new = Producer(await self._places.new_producer_id(), 0)
                 first = Transaction(name, new, timeout_ms, changed_ms=self._wall_ms())
                 return await self._store(first)
@@ -339,6 +346,7 @@ class Coordinator:
         async with self._turn(name):
             own = self._of(name, producer)
             if not own.has(added):
+                self.kept.check(name, PARTITION_BYTES * len(added))
                 await self._store(own.joined(added, self._wall_ms(), now_ms()))
 
     @asynccontextmanager
@@ -411,6 +419,7 @@ class Coordinator:
             if self.transactions[name].is_expired(wall, self.config.expiration_ms):
                 await self._write(name, tombstone(name))
                 del self.transactions[name]
+                self.kept.drop(name)
 
     # One id after the other
 
@@ -545,6 +554,8 @@ class Coordinator:
         else:
             self._open.add(transaction.id)
         self.transactions[transaction.id] = transaction
+        places = PARTITION_BYTES * len(transaction.partitions)
+        self.kept.put(transaction.id, len(transaction.id) + places)
 
     async def _write(self, name: str, row: Record) -> None:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -122,10 +122,12 @@ class Run:
     environment: dict[str, str]
     memory_max: int
     storm: Storm
+    package: Path | None = None  # where the build is
     faults: list[str] = field(default_factory=list)
 
     def round(self, seconds: float, number: int) -> None:
-        broker = Serving(self.folder, environment=self.environment, **SETTINGS)
+        broker = Serving(self.folder, environment=self.environment, package=self.package,
+                         **SETTINGS)  # fmt: skip
         try:
             self._blow(broker, seconds, number)
         finally:
@@ -169,9 +171,11 @@ def main() -> int:
         if not given.built:
             sanitizers.build(sanitizer)
         environment = sanitizers.environment_of(sanitizer)
+        environment.pop("APPLIANCE_TESTS_SLOW")  # of tests, and no setting
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     most = GROWTH_MAX + 300 * MIB if given.plain else SANITIZED_MAX
-    run = Run(folder, environment, most, Storm(given.seed))
+    package = None if given.plain else sanitizer.folder
+    run = Run(folder, environment, most, Storm(given.seed), package)
     left, number = given.minutes * 60, 0
     while left > 0 and not run.faults:
         number += 1

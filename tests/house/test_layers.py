@@ -22,7 +22,7 @@ LAYERS = [
      "export_options"),
     ("config", "compression", "wire", "_crc", "_files", "_records", "_frame", "_watch",
      "_kafka_error", "_record_hash"),
-    ("command", "progress", "kafka_uuid", "zookeeper_nodes", "zookeeper_server"),
+    ("command", "progress", "kafka_uuid", "kept", "zookeeper_nodes", "zookeeper_server"),
     ("catalog", "partition_metadata", "machine", "believed_clock"),
     ("ledger", "_descriptors"),
     ("descriptors",),

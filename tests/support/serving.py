@@ -15,7 +15,8 @@ SMALL = {"storage.low.water.bytes": 0, "storage.reserve.bytes": 1 << 20}
 
 
 class Serving:
-    """A broker on free ports, up to its ready line. What it says stands in `log`."""
+    """A broker on free ports, up to its ready line. What it says stands in `log`. `package` is the
+    folder of another build."""
 
     def __init__(
         self,
@@ -25,13 +26,14 @@ class Serving:
         admin_port: int = 0,
         environment: dict[str, str] | None = None,
         data: Path | None = None,
+        package: Path | None = None,
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "log"
         command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
         command += [sys.executable, "-m", "appliance", "serve", "--data-dir"]
-        self.data = data or folder / "data"
+        self.data = (data or folder / "data").absolute()
         command += [str(self.data)]
         command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", f"127.0.0.1:{port}"]
         for name, value in {**SMALL, **settings}.items():
@@ -39,7 +41,7 @@ class Serving:
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **(environment or {})}, cwd=package,
             )
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()

@@ -188,12 +188,16 @@ class Broker:
         found = replace(self.config, listen_address=kafka, admin_address=admin)
         self._configs = replace(self._configs, config=found)
 
-    def connect(self, data_plane: PlaneTable) -> None:
-        """Tells the data plane every topic, quota and limit, and from here on every change."""
+    def connect(self, data_plane: PlaneTable, connections_max: int = 0) -> None:
+        """Tells the data plane every topic, quota and limit, and from here on every change. It may
+        take fewer connections than are configured, and then says how many."""
         self.quotas.connect(data_plane)
         self.tell_topics(data_plane)
+        network = self.config.network
+        connections_max = connections_max or network.max_connections
+        share = max(1, connections_max * network.connections_percent_per_ip // 100)
         self.when_configured(lambda configs: data_plane.limit_connections_per_ip(
-            configs.number(broker_configs.CONNECTIONS_PER_IP)))
+            min(share, configs.number(broker_configs.CONNECTIONS_PER_IP))))
 
     def when_configured(self, tell: Callable[[BrokerConfigs], None]) -> None:
         """Tells how the broker is configured, now and after every change."""

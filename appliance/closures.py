@@ -43,7 +43,7 @@ TEXTS = {
     "(queued.max.response.bytes)",
     "connections": "there are {got} connections, wanted at most {wanted} (max.connections.total)",
     "connections per ip": "there are {got} connections of this address, wanted at most {wanted} "
-    "(max.connections.per.ip)",
+    "(max.connections.per.ip, max.connections.percent.per.ip)",
     "connection rate": "its turn would come in {got} ms, wanted at most {wanted} (the quota "
     "connection_creation_rate)",
 }

@@ -3,7 +3,9 @@
 log = event_log.named("server")
 log.info("recovered", partitions=3, ms=41)
 
-A line that repeats is written once a minute, with how often it came: `log_repeats.py`.
+A line has a greatest length, here and nowhere else: names and values come from clients, and the log
+is on a disk and in memory. One that repeats is written once a minute, with how often it came:
+`log_repeats.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ from typing import Any, Literal, NamedTuple, cast
 from appliance.log_repeats import Repeats
 
 RECENT_MAX = 5000  # lines that are kept in memory, for whoever looks at them in a browser
+
+# Characters. A fact is a name or a handful of values, a line some facts; a trace is long when it
+# says something deep, and its ends are what one reads.
+FACT_MAX = 1000
+LINE_MAX = 4000
+TRACE_MAX = 16_000
 
 
 class Named:
@@ -47,9 +55,25 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         head = f"{stamp}.{int(record.msecs):03d}Z {record.levelname.lower()} {record.name}:"
-        facts = getattr(record, "facts", {})
-        line = " ".join(filter(None, [head, record.getMessage(), as_words(facts)]))
-        return line + "\n" + self.formatException(record.exc_info) if record.exc_info else line
+        line = f"{head} {words_of(record)}"
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info)
+        if len(trace) > TRACE_MAX:
+            half = TRACE_MAX // 2
+            left_out = len(trace) - 2 * half
+            trace = f"{trace[:half]}\n... ({left_out} characters)\n{trace[-half:]}"
+        return f"{line}\n{trace}"
+
+
+def words_of(record: logging.LogRecord) -> str:
+    """What a line says behind its head."""
+    facts = getattr(record, "facts", {})
+    return cut(" ".join(filter(None, [record.getMessage(), as_words(facts)])), LINE_MAX)
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most} characters more)"
 
 
 def as_words(facts: Mapping[str, Any]) -> str:
@@ -58,7 +82,7 @@ def as_words(facts: Mapping[str, Any]) -> str:
 
 def quote(value: Any) -> str:
     """As it is when it is one plain word, otherwise in quotes and still on one line."""
-    text = "null" if value is None else str(value)
+    text = "null" if value is None else cut(str(value), FACT_MAX)
     is_plain = text.isprintable() and not any(mark in text for mark in ' "=')
     return text if is_plain and text else json.dumps(text)
 
@@ -100,10 +124,9 @@ class Keep(logging.Handler):
         if getattr(record, "is_kept", False):
             return  # another broker of this process keeps it
         record.is_kept = True
-        facts = getattr(record, "facts", {})
-        text = " ".join(filter(None, [record.getMessage(), as_words(facts)]))
+        text = words_of(record)
         if record.exc_info and record.exc_info[1] is not None:
-            text += f" ({record.exc_info[1]!r})"
+            text += cut(f" ({record.exc_info[1]!r})", FACT_MAX)
         level = cast(Any, record.levelname.lower())
         _recent.append(Recent(next(_ids), int(record.created * 1000), level, record.name, text))
 

@@ -183,7 +183,7 @@ class Server:
         assert self.admin_address is not None, "the admin pages listen before recovery"
         broker.listens(self.kafka_address, self.admin_address)
         self.data_plane = data_plane = DataPlane(broker.log_dir.engine, network)
-        broker.connect(data_plane)
+        broker.connect(data_plane, network.max_connections)
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
         data_plane.listen(listener)

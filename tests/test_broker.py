@@ -747,7 +747,7 @@ def test_who_asked_hears_of_every_change_of_the_configs(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         broker.connect(recorder)
         broker.when_configured(lambda now: backoffs.append(now.number("log.cleaner.backoff.ms")))
-        assert (recorder.connections_per_ip, backoffs) == (10_000, [15_000])
+        assert (recorder.connections_per_ip, backoffs) == (5000, [15_000])
         await broker.alter_broker_configs([ConfigChange("max.connections.per.ip", SET, "7")])
         await broker.alter_broker_configs([ConfigChange("log.cleaner.backoff.ms", SET, "15001")])
         assert (recorder.connections_per_ip, backoffs) == (7, [15_000, 15_000, 15_001])

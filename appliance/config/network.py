@@ -74,6 +74,16 @@ class NetworkConfig:
         "Connections of one address, so that one broken client cannot take them all.",
         minimum=1,
     )
+    connections_percent_per_ip: int = setting(
+        "max.connections.percent.per.ip",
+        50,
+        "Which part of all connections that may be taken one address gets at most, also where "
+        "file descriptors allow fewer of them: the others can still connect. 100 is for a broker "
+        "behind a proxy, or one that only its own machine uses with thousands of connections.",
+        unit="percent",
+        minimum=1,
+        maximum=100,
+    )
     requests_per_connection: int = setting(
         "connection.max.requests",
         1024,

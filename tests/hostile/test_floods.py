@@ -182,7 +182,7 @@ def test_more_connections_than_file_descriptors(tmp_path: Path) -> None:
     """The logs keep theirs: under a flood a topic can still be made, written and read."""
     broker = Serving(tmp_path, descriptors=200)
     broker.wait_for_log("fewer connections than max.connections.total .*taken=54 .*descriptors=200")
-    clients = [WireClient(broker.kafka) for _ in range(54)]
+    clients = [WireClient(broker.kafka, source=f"127.0.210.{i % 2 + 1}") for i in range(54)]
     for each in clients:
         each.send(API_VERSIONS)
         assert each.receive()
@@ -199,6 +199,27 @@ def test_more_connections_than_file_descriptors(tmp_path: Path) -> None:
         each.socket.close()
     assert broker.stop() == 0
     assert "Traceback" not in broker.log
+
+
+def test_one_address_leaves_room_for_others(tmp_path: Path) -> None:
+    """Half of what there is, also where descriptors are few."""
+    broker = Serving(tmp_path, descriptors=200)
+    greedy = [WireClient(broker.kafka, source="127.0.211.1") for _ in range(27)]
+    for each in greedy:
+        each.send(API_VERSIONS)
+        assert each.receive()
+    for _ in range(50):
+        with WireClient(broker.kafka, source="127.0.211.1") as refused:
+            assert ends(refused)
+    why = "27 connections of this address, wanted at most 27 .*max.connections.percent.per.ip"
+    broker.wait_for_log(f"closed peer=127.0.211.1 why=.*{why}")
+    for each in range(10):
+        with WireClient(broker.kafka, source=f"127.0.211.{each + 2}") as client:
+            client.send(API_VERSIONS)
+            assert client.receive()
+    for each in greedy:
+        each.socket.close()
+    assert broker.stop() == 0
 
 
 def test_connections_that_come_and_go(broker: Serving) -> None:

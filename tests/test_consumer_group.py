@@ -181,6 +181,36 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert one.beat().assigned is None, "nothing changed"
 
 
+def test_a_member_that_becomes_another_instance_can_leave_and_time_out() -> None:
+    """Once the group had it under the old name alone: it could neither leave nor time out."""
+    for before in (None, "a"):
+        world = World()
+        one = Client(world, "one", instance=before)
+        one.beat()
+        one.facts["instance"] = "b"
+        assert one.beat(JOINING).error == 0
+        assert world.group.static == {"b": "one"}
+        if before is None:
+            assert one.beat(LEAVING).error == 0
+        else:
+            world.wait(SESSION_MS + 1)
+        assert (world.group.members, world.group.static, world.group.owners) == ({}, {}, {})
+
+
+def test_an_instance_that_comes_back_under_the_id_of_another_member() -> None:
+    """Who had that id is no more, and its partitions are free."""
+    world = World(t=4)
+    one, two = Client(world, "one", instance="i"), Client(world, "two")
+    settle(one, two)
+    one.beat(AWAY)
+    back = Client(world, "two", instance="i")
+    assert back.beat().error == 0
+    settle(back)
+    assert world.held() == {"two": world.topics.all("t")}
+    assert back.beat(LEAVING).error == 0
+    assert (world.group.members, world.group.static, world.group.owners) == ({}, {}, {})
+
+
 def test_a_partition_moves_only_after_its_owner_let_go() -> None:
     world = World()
     one, two = Client(world, "one"), Client(world, "two")

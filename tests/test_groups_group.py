@@ -225,6 +225,20 @@ def test_an_id_is_given_first_and_must_be_used_in_time(world: World) -> None:
     assert errors(two.joined) == [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
+def test_an_id_that_was_given_is_no_way_to_be_an_instance_twice(world: World) -> None:
+    """Once both were members of the instance, and the second that left took the group with it."""
+    static = Consumer(world, "s", instance="i").join().sync()
+    new = Consumer(world, "n").join(needs_id=True)
+    new.instance = "i"
+    assert errors(new.join().joined) == [
+        ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.FENCED_INSTANCE_ID
+    ]  # fmt: skip
+    assert world.group.members.static == {"i": static.id}
+    assert static.leave() == 0
+    world.wait(SESSION_MS)
+    assert (len(world.group.members), world.group.members.static) == (0, {})
+
+
 def test_who_has_only_an_id_may_leave(world: World) -> None:
     one, two = Consumer(world, "a").join(needs_id=True), Consumer(world, "b").join()
     assert not two.joined

@@ -32,6 +32,7 @@ from appliance.groups.consumer_member import (
     MemberState,
     Place,
     Places,
+    Subscription,
     next_assignment,
 )
 from appliance.groups.member import NEVER_MS
@@ -167,6 +168,9 @@ class ConsumerGroup(ModernGroup):
         """The instance goes on under a new id, with what it had; its epoch begins again."""
         target = self.targets.get(old.id, NOWHERE)
         self._forget(old)
+        if member_id in self.members:  # it was somebody before, who is no more
+            self._forget(self.members[member_id])
+            self._is_stale = True
         member = ConsumerMember(member_id, old.subscription)
         self._enter(member)
         self._set(member, old.now._replace(epoch=JOINING, previous_epoch=JOINING))
@@ -209,6 +213,15 @@ class ConsumerGroup(ModernGroup):
 
     # Members
 
+    def _hear(self, member: ConsumerMember, said: Subscription) -> None:
+        """A known member that begins again may say that it is another instance now."""
+        before = member.subscription.instance_id
+        super()._hear(member, said)
+        if said.instance_id != before:
+            self._leave_instance(member, before)
+            if said.instance_id is not None:
+                self.static[said.instance_id] = member.id
+
     def _enter(self, member: ConsumerMember) -> None:
         super()._enter(member)
         if member.subscription.instance_id is not None:
@@ -217,9 +230,13 @@ class ConsumerGroup(ModernGroup):
     def _forget(self, member: ConsumerMember) -> None:
         for place in member.now.held:
             del self.owners[place]
-        if member.subscription.instance_id is not None:
-            del self.static[member.subscription.instance_id]
+        self._leave_instance(member, member.subscription.instance_id)
         super()._forget(member)
+
+    def _leave_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
+        # records of an earlier version may have two members of one instance
+        if instance_id is not None and self.static.get(instance_id) == member.id:
+            del self.static[instance_id]
 
     def _set(self, member: ConsumerMember, now: Assignment) -> None:
         if now == member.now:

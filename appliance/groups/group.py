@@ -80,6 +80,7 @@ class Group:
         try:
             self._check_protocols(asked)
             if asked.member_id in self.named:
+                self._check_instance(asked)
                 del self.named[asked.member_id]
                 self._add(asked.member_id, asked, now_ms, answer)
             elif asked.member_id:
@@ -89,6 +90,17 @@ class Group:
                 self._join_new(asked, now_ms, answer)
         except GroupRefused as error:
             answer(Joined(error.kafka_code, asked.member_id))
+
+    def _check_instance(self, asked: Join) -> None:
+        """An id is given to those that are no instance. Who has one takes the place of its former
+        self without one; with one it would be two members of the same instance."""
+        holder = self.members.static.get(asked.instance_id or "")
+        if holder is not None:
+            raise GroupRefused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"group {self.id}: instance {asked.instance_id} is member {holder}, "
+                f"not {asked.member_id!r}",
+            )
 
     def _check_protocols(self, asked: Join) -> None:
         """One protocol at least must be everybody's; a group without members takes any."""

@@ -243,7 +243,8 @@ class Members:
         self._support(member, -1)
         self.bytes -= member.size
         del self._by_id[member.id]
-        if member.instance_id is not None:
+        # records of an earlier version may have two members of one instance
+        if member.instance_id is not None and self.static.get(member.instance_id) == member.id:
             del self.static[member.instance_id]
         if member.id == self.leader_id:
             self.leader_id = next(iter(self._by_id), None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 from appliance.event_log import FACT_MAX, LINE_MAX, TRACE_MAX, Keep, Lines, recent
 
 
-def record(text: str, exc_info: object = None, **facts: object) -> logging.LogRecord:
-    made = logging.LogRecord("appliance.test", logging.INFO, "", 0, text, (), exc_info)  # type: ignore[arg-type]
+def record(text: str, exc_info: Any = None, **facts: object) -> logging.LogRecord:
+    made = logging.LogRecord("appliance.test", logging.INFO, "", 0, text, (), exc_info)
     made.facts = facts
     return made
 

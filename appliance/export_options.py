@@ -59,6 +59,8 @@ OPTIONS: dict[str, Option] = {
     "schema_json": Option(
         lambda value: isinstance(value, str) and len(value) <= SCHEMA_MAX,
         f"a schema as text, of {SCHEMA_MAX} characters at most"),
+    "dead_letter_share": Option(
+        lambda value: isinstance(value, (int, float)) and 0 <= value <= 1, "0 to 1"),
     "framing": _one_of("confluent", "none"),
     "table": _one_of("iceberg"),
     "table_name": Option(_text(TABLE), "NAMESPACE.NAME, such as lake.{topic}"),

@@ -32,6 +32,7 @@ from appliance._repair import holes
 from appliance.broker import Broker
 from appliance.config import BrokerConfig
 from appliance.export.book import fault_of
+from appliance.export.due import overdue
 from appliance.ledger import WHOLE, Entry
 from appliance.machine import limits, raid
 from appliance.machine.clock import told as told_of_doubt
@@ -363,17 +364,25 @@ def of_registration(registration: Registered) -> Iterator[Finding]:
         yield Finding("degraded", "zookeeper", f"ZooKeeper is {registration.status}")
 
 
+ERROR_TOLD = 300  # characters of a run's error; its history has the whole
+
+
 def of_exports(broker: Broker) -> Iterator[Finding]:
     for hold in broker.holds.all():
         if hold.warning:
             yield Finding("degraded", "exports", hold.warning)
     for definition, last in broker.exports.all():
         if last.run and last.run["state"] == "failed":
-            text = f"the last run of export {definition['name']} failed"
+            why = str(last.run.get("error") or "nobody has told why")[:ERROR_TOLD]
+            text = f"the last run of export {definition['name']} failed: {why}"
             yield Finding("degraded", "exports", text)
         if fault := fault_of(definition):
             text = f"export {definition['name']} cannot run as it is defined: {fault}"
             yield Finding("degraded", "exports", text)
+            continue
+        now = broker.clock.now_ms() / 1000
+        if late := overdue(definition, last, broker.exports, now, time.monotonic()):
+            yield Finding("degraded", "exports", late)
 
 
 def of_scrub(broker: Broker) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ from appliance_spark import (
     export_definition,
     export_iceberg,
     export_manifest,
+    export_outcome,
     export_run,
     export_verify,
 )
@@ -132,6 +133,11 @@ def now_ms() -> int:
 @click.option("--grace", "grace_s", default=3600, show_default=True,
               help="Seconds after an hour before its _SUCCESS.")
 @click.option("--hold-bytes", default=0, help="Retention keeps so much that is not exported.")
+@click.option("--dead-letter-share", default=export_run.DEAD_LETTER_SHARE, show_default=True,
+              type=click.FloatRange(0, 1),
+              help="A run with more of them fails, and commits nothing.")
+@click.option("--accept-target", is_flag=True,
+              help="There is another folder than the one that this export has written, on purpose.")
 @click.option("--table", type=click.Choice(["iceberg"]), help="Follows what is exported.")
 @with_table
 @click.option("--due-ms", type=int, hidden=True)
@@ -143,9 +149,10 @@ def now_ms() -> int:
 @with_json
 def run(as_json: bool, **given: Any) -> None:
     """Export what is new of TOPICS, or of the export --name, once."""
-    job, spark = _job(given)
-    with progress(spark, "export") as say:
-        summary = export_run.run(job, spark, say)
+    with export_outcome.told(given["name"], AdminPort(given["admin"], given["token"])):
+        job, spark = _job(given)
+        with progress(spark, "export") as say:
+            summary = export_run.run(job, spark, say)
     _say_summary(summary, job.target, as_json)
 
 
@@ -163,7 +170,8 @@ def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
         accept_loss=job.wanted.accept_loss or given["accept_loss"],
         reason="schedule" if given["due_ms"] else "command",
     )
-    job = dataclasses.replace(job, wanted=wanted, retries=given["retries"])
+    job = dataclasses.replace(job, wanted=wanted, retries=given["retries"],
+                              accepts_target=given["accept_target"])
     return job, Sessions(given["master"], given["conf"])
 
 
@@ -249,7 +257,8 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """A range again, into a new target; or the lost files of one that is there."""
     given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
-              "table": None, "table_name": None, "catalog": (), "root": ()}
+              "dead_letter_share": 1.0, "accept_target": False, "table": None, "table_name": None,
+              "catalog": (), "root": ()}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given, as_json)
@@ -346,6 +355,7 @@ def schedule(file: Path | None, root: tuple[Path, ...], master: str, conf: tuple
     scheduler = Scheduler(lambda: definitions_of(file, broker), command, say)
     if file is None:
         scheduler.report = broker.next_run
+        scheduler.outcomes = export_outcome.Outcomes(broker, say)
         scheduler.allowed = partial(export_definition.of_broker, roots=root)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,7 +11,7 @@ from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path
 from appliance_spark.export_plan import SPLIT_BYTES, Wanted
-from appliance_spark.export_run import GRACE_MS, Job, with_schema
+from appliance_spark.export_run import DEAD_LETTER_SHARE, GRACE_MS, Job, with_schema
 
 Definition = dict[str, Any]
 
@@ -19,7 +19,8 @@ Definition = dict[str, Any]
 OPTIONS: dict[str, Any] = {
     "from": "earliest", "to": "latest", "isolation": "read_committed", "accept_loss": False,
     "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
-    "schema_json": None, "framing": "confluent", "table": None, "table_name": None, "catalog": None,
+    "dead_letter_share": DEAD_LETTER_SHARE, "schema_json": None, "framing": "confluent",
+    "table": None, "table_name": None, "catalog": None,
 }
 
 
@@ -34,7 +35,7 @@ def of_command(given: dict[str, Any]) -> Definition:
         "options": {
             "from": given["first"], "to": given["end"], "isolation": given["isolation"],
             "grace_seconds": given["grace_s"], "hold_bytes": given["hold_bytes"],
-            "framing": given["framing"],
+            "framing": given["framing"], "dead_letter_share": given["dead_letter_share"],
             "schema_json": file.read_text() if file else None,
             "table": given["table"], "table_name": given["table_name"],
             "catalog": catalog_of(given["catalog"]),
@@ -81,6 +82,7 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
         name=definition.get("name"),
         grace_ms=options["grace_seconds"] * 1000,
         hold_bytes=options["hold_bytes"],
+        dead_letter_share=options["dead_letter_share"],
         table=table_of(options),
     )
 

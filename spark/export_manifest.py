@@ -23,6 +23,7 @@ File = dict[str, Any]
 def empty() -> Manifest:
     return {
         "format": FORMAT,
+        "id": None,  # of this target, from its first run on: the broker is told of it
         "sequence": 0,  # of commits: runs, compactions, repairs
         "topics": {},
         "files": [],
@@ -48,7 +49,7 @@ def load(target: Target) -> Manifest:
             f"{target.manifest} has format {found.get('format')}, wanted {FORMAT}: "
             "it was written by another version"
         )
-    return found
+    return {"id": None, **found}
 
 
 def load_known(target: Target) -> Manifest:

@@ -174,6 +174,17 @@ def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def check_dead_letters(partitions: list[dict[str, Any]], share: float) -> None:
+    """Before the commit: what is not committed is read again, when the schema is right."""
+    dead = sum(part["dead_letters"] for part in partitions)
+    total = dead + sum(part["rows"] for part in partitions)
+    if dead > share * total:
+        raise ExportFailed(
+            f"{dead} of {total} records are dead letters, at most a share of {share} may be: "
+            "nothing was committed. Is the schema theirs? --dead-letter-share, or "
+            "dead_letter_share in a definition, takes more")
+
+
 def _counted(splits: list[dict[str, Any]]) -> dict[str, Any]:
     gone = {name: sum(each["gone"].get(name, 0) for each in splits)
             for name in ("markers", "aborted", "compacted")}

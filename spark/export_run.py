@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -21,6 +22,7 @@ from appliance_spark import (
     export_iceberg,
     export_json,
     export_manifest,
+    export_outcome,
     export_plan,
     export_tasks,
 )
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GRACE_MS = 3_600_000  # an hour that is over waits so long for late records before its _SUCCESS
+DEAD_LETTER_SHARE = 0.5  # of the records of a run: with more of them the schema is not theirs
 RETRIES = 20  # of a worker that lost the broker: half a minute and more, for a restart
 
 Say = Callable[[str], None]
@@ -55,6 +58,8 @@ class Job:
     grace_ms: int = GRACE_MS
     retries: int = RETRIES
     hold_bytes: int = 0  # retention keeps so much of what is not exported; 0: it does not wait
+    dead_letter_share: float = DEAD_LETTER_SHARE  # a run with more of them fails
+    accepts_target: bool = False  # although it is not the one that the broker knows
     table: dict[str, Any] | None = None  # an Iceberg table; None: the one that the target has
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
@@ -72,6 +77,7 @@ def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]
 
     What a stopped run had planned is done first, as it was planned; then what came since."""
     check_way(job.wanted.partition_by)
+    check_target(job)
     with job.target.locked():
         manifest = with_table(job.target, opened(job.target), job.table)
         swept = sweep(job.target, manifest)
@@ -96,6 +102,7 @@ def _reported(
     except BaseException as error:
         _tell(job, say, {**_started(plan), "state": "failed", "ended_ms": job.now_ms(),
                          "error": str(error)[:2000] or repr(error)})
+        export_outcome.note_told(error)
         raise
     _tell(job, say, {**_started(plan), **summary, "state": "succeeded"})
     _hold(job, plan, say, "to")
@@ -130,6 +137,25 @@ def _carried_out(
 
 # Before
 
+def check_target(job: Job) -> None:
+    """Whether what stands there is what this export has written: an empty folder where a file
+    system is not mounted would take all of it anew."""
+    if job.name is None or job.accepts_target:
+        return
+    last = job.broker.definition(job.name)["status"]["last_success"] or {}
+    known = (last.get("plan") or {}).get("target")
+    if not known or known["path"] != str(job.target.root):  # a new target, by a new definition
+        return
+    found = export_manifest.load(job.target)
+    told = f"run {last['id']} left it as {known['id']} at commit {known['sequence']}"
+    if found["id"] is None or found["id"] != known["id"] or found["sequence"] < known["sequence"]:
+        here = f"{found['id']} at commit {found['sequence']}" if found["id"] else "no export"
+        raise ExportFailed(
+            f"{job.target.root} is not the target that export {job.name} has written: {told}, and "
+            f"there is {here} now. Is its file system mounted? If it is to go on with this one: "
+            f"appliance export run --name {job.name} --accept-target")
+
+
 def opened(target: Target) -> dict[str, Any]:
     """The manifest, which a new target gets at once: one without it has lost it."""
     if not target.manifest.exists():
@@ -141,7 +167,11 @@ def opened(target: Target) -> dict[str, Any]:
             )
         make_folder(target.own)
         export_manifest.save(target, export_manifest.empty())
-    return export_manifest.load(target)
+    manifest = export_manifest.load(target)
+    if manifest["id"] is None:
+        manifest["id"] = uuid.uuid4().hex
+        export_manifest.save(target, manifest)
+    return manifest
 
 
 def with_table(
@@ -223,6 +253,7 @@ def commit(
     job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
 ) -> dict[str, Any]:
     partitions = export_plan.balance(plan, done)
+    export_plan.check_dead_letters(partitions, job.dead_letter_share)
     files = [file for split in done for file in split["files"]]
     new = export_manifest.committed(
         manifest, plan, [_without_staged(file) for file in files], partitions, job.now_ms()
@@ -277,6 +308,9 @@ def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
     if job.name is None:
         return
     kept = {name: row[name] for name in REPORTED if name in row}
+    manifest = export_manifest.load(job.target)
+    kept["plan"] = {**kept["plan"], "target": {
+        "id": manifest["id"], "path": str(job.target.root), "sequence": manifest["sequence"]}}
     named = ("topic", "partition", "from", "to", "rows", "dead_letters", "missing")
     kept["partitions"] = [{name: part[name] for name in named} for part in row["partitions"]]
     try:

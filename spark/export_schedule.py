@@ -91,7 +91,9 @@ class Export:
     running: Started | None = None
     tries: int = 0
     not_before: float = 0.0
+    began: float = 0.0  # of the run that was started last
     said: Callable[[str], None] = field(default=lambda text: None)
+    ended: Callable[[str, int, float, float], None] = field(default=lambda *_: None)
 
     def step(self, now: float, start: Callable[[str, float], Started]) -> None:
         """Ends what has ended and starts what is due."""
@@ -109,6 +111,7 @@ class Export:
             self.not_before = latest + self.schedule.jitter(latest)
         if self.due is not None and now >= self.not_before:
             self.tries += 1
+            self.began = now
             self.running = start(self.schedule.name, self.due)
 
     def _latest_due(self, now: float) -> tuple[float | None, int]:
@@ -121,6 +124,7 @@ class Export:
     def _end(self, code: int, now: float) -> None:
         assert self.due is not None
         name = self.schedule.name
+        self.ended(name, code, self.began, now)
         if code == 0:
             self.last_due, self.due = self.due, None
         elif self.tries > self.schedule.retries:

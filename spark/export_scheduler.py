@@ -16,6 +16,7 @@ from typing import Any
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_outcome import Outcomes
 from appliance_spark.export_schedule import Export, schedule_of
 
 POLL_S = 1.0
@@ -58,6 +59,7 @@ class Scheduler:
         say: Say, report: Report | None = None, allowed: Allowed = lambda definition: definition,
     ) -> None:
         self.allowed = allowed
+        self.outcomes: Outcomes | None = None
         self.read, self.command, self.say, self.report = read, command, say, report
         self.reported: dict[str, int] = {}
         self.exports: dict[str, Export] = {}
@@ -71,6 +73,8 @@ class Scheduler:
         for export in self.exports.values():
             export.step(now, self._start)
         self._report()
+        if self.outcomes is not None:
+            self.outcomes.tell()
 
     def _report(self) -> None:
         """What has changed, and all of it after each reading: the broker may have forgotten it."""
@@ -97,8 +101,10 @@ class Scheduler:
         for name, definition in found.items():
             try:
                 self._take(name, definition, now)
-            except ExportFailed as error:
+            except (ExportFailed, OSError) as error:
                 self.say(str(error))
+                if self.outcomes is not None:
+                    self.outcomes.refused(name, str(error), now)
 
     def _take(self, name: str, definition: dict[str, Any], now: float) -> None:
         schedule = schedule_of(self.allowed(definition))
@@ -109,6 +115,8 @@ class Scheduler:
         elif known is None:
             begin = last_due(definition, now)
             self.exports[name] = Export(schedule, begin, said=self.say)
+            if self.outcomes is not None:
+                self.exports[name].ended = self.outcomes.ended
         elif known.schedule != schedule:
             known.schedule = schedule
 

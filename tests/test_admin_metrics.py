@@ -195,5 +195,5 @@ def assert_every_export_metric_is_drawn(text: str, known: dict[str, set[str]]) -
     of_exports = {each for each in known if each.startswith("appliance_export_")}
     of_exports = {each for each in of_exports if not each.endswith("_created")}
     alerts = {"appliance_export_streams_open", "appliance_export_streams_total",
-              "appliance_export_hold_released"}
+              "appliance_export_hold_released", "appliance_export_overdue"}
     assert of_exports - alerts == set(re.findall(r"\bappliance_export_[a-z_]+", text))

@@ -17,6 +17,7 @@ from appliance.admin.route import Call, Param, delete, get, post, put
 from appliance.broker import Broker
 from appliance.config import LONG_MAX
 from appliance.errors import RequestInvalid
+from appliance.export import due
 from appliance.export.book import Last, fault_of
 from appliance.export.holds import Hold
 
@@ -180,6 +181,10 @@ def check_schedule(schedule: Schedule) -> None:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError) as error:
         raise RequestInvalid(f"schedule.timezone: got {zone[:80]!r}, no zone of ours") from error
+    try:
+        due.check(cron, zone)
+    except ValueError as error:
+        raise RequestInvalid(f"schedule.cron: got {cron[:80]!r}: {error}") from error
     for name in ("jitter_seconds", "retries"):
         if cast(dict[str, int], schedule).get(name, 0) < 0:
             raise RequestInvalid(f"schedule.{name}: wanted 0 or more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from appliance.admin.export_progress import progress_of
 from appliance.admin.metrics_of_broker import counter, gauge
 from appliance.broker import Broker
 from appliance.export.book import Last, fault_of
+from appliance.export.due import overdue
 from appliance.export.reading import Reading
 
 NAN = float("nan")
@@ -54,6 +56,7 @@ def of_exports(broker: Broker) -> Iterator[Metric | None]:
         "export_last_success_seconds", "Since 1970, start of the last run that succeeded.", EXPORT
     )
     failing = gauge("export_last_run_failed", "1: the last run failed, or none can begin.", EXPORT)
+    late = gauge("export_overdue", "1: a run was due, and nobody has begun or ended it.", EXPORT)
     rows = gauge("export_last_rows", "Rows of the last run that succeeded.", EXPORT)
     dead = gauge("export_last_dead_letters", "Of them, records that did not parse.", EXPORT)
     behind = gauge("export_behind_records", "Offsets that are not exported yet.", EXPORT)
@@ -69,6 +72,7 @@ def of_exports(broker: Broker) -> Iterator[Metric | None]:
         now = progress_of(definition, last, broker)
         success.add_metric(labels, last.success["started_ms"] / 1000 if last.success else NAN)
         failing.add_metric(labels, int(is_failing(definition, last)))
+        late.add_metric(labels, int(is_late(definition, last, broker)))
         rows.add_metric(labels, total(last.success, "rows"))
         dead.add_metric(labels, total(last.success, "dead_letters"))
         behind.add_metric(labels, now.records)
@@ -76,7 +80,7 @@ def of_exports(broker: Broker) -> Iterator[Metric | None]:
         left.add_metric(labels, now.seconds_left if now.seconds_left is not None else NAN)
         lost.add_metric(labels, now.lost)
         yield None
-    yield from (success, failing, rows, dead, behind, hours, left, lost)
+    yield from (success, failing, late, rows, dead, behind, hours, left, lost)
 
 
 EXPORT = ["export"]
@@ -84,6 +88,13 @@ EXPORT = ["export"]
 
 def is_failing(definition: dict[str, Any], last: Last) -> bool:
     return bool(fault_of(definition) or (last.run and last.run["state"] == "failed"))
+
+
+def is_late(definition: dict[str, Any], last: Last, broker: Broker) -> bool:
+    if fault_of(definition):
+        return False
+    seconds = broker.clock.now_ms() / 1000
+    return bool(overdue(definition, last, broker.exports, seconds, time.monotonic()))
 
 
 def total(run: dict[str, Any] | None, name: str) -> int:

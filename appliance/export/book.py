@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from appliance import event_log
 from appliance.catalog import Catalog
 from appliance.errors import ApplianceError
+from appliance.export import due
+from appliance.export.due import NEXT_RUN_BELIEVED_S
 from appliance.export_options import migrated
 from appliance.patterns import PatternInvalid, compiled
 
 log = event_log.named("export")
-NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
 
 
 class ExportUnknown(ApplianceError):
@@ -46,6 +48,11 @@ def fault_of(definition: Mapping[str, Any]) -> str:
         wanted_by(definition)
     except PatternInvalid as error:
         return f"pattern: {error}"
+    if schedule := definition.get("schedule"):
+        try:
+            due.check(schedule["cron"], schedule.get("timezone") or "UTC")
+        except (KeyError, OSError, ValueError) as error:
+            return f"schedule: got {schedule['cron'][:80]!r}: {error}"
     return ""
 
 
@@ -58,6 +65,8 @@ class Book:
         self._lock = threading.Lock()
         self._definitions = {name: self._read(name, text) for name, text in catalog.exports()}
         self._last = {name: self._look(name) for name in self._definitions}
+        self.since = time.monotonic()
+        self._put_at: dict[str, float] = {}  # time of day; an older definition was put before us
         self._next: dict[str, tuple[int | None, float]] = {}  # in ms, and when it was said
 
     def _read(self, name: str, text: str) -> dict[str, Any]:
@@ -89,7 +98,11 @@ class Book:
         with self._lock:
             self._catalog.put_export(name, json.dumps(definition))
             self._last = {**self._last, name: self._look(name)}
+            self._put_at[name] = time.time()
             self._definitions = {**self._definitions, name: definition}
+
+    def put_at(self, name: str) -> float:
+        return self._put_at.get(name, 0.0)
 
     def delete(self, name: str) -> None:
         with self._lock:

@@ -1,0 +1,56 @@
+"""When an export is due by the cron expression of its definition, and whether somebody came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+if TYPE_CHECKING:
+    from appliance.export.book import Book, Last
+
+NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
+NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
+         "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}  # fmt: skip
+
+
+def check(cron: str, zone: str) -> None:
+    """Raises ValueError. An expression that is never due is no schedule."""
+    try:
+        last_due(cron, zone, time.time())
+    except CronSimError as error:
+        raise ValueError(str(error)) from error
+    except StopIteration:
+        raise ValueError("it is never due") from None
+
+
+def last_due(cron: str, zone: str, now: float) -> float:
+    local = datetime.fromtimestamp(now, timezone.utc).astimezone(ZoneInfo(zone))
+    return next(CronSim(NAMED.get(cron, cron), local, reverse=True)).timestamp()
+
+
+def overdue(definition: Mapping[str, Any], last: Last, book: Book, now: float, clock: float) -> str:
+    """In words, or nothing. `clock` is the monotonic one. Each try of a run is told, and a
+    scheduler says each minute when the next one begins; so silence means that there is none."""
+    name, schedule = definition["name"], definition.get("schedule")
+    if not schedule or book.next_run_ms(name, clock) is not None:
+        return ""
+    if clock - book.since < NEXT_RUN_BELIEVED_S:  # whoever is there has had no time to say so
+        return ""
+    late = now - NEXT_RUN_BELIEVED_S - (schedule.get("jitter_seconds") or 0)
+    due = last_due(schedule["cron"], schedule.get("timezone") or "UTC", late)
+    begun = last.run["started_ms"] / 1000 if last.run else 0.0
+    if last.run and last.run["state"] == "running":
+        text = f"run {last.run['id']} of export {name} began at {_said(begun)}, and nobody has"
+        return f"{text} told of its end: is it still there?"
+    if due <= max(begun, book.put_at(name)):
+        return ""
+    return f"export {name} was due at {_said(due)}, and no run has begun: is its scheduler there?"
+
+
+def _said(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, timezone.utc):%Y-%m-%d %H:%M:%SZ}"

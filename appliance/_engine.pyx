@@ -287,11 +287,14 @@ cdef class Engine:
             raise error_of(code, f"{path} cannot be opened as a data directory")
 
     def __dealloc__(self):
-        if self.is_started and not self.is_closed:
+        # Also of one that could not be opened, or that nobody started.
+        if self.is_closed or self.storage.get() == NULL:
+            return
+        if self.is_started:
             committer_stop(self.committer.get())
-            journal_close(&self.storage.get().journal, False)
-            watermarks_close(&self.storage.get().marks)
-        if self.storage.get() != NULL and self.storage.get().lock_fd > 0:
+        journal_close(&self.storage.get().journal, False)
+        watermarks_close(&self.storage.get().marks)
+        if self.storage.get().lock_fd > 0:
             close(self.storage.get().lock_fd)
 
     @property

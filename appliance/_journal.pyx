@@ -290,6 +290,7 @@ cdef int _commit(Journal* journal) noexcept nogil:
 cdef int journal_close(Journal* journal, bint cleanly) noexcept nogil:
     cdef uint8_t[8] now
     cdef int code = OK
+    cdef int which
     journal.guard.lock()
     if cleanly and journal.failed == OK:
         code = _commit(journal)
@@ -297,8 +298,9 @@ cdef int journal_close(Journal* journal, bint cleanly) noexcept nogil:
         _frame(journal, &journal.pending, CLOSED, now, 8)
         if code == OK:
             code = _commit_closed(journal)
-    close(journal.fds[0])
-    close(journal.fds[1])
+    for which in range(2):
+        if journal.fds[which] > 0:  # 0: it was not opened, and is somebody's standard input
+            close(journal.fds[which])
     journal.guard.unlock()
     return code
 

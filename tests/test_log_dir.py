@@ -512,6 +512,23 @@ def test_a_directory_that_nobody_holds_any_more_is_free(tmp_path: Path) -> None:
         assert list(again.logs()) == [("t", 0)]
 
 
+def test_a_directory_that_cannot_be_opened_or_is_not_started_keeps_no_descriptor(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path):
+        pass
+    before = open_files()
+    not_started = LogDir.lock(tmp_path, STORAGE)
+    assert open_files() != before
+    del not_started
+    assert open_files() == before
+    (tmp_path / "checkpoint.1").unlink()
+    (tmp_path / "checkpoint.1").mkdir()
+    with pytest.raises(ApplianceError, match="cannot be opened as a data directory"):
+        LogDir.open(tmp_path, STORAGE)
+    assert open_files() == before
+
+
 def test_a_new_directory_takes_no_descriptors_with_it(tmp_path: Path) -> None:
     def count() -> int:
         gc.collect()  # what tests before this one left behind is not its

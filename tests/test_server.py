@@ -270,5 +270,5 @@ def test_what_the_start_found_shows_in_health(tmp_path: Path) -> None:
     segment.mkdir()
     with Broker(tmp_path) as broker:
         status, health = broker.get("/healthz")
-        assert (status, health["topics"]) == (503, 0)
-        assert any(each.startswith("topic orders: orders-1") for each in health["reasons"])
+        assert (status, health["topics"], health["partitions"]) == (503, 1, 1)
+        assert any(each.startswith("not opened: orders-1: ") for each in health["reasons"])

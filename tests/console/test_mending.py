@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import WAIT_S, Console
 from tests.console.test_pages import SERIOUS
+from tests.support.logs import until
 from tests.support.rest import Rest
 from tests.test_scrub_rounds import damage, filled
 
@@ -65,7 +66,7 @@ def test_damage_is_found_and_mended(
     act.click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_text("Nothing of it is known to be damaged.")).to_be_visible()
-    assert rest.get("/health")["status"] == "ok"
+    until(lambda: rest.get("/health")["status"] == "ok")  # it looks at every log now and then
     actions = [each["action"] for each in rest.get("/audit")["entries"]]
     assert "POST /api/v1/scrub" in actions
     assert "POST /api/v1/topics/t/partitions/0/repair" in actions

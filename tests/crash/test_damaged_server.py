@@ -260,7 +260,7 @@ DIRECTORY = {
     "flipped watermarks": (
         flip_heads("watermarks", 9, 4105), "watermarks is gone or damaged", True,
     ),
-    "nothing but the journal": (keep_journal_only, "well-0: offsets 0 to 3: the directory", False),
+    "nothing but the journal": (keep_journal_only, "well-0: offsets 0 to ", False),
 }
 
 

@@ -145,8 +145,8 @@ def is_same(plan: Plan, other: Plan) -> bool:
     def begin(each: Plan) -> Any:
         return (
             each["sequence"], each["partition_by"],
-            {t["topic"]: (t["topic_id"], t["schema"].get("given"), t["isolation"],
-                          {p["partition"]: p["from"] for p in t["partitions"]})
+            {t["topic"]: (t["topic_id"], *map(t["schema"].get, ("mode", "given", "framing")),
+                          t["isolation"], {p["partition"]: p["from"] for p in t["partitions"]})
              for t in each["topics"]},
         )
     return bool(begin(plan) == begin(other))

@@ -217,3 +217,35 @@ def test_the_broker_knows_an_export_and_hears_of_its_runs(make: Make) -> None:
     assert (hold["name"], hold["offsets"]) == ("daily-known", {"0": 10})
     (row,) = export.broker.definitions()
     assert row["status"]["behind_records"] == 0
+
+
+def test_an_empty_folder_in_the_place_of_a_target_is_not_exported_into(make: Make) -> None:
+    export = make("mounted", 1)
+    export.topics.send(export.topic, [b"v"] * 10)
+    root = export.target.root
+    export.broker.ask("PUT", "/api/v1/exports/mounts", {"topics": [export.topic],
+                                                        "target": str(root)})
+    job = export_definition.job_of(export.broker.definition("mounts"), export.broker)
+    export_run.run(job, lambda: export.spark, export.said.append)
+    root.rename(root.with_name("unmounted"))
+    root.mkdir()
+    with pytest.raises(ExportFailed, match=r"there is no export now\. Is its file system mounted"):
+        export_run.run(job, lambda: export.spark, export.said.append)
+    assert list(root.iterdir()) == []
+    root.rmdir()
+    root.with_name("unmounted").rename(root)
+    export.topics.send(export.topic, [b"v"] * 5)
+    assert export_run.run(job, lambda: export.spark, export.said.append)["rows"] == 5
+    assert export.rows() == export.topics.log_of(export.topic)
+
+
+def test_a_run_of_dead_letters_alone_commits_nothing_until_a_schema_takes_them(make: Make) -> None:
+    export = make("dead", 1)
+    export.topics.send(export.topic, [b"not json"] * 10)
+    with pytest.raises(ExportFailed, match="10 of 10 records are dead letters"):
+        export.run(schema={"mode": "json"})
+    assert export_manifest.load(export.target)["topics"] == {}
+    assert list(export.target.data_files()) == []
+    assert export.run(schema={"mode": "raw"})["rows"] == 10  # not by the plan that was stopped
+    assert export.rows() == export.topics.log_of(export.topic)
+    assert export.verify() == []

@@ -23,7 +23,8 @@ from typing import Any
 
 import pytest
 
-from appliance import _descriptors, descriptors
+from appliance import _descriptors, descriptors, kafka_uuid
+from appliance.catalog import Catalog, TopicRow
 from appliance.descriptors import DescriptorsTooFew, shares
 from appliance.errors import LogClosed
 from appliance.log_dir import DescriptorsExhausted
@@ -243,6 +244,9 @@ def test_after_kill_9_many_partitions_start_with_few_descriptors_and_take_record
         for log in log_dir.logs().values():
             log.await_durable(0)
         log_dir.abandon()
+    catalog = Catalog.open(data / "catalog.db")
+    catalog.settle([TopicRow("t", kafka_uuid.new(), PARTITIONS, {}, 0)], 0)
+    catalog.close()
     with served(data, limit) as broker:
         assert broker.health["status"] == "ok", broker.health
         assert broker.descriptors < 128

@@ -30,7 +30,7 @@ def mend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
 
 
 def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "take", lambda clients=0: _descriptors.limit(0))
+    monkeypatch.setattr(descriptors, "take", lambda *shares: _descriptors.limit(0))
 
 
 # A log

@@ -16,7 +16,8 @@ SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields and what is sa
 GOT_MAX = 80  # characters of a value that a message shows
 SCHEMAS = ("raw", "json", "avro")
 CATALOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
-TABLE = re.compile(r"([A-Za-z0-9_-]+\.)+(?=.)[A-Za-z0-9_-]*(\{topic\})?[A-Za-z0-9_-]*")
+TABLE_NAME_MAX = 300  # characters: a topic's name has 249 at most, and there is a namespace
+WORD = re.compile(r"[A-Za-z0-9_-]+")  # of a table's name
 BOUND_MAX = 100_000  # characters: a map of ten thousand partitions
 
 
@@ -48,6 +49,14 @@ def _text(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and bool(pattern.fullmatch(value))
 
 
+def _is_table(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > TABLE_NAME_MAX:
+        return False
+    *namespace, name = value.split(".")
+    words = [*namespace, name.replace("{topic}", "topic", 1)]
+    return len(words) > 1 and all(WORD.fullmatch(each) for each in words)
+
+
 OPTIONS: dict[str, Option] = {
     "from": Option(_is_bound, "earliest, latest, an offset, @TIME, or a map by partition"),
     "to": Option(_is_bound, "earliest, latest, an offset, @TIME, or a map by partition"),
@@ -63,7 +72,9 @@ OPTIONS: dict[str, Option] = {
         lambda value: isinstance(value, (int, float)) and 0 <= value <= 1, "0 to 1"),
     "framing": _one_of("confluent", "none"),
     "table": _one_of("iceberg"),
-    "table_name": Option(_text(TABLE), "NAMESPACE.NAME, such as lake.{topic}"),
+    "table_name": Option(
+        _is_table,
+        f"NAMESPACE.NAME, such as lake.{{topic}}, of {TABLE_NAME_MAX} characters at most"),
     "catalog": Option(
         _text(CATALOG), "the name of a catalog in pyiceberg's configuration of the scheduler",
         is_shown=False),

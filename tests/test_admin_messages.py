@@ -162,6 +162,21 @@ def test_what_is_no_filter(text: str) -> None:
         message_filter.parse(text)
 
 
+@pytest.mark.parametrize("most", [message_filter.TEXT_MAX, 1 << 20])
+def test_quotes_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """With the limit, and so that it would hold without one: each quote could be the first."""
+    monkeypatch.setattr(message_filter, "TEXT_MAX", most)
+    for text in ('"\\' * (most // 2), "value = " + '"\\' * 500):
+        with pytest.raises(FilterInvalid, match="a quote is not closed"):
+            message_filter.parse(text)
+
+
+@pytest.mark.parametrize("quoted", ['"a\\"b"', '"a\\\\"', '"a b"', '""', '"a\\\nb"', '"a\nb"'])
+def test_a_quoted_value_is_what_stands_in_it(quoted: str) -> None:
+    value = json.loads(quoted.replace("\\\n", "\\n").replace("\n", "\\n"))
+    assert message_filter.parse(f"value = {quoted}").fits(0, Record(0, None, value.encode()))
+
+
 def test_a_path_goes_through_lists_and_past_what_is_no_json() -> None:
     wanted = message_filter.parse('value.items[1].tags[0] = "x y"')
     good = Record(0, None, b'{"items": [0, {"tags": ["x y"]}]}')
@@ -365,6 +380,23 @@ def test_an_export_is_of_what_was_asked(rest: Rest, appliance_broker: RunningBro
     assert found(filter="value.id = 99") == []
     assert exported(rest, "csv", filter="value.id = 99").startswith(b"partition,offset,")
     assert rest.refused("GET", "/topics/orders/export", format="xml") == (400, "invalid_request")
+
+
+def test_a_cell_that_is_almost_a_number_takes_no_time(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    """Numbers stay numbers, and what looks like a formula is text. Where a pattern tries every way
+    to read a million digits, this does not end."""
+    cells = ["-1", "+1.5e-3", "-.5", "-1.", "-" + "1" * 900_000 + "x", "-" + "1" * 900_000, "=A1",
+             "-1.5.5", "-"]
+    made = producer(appliance_broker)
+    for each in cells:
+        made.produce("orders", each.encode())
+    assert made.flush(DEADLINE_S) == 0
+    limit = csv.field_size_limit(1 << 20)
+    rows = [*csv.DictReader(io.StringIO(exported(rest, "csv").decode()))]
+    csv.field_size_limit(limit)
+    assert [row["value"] for row in rows] == cells[:4] + [f"'{each}" for each in cells[4:]]
 
 
 def test_an_export_of_damage_does_not_end_as_if_it_were_whole(

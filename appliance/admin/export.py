@@ -73,15 +73,17 @@ def row_of(found: Found) -> list[Any]:
 # What a spreadsheet takes for a formula, also in their full width, when a cell begins with it. A
 # formula can send what is beside it elsewhere, and messages are written by anybody.
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER_MAX = 40  # characters of one; spreadsheets keep 15 digits of a number
 
 
 def harmless(cell: Any) -> Any:
     """As a cell of CSV: text that looks like a formula has a quote before it, as spreadsheets show
     text. Numbers stay numbers."""
-    if isinstance(cell, str) and cell.startswith(FORMULA) and not NUMBER.fullmatch(cell):
-        return f"'{cell}"
-    return cell
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    is_number = len(cell) <= NUMBER_MAX and NUMBER.fullmatch(cell)
+    return cell if is_number else f"'{cell}"
 
 
 class JsonLines:

@@ -26,7 +26,9 @@ from appliance.errors import ApplianceError
 TEXT_MAX = 2000  # of a filter; a person writes less
 CONDITIONS_MAX = 20
 
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"]+')
+# A quote that is not closed goes to the end: were it no token, the next quote would be tried, and
+# the next, each up to the end.
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|(?P<open>\\?\Z))|[^\s"]+', re.DOTALL)
 STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]")
 PLAIN = ("partition", "offset", "timestamp", "size")
 NOTHING = object()  # no such field
@@ -57,9 +59,10 @@ class Filter:
 def parse(text: str) -> Filter:
     if len(text) > TEXT_MAX:
         raise FilterInvalid(f"filter: got {len(text)} characters, wanted at most {TEXT_MAX}")
-    if re.sub(r'"(?:[^"\\]|\\.)*"', "", text).count('"'):
+    matches = [*TOKEN.finditer(text)]
+    if any(each["open"] is not None for each in matches):
         raise FilterInvalid("filter: a quote is not closed")
-    tokens = TOKEN.findall(text)
+    tokens = [each[0] for each in matches]
     found: list[Condition] = []
     while tokens:
         if found and tokens.pop(0).lower() != "and":
@@ -85,7 +88,7 @@ def _condition(tokens: list[str]) -> Condition:
 
 
 def _unquoted(token: str) -> str:
-    return re.sub(r"\\(.)", r"\1", token[1:-1]) if token.startswith('"') else token
+    return re.sub(r"(?s)\\(.)", r"\1", token[1:-1]) if token.startswith('"') else token
 
 
 # Fields

@@ -1,9 +1,11 @@
 """A regular expression that somebody else wrote is RE2's: `appliance.patterns`. Python's `re` sees
-literals of our own alone, for it can be kept busy for ever."""
+literals of our own alone, for it can be kept busy for ever. Nor may one of those read the same
+characters twice in a row without a limit: of a million digits it would try each place between."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +41,21 @@ def foreign(text: str) -> Iterator[str]:
             yield ast.unparse(node)
 
 
+# The same class twice, each without a limit, with nothing between them that must be there.
+ATOM = r"\\?[^()\[\]]|\[[^\]]+\]|\([^()]*\)"
+TWICE = re.compile(rf"(\[[^\]]+\]|\\\w|(?<!\\)\.)[+*](?:(?:{ATOM})[?*])*\1[+*]")
+
+
+def twice(text: str) -> Iterator[str]:
+    """Literals of our own that take time in proportion to the square of the text."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.") and node.args:
+            for each in ast.walk(node.args[0]):
+                value = each.value if isinstance(each, ast.Constant) else None
+                if isinstance(value, str) and TWICE.search(value):
+                    yield value
+
+
 def is_literal(node: ast.expr) -> bool:
     """Text, or text in which names are put that `re.escape` has made harmless."""
     if isinstance(node, ast.JoinedStr):
@@ -56,6 +73,28 @@ def test_patterns_of_others_are_re2(path: Path) -> None:
     name = str(path.relative_to(ROOT))
     if name != "appliance/patterns.py":
         assert set(foreign(path.read_text())) <= {THEIR_OWN.get(name)}
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_none_of_ours_reads_the_same_twice(path: Path) -> None:
+    assert not list(twice(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_twice"),
+    [
+        (r"[0-9]+\.?[0-9]*", True),
+        (r"([a-z]+\.)+[a-z]*(\{topic\})?[a-z]*", True),
+        (r".*.*x", True),
+        (r"\d+\d*", True),
+        (r"[0-9]+(\.[0-9]*)?", False),
+        (r"[0-9]+:[0-9]+", False),
+        (r".*\.*", False),
+        (r"[a-z]*[0-9]*", False),
+    ],
+)
+def test_what_reads_the_same_twice_is_found(pattern: str, is_twice: bool) -> None:
+    assert bool(list(twice(f"re.compile(r'{pattern}')"))) is is_twice
 
 
 @pytest.mark.parametrize(

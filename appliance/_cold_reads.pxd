@@ -20,6 +20,8 @@ cdef extern from "pthread.h" nogil:
 
 cdef enum:
     COLD_BYTES = 1048576           # read at once: on a disk that turns, a seek costs about as much
+    LOOKUP_BYTES = 65536           # of what a lookup found: a small answer needs no second read
+    LOOKUPS_MAX = 16               # of a read: their bytes are as many as those of any other
 
 # Where a partition's records for a fetch are: to be found out, which reads index and headers.
 cdef cppclass Lookup:

@@ -18,7 +18,6 @@ cdef extern from "pthread.h" nogil:
 
 cdef enum:
     AHEAD_BYTES = 1048576          # begun behind what is read: the disk works while that is sent
-    SMALL_BYTES = 65536            # of what a lookup found: a small answer needs no second read
 
 
 # ---- without the GIL ----
@@ -46,7 +45,7 @@ cdef void* _run(void* argument) noexcept nogil:
     cdef ColdReadRef read
     while _take(readers, &read):
         if read.get() != NULL:
-            _do(read.get())
+            _do(read)
             readers.reads.fetch_add(1)
             _tell(read.get())
             read.reset()
@@ -67,20 +66,24 @@ cdef bint _take(ColdReaders* readers, ColdReadRef* read) noexcept nogil:
     return goes_on
 
 
-cdef void _do(ColdRead* read) noexcept nogil:
+cdef void _do(const ColdReadRef& held) noexcept nogil:
     """What cannot be read is not told of: whoever needs it meets the same fault."""
+    cdef ColdRead* read = held.get()
     cdef Slice slice
     cdef size_t i
     if read.file.get() != NULL:
         fill_cache(read.file.get().fd, read.position, read.size, AHEAD_BYTES)
         return
     for i in range(read.lookups.size()):
+        if held.use_count() == 1:
+            break  # who asked is gone
         slice.size = 0
         log_read(read.lookups[i].log.get(), read.lookups[i].offset, read.lookups[i].max_bytes,
                  read.lookups[i].limit, &slice)
         if slice.size > 0:
             fill_cache(slice.file.get().fd, slice.position,
-                       min(slice.size, <int64_t>SMALL_BYTES), 0)
+                       min(slice.size, <int64_t>LOOKUP_BYTES), 0)
+    read.lookups.clear()  # whoever still holds the read holds no log
 
 
 cdef void _tell(ColdRead* read) noexcept nogil:

@@ -76,8 +76,9 @@ cdef cppclass Fetch:
     vector[Watch] watches          # while it waits; one for each target
     int64_t slot                   # its own
     bint is_due                    # it is answered with whatever there is
-    int cold_rounds                # of reads that it waited for
-    ColdReadRef cold               # the one that it waits for now
+    ColdReadRef cold               # the read that it waits for
+    int cold_rounds                # of reads, one after the other, that brought nothing
+    int64_t cold_total             # bytes that were there when the last one began
 
 ctypedef shared_ptr[Fetch] FetchRef
 ctypedef shared_ptr[DurableWait] DurableWaitRef
@@ -124,6 +125,7 @@ cdef cppclass Connection:
     int64_t warm_of_span           # bytes of it that are in the page cache, sent or not
     ColdReadRef cold               # what reads the next ones; empty: nothing does
     int64_t lookups                # fetches that wait for the disk to tell where records are
+    ColdReadRef left_out           # reads what an answer left out; empty, or done: nothing does
     int64_t held_bytes             # of all answers in memory
     int64_t stalled_ns             # since when the peer takes nothing; 0: it does
 

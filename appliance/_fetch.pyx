@@ -17,7 +17,9 @@ from libcpp.vector cimport vector
 
 from appliance._bytes cimport Cursor, load_i64
 from appliance._codes cimport LOG_CLOSED, OK, WOULD_WAIT
-from appliance._cold_reads cimport Lookup, cold_read_new, cold_read_put
+from appliance._cold_reads cimport (
+    LOOKUP_BYTES, LOOKUPS_MAX, ColdReadRef, Lookup, cold_read_new, cold_read_put,
+)
 from appliance._committer cimport committer_ask
 from appliance._connection cimport (
     Answer, Connection, Fetch, FetchRef, FetchTarget, Slot, Span, answer_begin, connection_charge,
@@ -60,7 +62,7 @@ cdef enum:
     UNKNOWN_TOPIC_ID = 100
     FIRST_FLEXIBLE = 12
     FIRST_BY_ID = 13
-    COLD_ROUNDS_MAX = 3            # when memory is taken back as fast as it is filled
+    COLD_ROUNDS_MAX = 3            # that bring nothing: memory is taken back as soon as filled
 
 # What was found for one target.
 cdef cppclass Result:
@@ -161,6 +163,7 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     fetch = parsed.fetch.get()
     fetch.is_due = False
     fetch.cold_rounds = 0
+    fetch.cold_total = 0
     fetch.version = <int16_t>version
     fetch.throttle_ms = 0
     fetch.correlation_id = correlation_id
@@ -338,17 +341,18 @@ cdef bint _check(Connection* connection, Slot* slot, bint is_late,
     cdef int64_t total = 0
     cdef bint has_error = False, is_session = fetch.session_id != 0
     fetch.is_due = fetch.is_due or is_late
-    if may_look_up and fetch.cold.get() != NULL and not fetch.cold.get().is_done.load():
-        return False  # its end is told
-    _end_lookup(connection, fetch)
+    if fetch.cold.get() != NULL and fetch.cold.get().is_done.load():
+        _end_lookup(connection, fetch)
     _look(connection.plane, fetch, &results, &total, &has_error, &cold)
-    if may_look_up and not cold.empty():
-        _begin_lookup(connection, fetch, &cold)
+    if may_look_up and not cold.empty() and not _suffices(fetch, total, has_error):
+        _look_up(connection, fetch, &cold, total)
         return False
     if total < fetch.min_bytes and not has_error and not fetch.is_due:
         if not connection.plane.is_draining.load():
             slot.row = ROW_FETCH_WAITED
             return False
+    if may_look_up and not cold.empty():
+        _read_left_out(connection, fetch, &cold)
     _put_answer(connection, slot, fetch, &results, total)
     fetch_forget(connection, slot)
     if has_error and is_session:  # one of its fetches waits at a time, and this one did
@@ -357,14 +361,22 @@ cdef bint _check(Connection* connection, Slot* slot, bint is_late,
     return True
 
 
-cdef void _begin_lookup(Connection* connection, Fetch* fetch,
-                        vector[Lookup]* cold) noexcept nogil:
+cdef bint _suffices(Fetch* fetch, int64_t total, bint has_error) noexcept nogil:
+    """Whether what is at hand is answered without what the disk has."""
+    return has_error or total > 0 and (fetch.is_due or total >= fetch.min_bytes)
+
+
+cdef void _look_up(Connection* connection, Fetch* fetch, vector[Lookup]* cold,
+                   int64_t total) noexcept nogil:
     """Meanwhile the connection is not read: what a client may ask of the disk at once is little."""
-    fetch.cold = cold_read_new(connection.inbox, MAIL_WAKE, connection.id, fetch.slot)
-    fetch.cold.get().lookups.swap(cold[0])
+    if fetch.cold.get() != NULL:
+        return  # its end is told
+    if total > fetch.cold_total:
+        fetch.cold_rounds = 0
     fetch.cold_rounds += 1
+    fetch.cold_total = total
+    fetch.cold = _begin(connection, fetch, cold)
     connection.lookups += 1
-    cold_read_put(&connection.plane.cold, fetch.cold)
 
 
 cdef void _end_lookup(Connection* connection, Fetch* fetch) noexcept nogil:
@@ -372,12 +384,33 @@ cdef void _end_lookup(Connection* connection, Fetch* fetch) noexcept nogil:
     fetch.cold.reset()
 
 
+cdef void _read_left_out(Connection* connection, Fetch* fetch,
+                         vector[Lookup]* cold) noexcept nogil:
+    """Else a partition that must be read from the disk would never be answered beside one that is
+    written to all the time. One such read at a time: it may go on over several fetches."""
+    if connection.left_out.get() != NULL and not connection.left_out.get().is_done.load():
+        return
+    connection.left_out = fetch.cold
+    if fetch.cold.get() == NULL:
+        connection.left_out = _begin(connection, fetch, cold)
+
+
+cdef ColdReadRef _begin(Connection* connection, Fetch* fetch,
+                        vector[Lookup]* cold) noexcept nogil:
+    cdef ColdReadRef read = cold_read_new(connection.inbox, MAIL_WAKE, connection.id, fetch.slot)
+    read.get().lookups.swap(cold[0])
+    cold_read_put(&connection.plane.cold, read)
+    return read
+
+
 # Looking
 
 cdef void _look(Plane* plane, Fetch* fetch, vector[Result]* results, int64_t* total,
                 bint* has_error, vector[Lookup]* cold) noexcept nogil:
-    """What stands in `cold` afterwards only the disk knows."""
+    """What stands in `cold` afterwards only the disk knows; when that is as much as one read may
+    take, the partitions behind it are left for the next look."""
     cdef size_t count = fetch.targets.size(), i, first = 0
+    cdef int64_t left
     cdef Result* result
     results.resize(count)
     if fetch.session_id != 0 and count > 0:
@@ -386,7 +419,8 @@ cdef void _look(Plane* plane, Fetch* fetch, vector[Result]* results, int64_t* to
     for i in range(count):
         result = &results.at(i)
         result.target = (first + i) % count
-        _look_at(plane, fetch, result, fetch.max_bytes - total[0], total[0] == 0, cold)
+        left = fetch.max_bytes - total[0] - <int64_t>cold.size() * LOOKUP_BYTES
+        _look_at(plane, fetch, result, left, total[0] == 0, cold)
         total[0] += result.slice.size
         has_error[0] = has_error[0] or result.error != 0
 
@@ -407,11 +441,9 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left, bin
     result.visible = log_high_watermark(log)
     result.stable = log_last_stable_offset(log)
     result.start = log.log_start_offset.load()
-    if most <= 0 and not is_first:
-        return
-    disk_may_wait(fetch.cold_rounds == COLD_ROUNDS_MAX)
-    code = log_read(log, target.offset, max(most, <int64_t>1), _kind(fetch), &result.slice)
-    disk_may_wait(True)
+    if most <= 0 and not is_first or cold.size() == LOOKUPS_MAX:
+        return  # even to ask the page cache begins to read from the disk
+    code = _read(fetch, target, max(most, <int64_t>1), is_first, &result.slice)
     if code == WOULD_WAIT:
         result.slice.size = 0
         _put_lookup(cold, fetch, target, max(most, <int64_t>1))
@@ -425,6 +457,21 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left, bin
         # Somebody waits for what is written: that is a reason to make it durable now.
         # Where appended is visible, who waits waits for what is still to come, and for no disk.
         committer_ask(plane.committer.get(), target.log, 0)
+
+
+cdef int _read(Fetch* fetch, FetchTarget* target, int64_t max_bytes, bint is_first,
+               Slice* slice) noexcept nogil:
+    """From the page cache; but where rounds brought nothing, the first is waited for, once."""
+    cdef PartitionLog* log = target.log.get()
+    cdef int code
+    disk_may_wait(False)
+    code = log_read(log, target.offset, max_bytes, _kind(fetch), slice)
+    disk_may_wait(True)
+    if code == WOULD_WAIT and is_first and fetch.cold_rounds >= COLD_ROUNDS_MAX:
+        if fetch.cold.get() == NULL:
+            fetch.cold_rounds = 0
+            code = log_read(log, target.offset, max_bytes, _kind(fetch), slice)
+    return code
 
 
 cdef int _kind(Fetch* fetch) noexcept nogil:

@@ -34,6 +34,7 @@ from appliance._native cimport (
 
 cdef enum:
     ENTRIES_TRIED = 8
+    GUARD_TRIES = 100              # some microseconds: an append holds it for less
 
 
 # ---- without the GIL ----
@@ -337,6 +338,8 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
         walker.position = index_position_before(&segment.index, walker.position)
         segment.guard.unlock()
         walker.window_size = 0
+    if disk_must_not_wait():
+        return WOULD_WAIT  # the whole segment is to be read
     # So many wrong ones are no damage of the log: the index goes; walking from the start is right.
     code = segment_rebuild_index(segment, 4096)
     walker.position = 0
@@ -345,13 +348,16 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
 
 
 cdef bint _is_at_hand(Segment* segment) noexcept nogil:
-    """Whether file and index are open. Who opens them holds the guard while it waits for the disk.
-    """
-    cdef bint is_at_hand = False
-    if segment.guard.try_lock():
-        is_at_hand = segment.index_is_loaded and segment.file.get() != NULL
-        segment.guard.unlock()
-    return is_at_hand
+    """Whether file and index are open. Who opens or stores them holds the guard while it waits for
+    the disk; an append has it for a moment, which is no reason to ask another thread."""
+    cdef bint is_at_hand
+    cdef int _try
+    for _try in range(GUARD_TRIES):
+        if segment.guard.try_lock():
+            is_at_hand = segment.index_is_loaded and segment.file.get() != NULL
+            segment.guard.unlock()
+            return is_at_hand
+    return False
 
 
 cdef int segment_load_index(Segment* segment) noexcept nogil:
@@ -403,6 +409,8 @@ cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcep
         since += header.size
         walker.position += header.size
         code = walker_next(&walker, &header)
+    if code != OK and code != BATCH_CORRUPT:
+        return code  # of half a segment: what stood there before leads further
     if largest >= 0:
         index_add_time(&index, largest, largest_offset - segment.base_offset)
     segment.guard.lock()
@@ -410,7 +418,7 @@ cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcep
     segment.index = index
     segment.index_is_loaded = True
     segment.guard.unlock()
-    return OK if code == 0 or code == BATCH_CORRUPT else code
+    return OK
 
 
 cdef int segment_load_largest(Segment* segment) noexcept nogil:

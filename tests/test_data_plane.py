@@ -921,6 +921,58 @@ def test_a_fetch_that_was_looked_up_on_the_disk_waits_for_what_is_still_to_come(
         assert b"second" in topic.partitions[0].records
 
 
+def is_cached(path: Path) -> bool:
+    """Its first byte; asking may begin to read it."""
+    with path.open("rb") as file:
+        try:
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+def test_a_fetch_of_many_cold_partitions_is_answered_after_a_few(
+    make: Any, tmp_path: Path
+) -> None:
+    """The others stay on the disk until they are asked for, and come then."""
+    plane, count = make(), 200
+    logs = [plane.log_dir.create("many", each, LogConfig()) for each in range(count)]
+    plane.data_plane.put_topic("many", b"m" * 16, list[Log | None](logs))
+    for log in logs:
+        log.append_durable(batch(b"v" * 1000))
+    files = sorted((tmp_path / "0").glob("many-*/*.log"))
+    are_cold = [forget_pages(each) for each in files]
+    wanted, answers = set(range(count)), []
+    with plane.client() as client:
+        while wanted:
+            client.send_fetch(0, topic="many", partitions=tuple(sorted(wanted)))
+            (topic,) = client.answer(FetchResponse, 1, 12).responses
+            if not answers:
+                was_read = sum(is_cached(each) for each in files)
+            answers.append({part.partition_index for part in topic.partitions if part.records})
+            assert answers[-1]
+            wanted -= answers[-1]
+    if all(are_cold):
+        assert len(answers[0]) <= was_read <= 50
+
+
+def test_what_stands_beside_a_cold_partition_is_not_cut_short(make: Any, tmp_path: Path) -> None:
+    """min_bytes of what is cached is an answer; what is cold comes with one of the next."""
+    plane = make()
+    with plane.client() as client:
+        for partition in range(PARTITIONS):
+            client.produce(batch(b"v" * 1000), acks=-1, partition=partition)
+        forget_pages(next((tmp_path / "0").glob("t-0/*.log")))
+        found: set[int] = set()
+        while 0 not in found:
+            client.send_fetch(0, partitions=(0, 1, 2))
+            (topic,) = client.answer(FetchResponse, 1, 12).responses
+            found = {part.partition_index for part in topic.partitions if part.records}
+            assert found >= {1, 2}
+        client.send_fetch(0, partitions=(0, 1, 2), min_bytes=3000, wait_ms=10_000)
+        (topic,) = client.answer(FetchResponse, 1, 12).responses
+        assert all(len(part.records) > 1000 for part in topic.partitions)
+
+
 def test_a_reader_that_takes_nothing_holds_little_of_the_kernels_memory(make: Any) -> None:
     """A socket would take megabytes: `SO_SNDBUF` grows as long as nobody limits what is unsent."""
     plane = make()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from appliance.wire.fetch import FetchRequest, FetchResponse
 from tests.crash.bad_disk import BadDisk, why_not
 from tests.hostile.test_floods import forget_pages
 from tests.hostile.witness import batch
+from tests.support.logs import until
 from tests.support.serving import Serving
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import WireClient, frame_of
 
 READERS = 100
 BATCHES = 200
@@ -51,6 +54,44 @@ def fill(folder: Path) -> Path:
             assert part.error_code == 0
     assert broker.stop() == 0
     return broker.data
+
+
+def fetch_of_both(reader: WireClient, offset: int, wait_ms: int) -> dict[str, int]:
+    """How many bytes of each topic one fetch gives."""
+    asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=50 << 20)
+    asked.topics = [
+        FetchRequest.FetchTopic(topic=topic, partitions=[FetchRequest.FetchPartition(
+            partition=0, fetch_offset=at, partition_max_bytes=200_000)])
+        for topic, at in (("old", offset), ("new", 0))
+    ]
+    reader.send(frame_of(asked, 1, 12))
+    answer = reader.answer(FetchResponse, 1, 12)
+    return {topic.topic: len(part.records or b"")
+            for topic in answer.responses for part in topic.partitions}
+
+
+def test_what_is_cached_is_answered_beside_what_hangs(tmp_path: Path, disk: BadDisk) -> None:
+    data = fill(tmp_path / "first")
+    with moved(data / "old-0", disk), contextlib.ExitStack() as stack:
+        broker = Serving(tmp_path / "second", data=data)
+        stack.callback(broker.stop)
+        stack.callback(disk.heal)
+        forget_pages(broker, "old")
+        disk.hang()
+        reader = stack.enter_context(WireClient(broker.kafka, timeout=30))
+        producer = stack.enter_context(WireClient(broker.kafka))
+        # Nothing is there: it waits, until something is.
+        waiting = threading.Thread(target=producer.produce, args=(batch(),),
+                                   kwargs={"topic": "new", "acks": -1})
+        waiting.start()
+        assert fetch_of_both(reader, 50, 60_000) == {"old": 0, "new": len(batch())}
+        waiting.join()
+        for _ in range(3):
+            assert fetch_of_both(reader, 50, 0) == {"old": 0, "new": len(batch())}
+        disk.heal()
+        until(lambda: fetch_of_both(reader, 50, 0)["old"] > 100_000)
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log
 
 
 def test_a_thousand_fetches_from_a_disk_that_hangs(tmp_path: Path, disk: BadDisk) -> None:

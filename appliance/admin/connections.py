@@ -2,7 +2,8 @@
 
     let in     one at a time, so that no descriptor is taken beyond their share; when there are as
                many as may be, the one that has kept us waiting longest goes, of the address that
-               has most: who holds all of them keeps nobody out
+               has most: who holds all of them keeps nobody out. We wait for a request, for the rest
+               of one, and for who takes nothing of an answer
     a head     comes whole within `admin.request.timeout.ms`, in HEAD_BYTES_MAX
     a body     comes within that time and what its bytes take at BODY_BYTES_PER_SECOND
     an answer  is taken: some of it every `admin.send.timeout.ms`
@@ -45,6 +46,12 @@ BODY_BYTES_PER_SECOND = 4 << 10
 LINGER_SECONDS = 2.0
 # How late a deadline may be.
 SWEEP_SECONDS = 0.25
+# Whose answers have not moved for so long may be closed for one more connection: a packet that was
+# lost comes again sooner.
+STALLED_SECONDS = 2.0
+# Of an answer handed to the kernel, as at the Kafka port: for a client that reads nothing it would
+# take megabytes, and a few hundred of those are all that it has for TCP.
+UNSENT_MAX = 256 << 10
 BACKLOG = 128  # that the kernel keeps for us
 PAUSE_SECONDS = 1.0  # when the system gives no descriptor
 
@@ -170,18 +177,21 @@ class Connection(web.RequestHandler):
     def is_body_due(self) -> bool:
         return self._body is not None and not self._body.is_eof()
 
-    @property
-    def keeps_us_waiting(self) -> bool:
-        """For a request, or for the rest of one."""
-        return self.phase is not Phase.ANSWER or self.is_body_due
+    def waits_since(self, now: float) -> float | None:
+        """When it began to keep us waiting: for a request, for the rest of one, or for room for
+        more of an answer. None: we are busy for it."""
+        if self.phase is not Phase.ANSWER or self.is_body_due:
+            return self.since
+        is_stalled = self._unsent > 0 and now > self._moved + STALLED_SECONDS
+        return self._moved if is_stalled else None
 
     def sweep(self, config: AdminConfig, now: float) -> None:
         unsent = 0 if self._out is None else self._out.get_write_buffer_size()
         if unsent != self._unsent:
             self._unsent, self._moved = unsent, now
-        if unsent:
             if self.phase is Phase.IDLE:
                 self.since = now  # it is busy with the last answer
+        if unsent:
             if now > self._moved + config.send_timeout_ms / 1000:
                 self.end("send timeout", unsent, config.send_timeout_ms)
             return
@@ -245,12 +255,14 @@ class Connections:
         return None
 
     def _make_room(self) -> bool:
-        waiting = [each for each in self._all if each.keeps_us_waiting]
+        now = time.monotonic()
+        all_since = {each: each.waits_since(now) for each in self._all}
+        waiting = {each: since for each, since in all_since.items() if since is not None}
         if not waiting:
             return False
         most = max(self._counts[each.address] for each in waiting)
         rows = [each for each in waiting if self._counts[each.address] == most]
-        last = min(rows, key=lambda each: each.since)
+        last = min(rows, key=waiting.__getitem__)
         last.end("room", 0, self.most)
         self.went(last)  # its descriptor goes in the next turn of the loop
         return True
@@ -328,6 +340,7 @@ class Accepting:
             self._loop.call_later(PAUSE_SECONDS, self._listen, listener)
             return
         found.setblocking(False)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_MAX)
         self._connections.let_in(self._server, found, peer[0])
 
     def close(self) -> None:

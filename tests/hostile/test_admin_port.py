@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import socket
 import threading
 import time
 import zlib
@@ -14,9 +15,10 @@ from pathlib import Path
 import brotli
 import pytest
 
-from appliance.admin.connections import HEAD_BYTES_MAX, HEADERS_MAX, PIPELINED_MAX
+from appliance.admin.connections import HEAD_BYTES_MAX, HEADERS_MAX, PIPELINED_MAX, UNSENT_MAX
 from appliance.admin.sessions import BURSTS
 from appliance.catalog import STRANGER
+from appliance.testing import running_broker
 from tests.hostile.admin_port import DEADLINE_S, PASSWORD, SLOWEST_S, Pages
 from tests.hostile.conftest import SOURCES
 from tests.support.http_client import HttpClient
@@ -235,6 +237,59 @@ def test_answers_that_nobody_takes(pages: Pages, source: str) -> None:
                 time.sleep(0.005)
         client.socket.settimeout(DEADLINE_S)
         assert client.ends()
+
+
+def stall(client: HttpClient) -> None:
+    """Asks for two megabytes and more, and reads none of it."""
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.send(client.head("GET /api/v1/openapi.json") * PIPELINED_MAX)
+
+
+def unacknowledged_bytes(client: HttpClient) -> int:
+    """What the kernel holds of the broker's answers."""
+    port, own_port = client.socket.getpeername()[1], client.socket.getsockname()[1]
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, own, other, _, queues, *_ = line.split()
+        if own.endswith(f":{port:04X}") and other.endswith(f":{own_port:04X}"):
+            return int(queues.partition(":")[0], 16)
+    return 0
+
+
+def test_who_reads_no_answer_keeps_nobody_out(tmp_path: Path) -> None:
+    """From two addresses, each with half of all connections; the minute in which an answer may be
+    taken is not over."""
+    settings = {"admin.max.connections.total": "8", "admin.max.connections.per.ip": "4"}
+    with running_broker(tmp_path, settings) as broker, contextlib.ExitStack() as stack:
+        host, _, port = broker.admin.rpartition(":")
+        address, end = (host, int(port)), time.monotonic() + DEADLINE_S
+        for number in range(8):
+            client = stack.enter_context(HttpClient(address, f"127.0.0.{2 + number // 4}"))
+            stall(client)
+            while unacknowledged_bytes(client) < UNSENT_MAX / 2:
+                assert time.monotonic() < end, "it has no answer"
+                time.sleep(0.01)
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            with (
+                contextlib.suppress(EOFError, ConnectionError),
+                HttpClient(address, "127.0.0.4") as other,
+            ):
+                assert other.ask("GET /livez").status == 200
+                return
+            time.sleep(0.05)
+        raise AssertionError("nobody else is let in")
+
+
+def test_little_of_an_answer_that_nobody_takes_is_in_the_kernel(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        host, _, port = broker.admin.rpartition(":")
+        with HttpClient((host, int(port))) as client:
+            stall(client)
+            held = set[int]()
+            for _ in range(50):
+                time.sleep(0.02)
+                held.add(unacknowledged_bytes(client))
+        assert UNSENT_MAX / 2 < max(held) < 3 * UNSENT_MAX
 
 
 @pytest.mark.parametrize("line", ["GET /livez", "CONNECT example.org:443"])

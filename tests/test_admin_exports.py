@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from appliance.catalog import AuditRow, Catalog
+from appliance.errors import StorageFull
 from appliance.export.book import Book
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
@@ -176,6 +177,32 @@ def test_secrets_that_an_older_version_kept_are_shown_to_nobody(tmp_path: Path) 
     found = Catalog.open(tmp_path / "catalog.db")
     assert SECRET not in str(found.exports())
     found.close()
+
+
+def test_a_full_disk_stops_no_start_that_migrates(tmp_path: Path) -> None:
+    """What was migrated is stored with the next report; what was deleted meanwhile is not."""
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    for name in ("daily", "gone"):
+        options = {"table": "iceberg", "catalog": {**CATALOG, "name": "lake", "x": "y" * 100_000}}
+        catalog.put_export(name, json.dumps({**EXPORT, "name": name, "options": options}))
+    run = catalog._database.execute
+    run("CREATE TRIGGER full BEFORE UPDATE ON exports BEGIN "
+        "INSERT INTO exports VALUES ('pad', hex(randomblob(1000000))); END")
+    (pages,) = run("PRAGMA page_count").fetchone()
+    run(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageFull):
+        catalog.put_export("daily", "{}")
+    book = Book(catalog, 3)
+    assert [each["options"]["catalog"] for each, _ in book.all()] == ["lake", "lake"]
+    book.put_run("daily", run_of(1))  # still full
+    assert SECRET in dict(catalog.exports())["daily"]
+    book.delete("gone")
+    run(f"PRAGMA max_page_count = {pages + 10_000}")
+    run("DROP TRIGGER full")
+    book.put_run("daily", run_of(2))
+    assert SECRET not in str(catalog.exports())
+    assert [name for name, _ in catalog.exports()] == ["daily"]
+    catalog.close()
 
 
 def test_when_the_next_run_begins_is_what_a_scheduler_said_of_late(rest: Rest) -> None:

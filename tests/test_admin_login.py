@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,23 @@ def test_sessions_end_with_time() -> None:
         now[0] += sessions.IDLE_SECONDS
     assert found.name_of(secret) is None
     assert found.name_of("") is None
+
+
+@pytest.mark.parametrize("path", ["/live", "/topics/watched/messages/live"])
+def test_a_stream_keeps_no_session(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """A page that was forgotten: its session ends as if it was shut."""
+    ada = logged_in(broker, "ada")
+    ada.ask("POST", "/topics", {"name": "watched"})
+    request = urllib.request.Request(f"http://{broker.admin}{PREFIX}{path}", headers=ada.headers)
+    with urllib.request.urlopen(request, timeout=20) as stream:
+        assert stream.readline()
+        monkeypatch.setattr(sessions, "IDLE_SECONDS", 1.5)
+        end = time.monotonic() + 30
+        while stream.readline():
+            assert time.monotonic() < end, "the stream goes on"
+    assert denied(ada.ask("GET", "/topics")) == (401, "login_required")
 
 
 def test_guessing_is_slow() -> None:

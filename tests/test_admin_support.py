@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from appliance import config, event_log
-from appliance.admin.audit import ADDRESSES_OF_MINUTE, ROWS_OF_MINUTE, Trail
+from appliance.admin.audit import ADDRESSES_OF_MINUTE, DEPTH_MAX, ROWS_OF_MINUTE, Trail
 from appliance.broker import Broker
 from appliance.catalog import AUDIT_MAX, STRANGER, AuditRow, Catalog
 from appliance.testing import RunningBroker, running_broker
@@ -84,6 +84,37 @@ def test_what_is_changed_is_in_the_trail_for_good(tmp_path: Path) -> None:
         assert last["peer"] == "127.0.0.1"
         older = Rest(broker.admin).get("/audit", before=entries[0]["id"], limit=1)["entries"]
         assert older == [entries[1]]
+
+
+@pytest.mark.parametrize("depth", [DEPTH_MAX - 1, 600])
+def test_what_is_nested_deep_is_noted(rest: Rest, depth: int) -> None:
+    nested: object = "bottom"
+    for _ in range(depth):
+        nested = [nested]
+    body = {"target": "/x", "topics": ["t"], "options": {"from": nested}}
+    assert rest.refused("PUT", "/exports/daily", body) == (400, "invalid_request")
+    (entry,) = rest.get("/audit")["entries"]
+    assert (entry["action"], entry["status"]) == (f"PUT {PREFIX}/exports/daily", 400)
+    assert ("bottom" in entry["details"]) is (depth < DEPTH_MAX)
+
+
+def test_rows_of_an_older_version_that_are_nested_deep_are_shown(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    for details in ("[" * 2000, "[" * 900 + "]" * 900):
+        catalog.add_audit(AuditRow(0, 1, "ada", "", "PUT", details, 200))
+    catalog.close()
+    with running_broker(tmp_path) as broker:
+        assert len(Rest(broker.admin).get("/audit")["entries"]) == 2
+
+
+def test_what_cannot_be_noted_has_a_row(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr("appliance.admin.audit.details_of", fail)
+    rest.post("/topics", {"name": "orders"})
+    (entry,) = rest.get("/audit")["entries"]
+    assert (entry["status"], entry["details"]) == (201, "")
 
 
 def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from appliance.export_options import OPTIONS
 log = event_log.named("admin")
 
 DETAILS_MAX = 2000  # characters of what was sent
+DEPTH_MAX = 20  # of lists and objects in what was sent; what is deeper is not noted
 READS_SECONDS = 600.0  # in which the same person's reads of the same topic are one row
 READS_KEPT = 10_000  # of persons and topics: who reads more is noted more often
 
@@ -75,16 +76,18 @@ IN_ADDRESS = re.compile(r"(://[^/\s:@\"]*):[^/\s@\"]*@")  # the password of a UR
 MAY_BE = re.compile(r'"catalog": *[^" n].*', re.DOTALL)  # an export's, of an older version
 
 
-def without_secrets(value: Any) -> Any:
+def without_secrets(value: Any, depth: int = 0) -> Any:
     """By names, at any depth; the properties of a catalog, whatever they are called, are one."""
+    if depth > DEPTH_MAX and isinstance(value, (dict, list)):
+        return "…"
     if isinstance(value, dict):
         if isinstance(options := value.get("options"), dict):  # of an export
             kept = {name: each if name in OPTIONS else "..." for name, each in options.items()}
             value = {**value, "options": kept}
-        return {name: "..." if _is_secret(name, each) else without_secrets(each)
+        return {name: "..." if _is_secret(name, each) else without_secrets(each, depth + 1)
                 for name, each in value.items()}  # fmt: skip
     if isinstance(value, list):
-        return [without_secrets(each) for each in value]
+        return [without_secrets(each, depth + 1) for each in value]
     return IN_ADDRESS.sub(r"\1:...@", value) if isinstance(value, str) else value
 
 
@@ -97,7 +100,7 @@ def shown(details: str) -> str:
     """A row that an older version noted, which may have been cut off."""
     try:
         return json.dumps(without_secrets(json.loads(details)), ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return IN_ADDRESS.sub(r"\1:...@", MAY_BE.sub('"catalog": "..."', details))
 
 
@@ -147,10 +150,14 @@ class Trail:
 
     async def note(self, call: Call, route: Route, status: int) -> None:
         """What was done is done: that it cannot be noted is told in the log."""
+        action = f"{route.method} {call.request.path}"
+        try:
+            details = details_of(call.body)
+        except Exception:  # a row without them is better than none
+            log.exception("what was sent is not in the audit trail", action=action)
+            details = ""
         row = AuditRow(
-            0, _now_ms(), call.who, call.request.remote or "",
-            f"{route.method} {call.request.path}", details_of(call.body), status,
-        )  # fmt: skip
+            0, _now_ms(), call.who, call.request.remote or "", action, details, status)
         if route.role == ADMIN or route.reads_messages:  # of those there are few
             await self._write(row)
             return

@@ -87,7 +87,9 @@ class Guard:
                 HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages"
             )
 
-    def identity(self, request: web.Request) -> Identity | None:
+    def identity(self, request: web.Request, *, is_used: bool = True) -> Identity | None:
+        """`is_used`: somebody asks. A stream that looks whether it may go on would keep the session
+        of a page that was forgotten."""
         users = self.users()
         if users is None:
             # whether there are users is known only when the catalog is open
@@ -98,8 +100,9 @@ class Guard:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return users.of_token(secret.strip())
-        name = self.sessions.name_of(request.cookies.get(COOKIE, ""))
-        return None if name is None else users.find(name)
+        find = self.sessions.find if is_used else self.sessions.look
+        session = find(request.cookies.get(COOKIE, ""))
+        return None if session is None else users.find(session.name)
 
     # Browsers
 

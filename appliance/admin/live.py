@@ -141,9 +141,13 @@ async def get_live(call: Call) -> web.StreamResponse:
     await answer.prepare(call.request)
     with contextlib.suppress(ConnectionResetError):  # the page was closed
         async with feed.listening() as listener:
-            while not feed.is_ending and call.guard.identity(call.request) is not None:
+            while not feed.is_ending and may_go_on(call):
                 await answer.write(await listener.news())
     return answer
+
+
+def may_go_on(call: Call) -> bool:
+    return call.guard.identity(call.request, is_used=False) is not None
 
 
 ROUTES = [

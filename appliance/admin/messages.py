@@ -335,7 +335,7 @@ async def send_news(
 
 def may_still_read(call: Call) -> bool:
     """It ends with the session, and with the right: both may have changed since it began."""
-    identity = call.guard.identity(call.request)
+    identity = call.guard.identity(call.request, is_used=False)
     return identity is not None and identity.may_read
 
 

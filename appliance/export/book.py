@@ -63,6 +63,7 @@ class Book:
         self._catalog = catalog
         self._runs_max = runs_max
         self._lock = threading.Lock()
+        self._unstored: set[str] = set()  # migrated, and still as they were on disk
         self._definitions = {name: self._read(name, text) for name, text in catalog.exports()}
         self._last = {name: self._look(name) for name in self._definitions}
         self.since = time.monotonic()
@@ -74,7 +75,7 @@ class Book:
         been a secret."""
         definition, dropped = migrated({"name": name, **json.loads(text)})
         if dropped:
-            self._catalog.put_export(name, json.dumps(definition))
+            self._store(definition)
             log.warning(
                 "an export's definition had what only its scheduler may say; it was dropped",
                 export=name,
@@ -83,6 +84,16 @@ class Book:
                 do="configure the catalog of this name in pyiceberg's configuration there",
             )
         return definition
+
+    def _store(self, definition: dict[str, Any]) -> None:
+        """Where the disk is full, the next report of a run tries again: no start ends for that."""
+        name = definition["name"]
+        try:
+            self._catalog.put_export(name, json.dumps(definition))
+            self._unstored.discard(name)
+        except ApplianceError as error:
+            self._unstored.add(name)
+            log.error("a migrated definition is not on disk yet", export=name, error=error)
 
     def all(self) -> Iterator[tuple[dict[str, Any], Last]]:
         definitions, last = self._definitions, self._last
@@ -97,6 +108,7 @@ class Book:
         name = definition["name"]
         with self._lock:
             self._catalog.put_export(name, json.dumps(definition))
+            self._unstored.discard(name)
             self._last = {**self._last, name: self._look(name)}
             self._put_at[name] = time.time()
             self._definitions = {**self._definitions, name: definition}
@@ -108,6 +120,7 @@ class Book:
         with self._lock:
             self.get(name)
             self._catalog.delete_export(name)
+            self._unstored.discard(name)
             self._definitions = {
                 key: each for key, each in self._definitions.items() if key != name
             }
@@ -125,6 +138,8 @@ class Book:
             row = run["id"], run["state"], run["started_ms"], json.dumps(run)
             self._catalog.put_export_run(name, row, self._runs_max)
             self._last = {**self._last, name: self._look(name)}
+            for each in sorted(self._unstored):
+                self._store(self._definitions[each])
 
     def put_next_run(self, name: str, at_ms: int | None, now: float) -> None:
         """Not kept across a restart: it is said again."""

@@ -43,6 +43,10 @@ Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
 class Transactions(Protocol):
+    def opened_anew(self, topic: str, partition: int) -> None:
+        """Its log is to be read again before a transaction writes there."""
+        ...
+
     async def read_again(self, log: Log) -> None:
         """What a log has open that was opened anew."""
         ...
@@ -178,6 +182,7 @@ class Reopening:
         topic = self._served.topics.get(name)
         if topic is not None and partition < len(topic.logs):
             await asyncio.to_thread(identify, log_dir, topic, partition)
+            self._served.transactions.opened_anew(name, partition)
             topic.put_log(partition, log)
             self._served.show(topic)
             await self._served.transactions.read_again(log)

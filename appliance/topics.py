@@ -95,7 +95,8 @@ class Topic:
         """Of a partition that it has; raises where that cannot be opened."""
         log = self.logs[partition]
         if log is None:
-            why = self.unserved[partition]
+            # `put_log` may come between the two looks: this is called on threads, too
+            why = self.unserved.get(partition, "it is being opened")
             raise TopicUnavailable(f"{self.name}-{partition} is not served: {why}")
         return log
 

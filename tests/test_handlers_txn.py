@@ -36,7 +36,7 @@ from tests.support.txn_client import TxnClient, committed_values, settled
 T0, T1 = ("t", 0), ("t", 1)
 TV = pytest.mark.parametrize("is_v2", [False, True], ids=["TV1", "TV2"])
 
-FENCED, OLD_EPOCH, WRONG_STATE, NO_MAPPING = 90, 47, 48, 49
+FENCED, OLD_EPOCH, WRONG_STATE, NO_MAPPING, CONCURRENT = 90, 47, 48, 49, 51
 
 
 @pytest.fixture
@@ -488,12 +488,11 @@ def damage_markers(path: Path) -> int:
     return len(markers_found)
 
 
-@TV
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_marker_that_is_lost_to_damage_is_written_again_as_it_was_decided(
-    tmp_path: Path, killed: Any, control: Control, is_v2: bool, is_commit: bool
+    tmp_path: Path, killed: Any, control: Control, is_commit: bool
 ) -> None:
-    one = begun(control, "a", is_v2=is_v2)
+    one = begun(control, "a")
     assert one.end(is_commit) == 0
     control.run(settled(control))
     control.broker.topics["t"].logs[0].append_durable(batch("b"))
@@ -506,12 +505,62 @@ def test_a_marker_that_is_lost_to_damage_is_written_again_as_it_was_decided(
     repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
     assert committed_values(control) == (["a", "b"] if is_commit else ["b"])
     # and the producer goes on
-    again = TxnClient(control, is_v2=is_v2)
-    assert again.init() == 0
-    if not is_v2:
-        assert again.add(T0) == [0]
-    assert (again.write("c"), again.end(True)) == (0, 0)
+    again = TxnClient(control)
+    assert (again.init(), again.write("c"), again.end(True)) == (0, 0, 0)
     assert committed_values(control)[-1] == "c"
+
+
+def two_ended(control: Control, first: bool, second: bool, *, is_new: bool) -> None:
+    """In TV1, one in each partition; the second by a new owner, or by the same."""
+    one = begun(control, "a", is_v2=False)
+    assert one.end(first) == 0
+    if is_new:
+        assert one.init() == 0
+    assert (one.add(T1), one.write("q", partition=1), one.end(second)) == ([0], 0, 0)
+    control.run(settled(control))
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["same epoch", "next epoch"])
+@pytest.mark.parametrize(("first", "second"), [(False, True), (True, False)])
+def test_in_tv1_a_lost_marker_is_never_that_of_another_transaction(
+    tmp_path: Path, killed: Any, control: Control, first: bool, second: bool, is_new: bool
+) -> None:
+    two_ended(control, first, second, is_new=is_new)
+    control.broker.topics["t"].logs[0].append_durable(batch("b"))
+    control.kill()
+    assert damage_markers(tmp_path) == 1
+    control = killed(is_dead=True)
+    log = control.broker.topics["t"].logs[0]
+    control.run(control.broker.transactions.read_again(log))
+    control.run(settled(control))
+    ((hung, found),) = control.broker.transactions.hanging()
+    assert (hung, found.txn_first_offset, log.last_stable_offset) == (log, 0, 0)
+    (told,) = of_owners(control.broker)
+    assert "t-0: a transaction of producer" in told.text
+    again = TxnClient(control, is_v2=False)
+    assert (again.init(), again.add(T0), again.add(T1)) == (0, [CONCURRENT], [0])
+    marker = Producer(found.producer_id, found.epoch), first, found.coordinator_epoch
+    control.run(control.broker.transactions.mark(log, *marker))
+    repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
+    assert (again.add(T0), again.write("c"), again.end()) == ([0], 0, 0)
+    assert committed_values(control) == [*"a"[:first], "b", "c"]
+
+
+def test_in_tv1_what_is_open_over_a_lost_marker_is_not_committed_with_it(
+    tmp_path: Path, killed: Any, control: Control
+) -> None:
+    one = begun(control, "aborted", is_v2=False)
+    assert (one.end(False), one.add(T0), one.write("open")) == (0, [0], 0)
+    control.run(settled(control))
+    control.kill()
+    assert damage_markers(tmp_path) == 1
+    one.control = control = killed(is_dead=True)
+    assert one.end() != 0
+    log = control.broker.topics["t"].logs[0]
+    tick(control, now_ms())
+    until(lambda: control.run(settled(control)) or log.last_stable_offset == log.log_end_offset)
+    repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
+    assert committed_values(control) == []
 
 
 def test_what_only_a_person_can_end_is_told_with_the_command(killed: Any, control: Control) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from appliance.machine import file_system
 from appliance.machine.file_system import FileSystem
+from appliance.machine.watch import Machine
 
 
 class Kernel:
@@ -96,7 +97,18 @@ def test_errors_of_btrfs_on_a_logical_volume_are_seen(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_looked_at_is_failing(tmp_path: Path) -> None:
     (text,) = file_system.look(tmp_path / "gone").failures()
-    assert text.startswith("the file system of the logs is shut down (No such file or directory)")
+    assert text.startswith("the directory of the logs cannot be looked at (No such file or ")
+
+
+def test_a_directory_that_the_start_has_not_made_yet_is_no_failure(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "data")
+    machine.look()
+    assert list(machine.file_system.failures()) == []
+    (tmp_path / "data").mkdir()
+    machine.look()
+    (tmp_path / "data").rmdir()
+    machine.look()
+    assert len(list(machine.file_system.failures())) == 1
 
 
 # A real one

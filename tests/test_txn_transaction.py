@@ -48,6 +48,17 @@ def refused(code: ErrorCode) -> object:
     return pytest.raises(Refused, check=lambda error: error.kafka_code == code)
 
 
+# A lost marker
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_how_the_last_one_was_decided_is_known_of_tv2_alone(is_commit: bool) -> None:
+    assert ended(is_commit, TV2, epoch=4).outcome(Producer(ID, 4)) is is_commit
+    assert ended(is_commit, TV2, epoch=4).outcome(Producer(ID, 3)) is None
+    assert ended(is_commit, TV1, epoch=4).outcome(Producer(ID, 4)) is None
+    assert ended(is_commit, TV1, epoch=4).outcome(Producer(ID, 3)) is None
+
+
 # The tables
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,21 @@ import pytest
 
 from appliance import broker as broker_module
 from appliance import kafka_uuid
+from appliance._engine import Log, ProducerInfo
 from appliance.config import GroupsConfig
 from appliance.errors import LogFailed, StorageFull
 from appliance.groups import coordinator as groups_coordinator
 from appliance.internal_topic import partition_of
 from appliance.log_dir import LogDir
 from appliance.share import partitions as share_partitions
-from appliance.topics import OFFSETS, SHARE_STATE, TRANSACTIONS, TopicUnavailable
+from appliance.topics import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable
 from appliance.txn import coordinator
 from appliance.txn.coordinator import now_ms
+from appliance.txn.markers import open_transactions
+from appliance.wire.list_groups import ListGroupsRequest
 from appliance.wire.metadata import MetadataRequest
 from tests.support.control import Control
 from tests.support.group_client import GroupClient, committed
-from tests.support.logs import everything
 from tests.support.share_client import ShareClient
 from tests.support.share_client import write as write_plainly
 from tests.support.txn_client import TxnClient, committed_values, settled
@@ -208,18 +212,50 @@ def test_what_was_aborted_meanwhile_is_not_committed_with_the_next(how: str, liv
     one = begun(lives.now, is_v2=True)
     one.control = lives.again(spoiled="u")
     assert one.end(is_commit=False) == 0
-    if how == "while it runs":
-        served = lives.now.run(serve(lives.now.broker, "u")).logs[0]
-        one.sequences = {}
-        assert one.write("new", topic="u") == 19  # it may try again: nobody read it yet
-        assert not any(b"new" in each for each in everything(served))
-    else:
-        lives.whole(how, "u")
+    lives.whole(how, "u")
     one.control, one.sequences = lives.now, {}
     tick(one.control)
     assert one.write("new", topic="u") == 0
     assert one.end() == 0
     assert committed_values(one.control, "u") == ["new"]
+
+
+def test_nobody_writes_to_a_log_that_is_opened_anew_before_it_is_read(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, one = lives.now.broker, TxnClient(lives.now, is_v2=True)
+    assert one.init() == 0
+    old, is_read = broker.topics["u"].logs[0], threading.Event()
+
+    def read_late(log: Log) -> list[ProducerInfo]:
+        assert is_read.wait(20)
+        return open_transactions(log)
+
+    monkeypatch.setattr(coordinator, "open_transactions", read_late)
+
+    async def opened_anew() -> asyncio.Task[None]:
+        task = asyncio.create_task(broker.reopening.reopen("u", 0))
+        await eventually(lambda: broker.topics["u"].logs[0] is not old)
+        return task
+
+    async def done(task: asyncio.Task[None]) -> None:
+        await task
+
+    task = lives.now.run(opened_anew())
+    try:
+        assert one.write("early", topic="u") == 19  # it may try again
+    finally:
+        is_read.set()
+        lives.now.run(done(task))
+    one.sequences = {}
+    assert (one.write("new", topic="u"), one.end()) == (0, 0)
+    assert committed_values(lives.now, "u") == ["new"]
+
+
+def test_a_thread_that_looks_while_a_log_is_put_in_its_place_is_told_so() -> None:
+    topic = Topic("t", uuid.uuid4(), logs=[None])  # the reason is gone before the log is seen
+    with pytest.raises(TopicUnavailable, match="t-0 is not served: it is being opened"):
+        topic.log(0)
 
 
 @COMES_BACK
@@ -313,6 +349,9 @@ def test_only_groups_of_the_partition_that_cannot_be_opened_wait(how: str, lives
     control = lives.again(1, spoiled=OFFSETS)
     away = GroupClient(control, group[1])
     assert f"{OFFSETS}-1" in control.broker.groups.fault
+    answer = control.ask(ListGroupsRequest(), 5)  # after an error clients ask on and on
+    found = {each.group_id for each in answer.groups}
+    assert (answer.error_code, found) == (0, {*group.values(), "first"} - {group[1]})
     assert [away.commit(8), away.heartbeat(), away.join().error_code] == [[AWAY], AWAY, AWAY]
     assert {GroupClient(control, group[each]).commit(8)[0] for each in group if each != 1} == {0}
     control = lives.whole(how, OFFSETS)

@@ -47,8 +47,8 @@ def of_raid(arrays: list[Array]) -> Iterator[Metric]:
 
 
 def of_file_system(found: FileSystem) -> Iterator[Metric]:
-    stopped = gauge("file_system_stopped", "1: it is read-only or shut down.")
-    yield one(stopped, bool(found.is_read_only or found.stopped))
+    stopped = gauge("file_system_stopped", "1: it is read-only, shut down or away.")
+    yield one(stopped, bool(found.is_read_only or found.stopped or found.unseen))
     text = "Errors that the file system counts, in its structures or of its devices."
     yield one(gauge("file_system_errors", text), sum(found.errors.values()))
     missing = gauge("file_system_missing_devices", "Devices that a btrfs lacks.")

@@ -161,6 +161,10 @@ class Coordinator:
         self.fault = f"groups whose offsets are in {names} are not served: it cannot be opened"
         self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._look_again)
 
+    @property
+    def is_loading(self) -> bool:
+        return self._loading is not None and not self._loading.done()
+
     async def loaded(self) -> None:
         """After a load that has begun."""
         if self._loading is not None:

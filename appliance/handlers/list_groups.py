@@ -26,8 +26,9 @@ def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroups
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     rows = [_row(each) for each in broker.groups.groups.values() if not each.is_dead]
-    # as in Kafka: those that are known, and whether some are not
-    is_whole = not broker.groups.unread
+    # As in Kafka: those that are known, and that more are being read. Clients ask again until then:
+    # of what cannot be opened, maybe for long, health tells.
+    is_whole = not broker.groups.is_loading
     return ListGroupsResponse(
         error_code=ErrorCode.NONE if is_whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         groups=[

@@ -11,6 +11,7 @@ of mounts ("emergency_ro", "shutdown").
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from appliance.machine.mounts import MOUNTS, of_number
 from appliance.spoken import moment
 
 STOPPED = ("emergency_ro", "shutdown")  # among a mount's options
+SHUT_DOWN = (errno.EIO, errno.ESHUTDOWN, errno.EUCLEAN)  # what calls answer then
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,16 @@ class FileSystem:
     errors: dict[str, int] = field(default_factory=dict)  # of its structures and devices
     last_error: str = ""
     missing: tuple[str, ...] = ()  # devices of it
+    unseen: str = ""  # why nobody can say any of this
 
     def failures(self) -> Iterator[str]:
         name = f"{self.kind} on {self.device}" if self.device else "the file system of the logs"
-        if self.stopped:
+        if self.unseen:
+            yield (
+                f"the directory of the logs cannot be looked at ({self.unseen}): whether anything "
+                "can be written there is not known"
+            )
+        elif self.stopped:
             yield (
                 f"{name} is shut down ({self.stopped}): nothing can be written or relied on; the "
                 "kernel's log says why. It is to be unmounted and checked"
@@ -64,7 +72,9 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
         with os.scandir(directory) as entries:
             next(entries, None)  # of a directory that is in memory stat alone would tell nothing
     except OSError as error:
-        return FileSystem(stopped=str(error.strerror or error))
+        why = str(error.strerror or error)
+        is_stopped = error.errno in SHUT_DOWN
+        return FileSystem(stopped=why) if is_stopped else FileSystem(unseen=why)
     number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
     mount = of_number(number, mounts)
     kind, source = (mount.kind, mount.source) if mount else ("", "")

@@ -26,6 +26,7 @@ class Machine:
         self.kills = KillsWatch(self._grown)
         self.limits: list[Limit] = []
         self.file_system = FileSystem()
+        self._was_seen = False  # the directory: the first start makes it, beside the first look
         self._directory = directory
 
     def look(self) -> None:
@@ -36,4 +37,6 @@ class Machine:
         self.limits = limits.look()
         self.arrays = raid.snapshot(raid.BLOCK, devices.beneath(self._directory), self._grown)
         # The last, since a file system that hangs lets nobody go who looks at it.
-        self.file_system = file_system.look(self._directory)
+        found = file_system.look(self._directory)
+        self._was_seen |= not found.unseen
+        self.file_system = found if self._was_seen else FileSystem()

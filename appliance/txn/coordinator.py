@@ -22,9 +22,11 @@ A partition that cannot be opened may hold any of this, and may be served at any
     as well                       it, and what a start found open of TV2 is not committed: it may
                                   have written there
 
-Damage may take a marker, and recovery then finds its transaction open. How it was decided is known
-here as long as its producer has ended no other since: that marker is written again. Else it is
-aborted, as what is nobody's is.
+Damage may take a marker, and recovery then finds its transaction open. In TV2 each transaction has
+its own epoch, so how the last was decided is known here: that marker is written again. In TV1 many
+have one epoch, and nobody can say which of them this is: a person ends it, and until then its
+producer does not write there. It is the same with an older one. Damage in what is open yet, in TV1,
+aborts it.
 """
 
 from __future__ import annotations
@@ -119,12 +121,14 @@ class Coordinator:
         self._unread: set[tuple[str, int]] = set()  # partitions that nobody could look into yet,
         self._may_be_more: set[str] = set()  # and the ids that may have written there
         self._reading: asyncio.Task[None] | None = None
+        self._adopting = asyncio.Lock()  # who decides twice may end what has begun in between
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._held_up: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._is_whole = True  # every record of a transaction could be read
-        self._hanging: list[tuple[Log, ProducerInfo]] = []  # nobody's, or of one that was not read
+        # Nobody's, or of one that was not read: by topic, partition and producer id.
+        self._hanging: dict[tuple[str, int, int], tuple[Log, ProducerInfo]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._unavailable: TransactionRefused | None = TransactionRefused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "the transaction coordinator has not started"
@@ -201,32 +205,49 @@ class Coordinator:
                 if own is not None and own.state in PREPARED:
                     # its markers could not be written yet; where it has none, that comes after it
                     undecided |= set() if place in own.partitions else {place}
-                elif each not in open_transactions(log):
-                    continue  # it was ended meanwhile
-                elif (is_commit := _lost_outcome(own, log, each)) is not None:
-                    logger.warning(
-                        "a marker that was lost is written again",
-                        log=log.name, producer=each.producer_id, is_commit=is_commit,
-                    )  # fmt: skip
-                    assert own is not None
-                    marker = Marker(own.producer, is_commit, self._epoch(own.id))
-                    undecided |= await self._end_there(log, marker)
-                elif own is not None and own.producer.epoch == each.epoch:
-                    # It began after what its owner did last; of a batch the client tells the time.
-                    began_ms = min(self._wall_ms(), max(own.changed_ms, each.last_timestamp))
-                    found_open = own.joined([place], began_ms, now_ms())
-                    self._hold(found_open.resumed(self._clock.now_ms(), now_ms()))
-                elif self._is_whole:
-                    undecided |= await self._abort_nobodys(log, each)
-                else:
-                    self._hanging.append((log, each))
+                elif each in open_transactions(log):  # else it was ended meanwhile
+                    undecided |= await self._give(log, each, own)
         return undecided
+
+    async def _give(
+        self, log: Log, found: ProducerInfo, own: Transaction | None
+    ) -> set[tuple[str, int]]:
+        """As `_adopt`, of one open transaction and the last of the id that it is of."""
+        place = Partition(log.topic, log.partition)
+        producer = Producer(found.producer_id, found.epoch)
+        is_damaged = any(end > found.txn_first_offset for _, end in log.holes())
+        facts = {"log": log.name, "producer": found.producer_id, "epoch": found.epoch}
+        if is_damaged and own is not None and (is_commit := own.outcome(producer)) is not None:
+            logger.warning("a marker that was lost is written again", **facts, is_commit=is_commit)
+            return await self._end_there(log, Marker(own.producer, is_commit, self._epoch(own.id)))
+        if own is not None and own.producer == producer and place in own.partitions:
+            if is_damaged and not own.is_first(producer):
+                # Part of it may be an older one, aborted: nobody can commit the one of the two.
+                logger.warning("a transaction is aborted: it met damage", **facts)
+                self._hold(own.fenced(self._wall_ms()))
+                return set()
+        elif is_damaged and (own is None or not own.is_first(producer)):
+            self._hanging[(*place, found.producer_id)] = (log, found)
+            return set()
+        if own is not None and own.producer == producer:
+            # It began after what its owner did last; of a batch the client tells the time.
+            began_ms = min(self._wall_ms(), max(own.changed_ms, found.last_timestamp))
+            found_open = own.joined([place], began_ms, now_ms())
+            self._hold(found_open.resumed(self._clock.now_ms(), now_ms()))
+            return set()
+        if self._is_whole:
+            return await self._abort_nobodys(log, found)
+        self._hanging[(*place, found.producer_id)] = (log, found)
+        return set()
 
     def hanging(self) -> list[tuple[Log, ProducerInfo]]:
         """Open transactions that only a person can end: how they were decided cannot be read."""
-        self._hanging = [(log, each) for log, each in self._hanging
-                         if each in open_transactions(log)]  # fmt: skip
-        return self._hanging
+        self._hanging = {
+            key: (log, each)
+            for key, (log, each) in self._hanging.items()
+            if each in open_transactions(log)
+        }
+        return [*self._hanging.values()]
 
     def _read_served(self) -> None:
         """What could not be opened at the start, and is served now."""
@@ -240,14 +261,22 @@ class Coordinator:
         logs = [
             each for each in self._places.all_logs() if (each.topic, each.partition) in served
         ]
-        self._unread -= served - await self._adopt(logs)
+        async with self._adopting:
+            self._unread -= served - await self._adopt([
+                each for each in logs if (each.topic, each.partition) in self._unread
+            ])  # fmt: skip
         if not self._unread:
             self._may_be_more.clear()
 
+    def opened_anew(self, topic: str, partition: int) -> None:
+        """Before anybody can write to it: its log is another than the one that was read."""
+        self._unread.add((topic, partition))
+
     async def read_again(self, log: Log) -> None:
-        """What a log has open that was opened anew: damage may have taken markers meanwhile."""
+        """What a log has open that was opened anew: damage may have taken markers meanwhile. While
+        transactions are being read it waits for the timer."""
         if self._unavailable is None:
-            self._unread |= await self._adopt([log])
+            await self._read({(log.topic, log.partition)})
 
     async def _abort_nobodys(self, log: Log, found: ProducerInfo) -> set[tuple[str, int]]:
         logger.warning(
@@ -342,7 +371,7 @@ class Coordinator:
         """Before they are written to (TV1): on disk when this returns."""
         added = frozenset(partitions)
         for place in added:
-            self._check_read(place)
+            self._check_read(place, producer)
         async with self._turn(name):
             own = self._of(name, producer)
             if not own.has(added):
@@ -360,7 +389,7 @@ class Coordinator:
             added = []
             for place, producer in producers.items():
                 try:
-                    self._check_read(place)
+                    self._check_read(place, producer)
                     own = self._of(name, producer)
                     own.check_not_ending()
                     if not may_add:
@@ -536,13 +565,25 @@ class Coordinator:
                 f"{', '.join(f'{topic}-{number}' for topic, number in sorted(self._unread))}",
             )
 
-    def _check_read(self, place: Partition) -> None:
+    def _check_read(self, place: Partition, producer: Producer) -> None:
         """What it has open, of a transaction that ended while it was not served, must be known
-        before the next one writes there: that would end it as its own."""
+        before the next one writes there: that would end it as its own. So would the next of a
+        producer that has one open there which only a person can end."""
+        if (*place, producer.id) in self._hanging:
+            self._check_hanging(place, producer)
         if place in self._unread:
             raise TransactionRefused(
                 ErrorCode.CONCURRENT_TRANSACTIONS,
                 f"{place.topic}-{place.partition} was not served, and is not read yet",
+            )
+
+    def _check_hanging(self, place: Partition, producer: Producer) -> None:
+        self.hanging()  # that forgets what was ended
+        if (*place, producer.id) in self._hanging:
+            raise TransactionRefused(
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"a transaction of producer {producer.id} is open in {place.topic}-"
+                f"{place.partition}, decided nobody knows how: health says how to end it",
             )
 
     def _hold(self, transaction: Transaction) -> None:
@@ -597,13 +638,6 @@ class Coordinator:
             job()
 
         self._timers.append(loop.call_later(interval_ms / 1000, ring))
-
-
-def _lost_outcome(own: Transaction | None, log: Log, found: ProducerInfo) -> bool | None:
-    """How it ended, if damage behind its begin may have taken its marker."""
-    if own is None or not any(end > found.txn_first_offset for _, end in log.holes()):
-        return None
-    return own.outcome(Producer(found.producer_id, found.epoch))
 
 
 def _raise_first(failures: Iterable[ApplianceError]) -> None:

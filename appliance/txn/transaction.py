@@ -190,11 +190,19 @@ class Transaction:
 
     def outcome(self, producer: Producer) -> bool | None:
         """Whether the transaction that this producer has open somewhere was committed: its end is
-        complete, so its marker there was lost. None: that is not known, or it is no such one."""
+        complete, so its marker there was lost. None: that is not known, or it is no such one. In
+        TV1 many transactions have one epoch, and only how the last of them ended is known."""
         if self.state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
             return None
-        is_same = self.client_version < TV2 and producer == self.producer
-        return self.is_commit if is_same or self._is_before(producer) else None
+        is_known = self.client_version >= TV2 and self._is_before(producer)
+        return self.is_commit if is_known else None
+
+    def is_first(self, producer: Producer) -> bool:
+        """Whether no transaction of this id and epoch has ended, so that what it has open is of the
+        present one, whatever markers were lost."""
+        return producer == self.producer and (
+            self.client_version >= TV2 or self.state is State.EMPTY
+        )
 
     def _is_before(self, producer: Producer) -> bool:
         """Whether this was the producer until the last end moved the epoch."""

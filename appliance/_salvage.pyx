@@ -16,7 +16,7 @@ from libcpp.vector cimport vector
 from appliance._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
 )
-from appliance._codes cimport BATCH_TORN, OK, STORAGE_FULL
+from appliance._codes cimport BATCH_TORN, OK, STORAGE_FULL, STORAGE_IO
 from appliance._disk_reader cimport DiskReader, disk_at, disk_have, disk_open
 from appliance._files cimport (
     NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
@@ -244,8 +244,8 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
         is_kept = code == 1
     if end > position and is_kept:
         code = _with_reserve(log, segment, file.get().fd, position, end, stamp, aside)
-        # What was never acknowledged is given up on a full disk, rather than the start.
-        if code != OK and (keeps_all or code != STORAGE_FULL):
+        # What was never promised is given up where it cannot be kept, or read, rather than the log.
+        if code != OK and (keeps_all or code not in (STORAGE_FULL, STORAGE_IO)):
             return code
         recovered.aside_bytes += end - position if code == OK else 0
     while log.segments.size() > slot + 1:
@@ -268,7 +268,8 @@ cdef int _count_whole(PartitionLog* log, const FileRef& file, int64_t position, 
                       int64_t offset, Recovered* recovered) noexcept nogil:
     """1: whole batches with a good CRC and a later offset stand somewhere in the range; 0: none
     does; or a code. Their records were never promised, and are told all the same: those that were
-    acknowledged with acks=1 were so before they were durable."""
+    acknowledged with acks=1 were so before they were durable. What cannot be read is not counted:
+    it keeps no log shut."""
     cdef DiskReader disk
     cdef Search search
     cdef BatchHeader found
@@ -287,7 +288,7 @@ cdef int _count_whole(PartitionLog* log, const FileRef& file, int64_t position, 
         search.low = found.base_offset + found.last_offset_delta + 1
         search.at += found.size
         code = search_next(&disk, &search, INT64_MAX, &found)
-    return code if code < 0 else is_any
+    return code if code < 0 and code != STORAGE_IO else is_any
 
 
 cdef int _with_reserve(PartitionLog* log, Segment* segment, int fd, int64_t position, int64_t end,

@@ -5,6 +5,7 @@ FUSE file system of our own, and a loop device over that file, which any file sy
     dead       every read, write and flush fails with EIO
     still      a read is answered when the disk is good again, and nothing else before it
     spoiled    a write fails with EIO if its bytes have a mark in them, so many times
+    unreadable a read fails with EIO if its bytes have a mark in them
 
 `cut_the_power` puts the disk back to what was safe, and of what was not a random part of its
 sectors besides. As a module it is the process behind the file: commands come as lines of JSON.
@@ -102,6 +103,10 @@ class BadDisk:
     def spoil(self, mark: bytes, times: int) -> None:
         """The next `times` writes that have `mark` in them fail."""
         self.tell(mode="spoiled", mark=mark.hex(), times=times)
+
+    def refuse(self, mark: bytes) -> None:
+        """Reads of what has `mark` in it fail."""
+        self.tell(mode="unreadable", mark=mark.hex())
 
     def hang(self) -> None:
         self.tell(mode="still")
@@ -207,7 +212,11 @@ class Sectors:
         self._moves.wait()
         with self._guard:
             self._refuse_when_dead("reads")
-            return self._shown[offset : offset + size]
+            found = self._shown[offset : offset + size]
+            if self._mode == "unreadable" and self._mark in found:
+                self._counts["refused"] += 1
+                raise OSError(errno.EIO, "a bad sector")
+            return found
 
     def write(self, data: bytes, offset: int) -> int:
         with self._guard:

@@ -4,6 +4,7 @@ is there. CRASH_NIGHTLY=1 tries more orders, CRASH_SEED others."""
 from __future__ import annotations
 
 import gc
+import os
 import random
 import subprocess
 import sys
@@ -231,3 +232,32 @@ def test_a_change_of_the_catalog_that_was_refused_is_not_read_back(disk: BadDisk
     catalog = Catalog.open(path)
     assert [topic.name for topic in catalog.topics()] == ["kept", "later"]
     catalog.close()
+
+
+@of_kinds(["ext4"])
+def test_a_bad_sector_in_what_nobody_was_promised_keeps_no_log_shut(disk: BadDisk) -> None:
+    """A torn batch, and behind it whole ones that were never flushed by us, one of which cannot be
+    read."""
+    wide = LogConfig(segment_bytes=64 << 20, retention_ms=-1)
+    log_dir = opened(disk)
+    log = log_dir.create("t", 0, wide)
+    log.append_durable(batch(b"promised"))
+    end = log.append(batch(b"torn")).base_offset
+    size = (disk.root / "data/t-0/00000000000000000000.log").stat().st_size
+    for each in (b"whole", b"whole", MARK):
+        log.append(batch(each + os.urandom(900_000)))
+    log_dir.abandon()
+    with (disk.root / "data/t-0/00000000000000000000.log").open("r+b") as file:
+        file.seek(size - 3)
+        file.write(b"???")
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    disk.refuse(MARK)
+    log_dir = LogDir.open(disk.root / "data", storage("files"), log_config=lambda *_: wide)
+    assert log_dir.report.failures == []
+    assert disk.tell()["refused"] > 0, "the bad sector was not met"
+    log = log_dir.log("t", 0)
+    assert served(log) == {0: b"promised"}
+    assert log.append_durable(batch(b"next")).base_offset == end == 1
+    log_dir.abandon()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import resource
 import socket
@@ -27,6 +26,7 @@ from tests.support.wire_client import WireClient, frame_of
 ALL_TOPICS = frame_of(MetadataRequest(topics=None), METADATA, 9)
 API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
 FLOOD_S = 5.0
+PATIENCE_S = 120.0  # for what comes, on a machine that does much else
 
 
 def push(client: WireClient, octets: bytes, seconds: float = FLOOD_S) -> int:
@@ -96,24 +96,10 @@ def test_a_reader_that_stopped(broker: Serving, source: str, large: str) -> None
         broker.wait_for_log(f"closed peer={source} why=.*no answer was taken for 1500 ms ")
 
 
-def forget_pages(broker: Serving, topic: str) -> None:
-    """What is read of it next comes from the disk."""
-    for file in broker.data.glob(f"{topic}-*/*.log"):
-        fd = os.open(file, os.O_RDONLY)
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-
-
-@pytest.mark.parametrize("is_cold", [False, True], ids=["cached", "cold"])
-def test_a_thousand_readers_that_do_not_read(
-    broker: Serving, large: str, is_cold: bool
-) -> None:
+def test_a_thousand_readers_that_do_not_read(broker: Serving, large: str) -> None:
     """Each asks for 16 MB and takes none of it. A producer that comes after them is answered."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if is_cold:
-        forget_pages(broker, large)
     with contextlib.ExitStack() as stack:
         sources = [next(SOURCES) for _ in range(4)]
         for number in range(1000):
@@ -173,7 +159,8 @@ def test_more_connections_than_one_address_may_have(broker: Serving, source: str
         with WireClient(broker.kafka, source=source) as refused:
             assert ends(refused)
     broker.wait_for_log(f"closed peer={source} why=.*{most} connections of this address, wanted ")
-    assert broker.log.count(f"peer={source} ") == 1
+    # One line a minute, and not one for each.
+    assert broker.log.count(f"peer={source} ") < 20
     for each in clients:
         each.socket.close()
 
@@ -240,11 +227,9 @@ def fetch_of(partitions: int, wait_ms: int, *, partition: int = 0, session: int 
 
 
 def test_a_fetch_of_a_million_partitions(broker: Serving, client: WireClient) -> None:
-    begin = time.monotonic()
-    push(client, framed(fetch_of(1_000_000, 60_000)), 20)
-    client.socket.settimeout(30)
+    push(client, framed(fetch_of(1_000_000, 60_000)), PATIENCE_S)
+    client.socket.settimeout(PATIENCE_S)
     assert client.answer(FetchResponse, 1, 12).error_code == 42
-    print(f"{time.monotonic() - begin:.1f} s")
 
 
 def test_fetches_of_one_partition_named_20_000_times(broker: Serving, client: WireClient) -> None:
@@ -299,24 +284,36 @@ def test_a_flood_of_fetch_sessions(broker: Serving) -> None:
         each.socket.close()
 
 
+def change_all(client: WireClient, count: int, session: int, epoch: int) -> None:
+    """Names each of `count` partitions three times: to be forgotten twice, and to be fetched."""
+    forgotten = FetchRequest.ForgottenTopic(topic="nobody", partitions=list(range(count)))
+    asked = FetchRequest(session_id=session, session_epoch=epoch, max_wait_ms=0)
+    asked.forgotten_topics_data = [forgotten] * 2
+    asked.topics = [FetchRequest.FetchTopic(
+        topic="nobody",
+        partitions=[FetchRequest.FetchPartition(partition=i) for i in range(count)])]
+    client.send(frame_of(asked, 1, 12))
+    assert client.answer(FetchResponse, 1, 12).error_code == 0
+
+
+def cost_of_changes(broker: Serving, count: int) -> float:
+    """Seconds of the broker's processors, which no other process's load changes much."""
+    with WireClient(broker.kafka, timeout=PATIENCE_S) as client:
+        client.send(fetch_of(count, 0, session=0))
+        session = client.answer(FetchResponse, 1, 12).session_id
+        begin = broker.cpu_s
+        for epoch in range(1, 11):
+            change_all(client, count, session, epoch)
+        return broker.cpu_s - begin
+
+
 @pytest.mark.alone
-def test_a_session_that_is_changed_as_much_as_may_be(broker: Serving, client: WireClient) -> None:
-    """Every change names all of ten thousand partitions: what is known must be found quickly."""
-    client.send(fetch_of(10_000, 0, session=0))
-    session = client.answer(FetchResponse, 1, 12).session_id
-    begin = time.monotonic()
-    for epoch in range(1, 6):
-        forgotten = FetchRequest.ForgottenTopic(topic="nobody", partitions=list(range(10_000)))
-        asked = FetchRequest(session_id=session, session_epoch=epoch, max_wait_ms=0)
-        asked.forgotten_topics_data = [forgotten] * 2
-        asked.topics = [FetchRequest.FetchTopic(
-            topic="nobody",
-            partitions=[FetchRequest.FetchPartition(partition=i) for i in range(10_000)])]
-        client.send(frame_of(asked, 1, 12))
-        assert client.answer(FetchResponse, 1, 12).error_code == 0
-    took = time.monotonic() - begin
-    print(f"{took:.2f} s")
-    assert took < 3
+def test_a_session_that_is_changed_as_much_as_may_be(broker: Serving) -> None:
+    """Every change names all of ten thousand partitions: what is known must be found quickly.
+    Looking through all of them for each would cost a hundred times as much as for a thousand."""
+    small, large = cost_of_changes(broker, 1000), cost_of_changes(broker, 10_000)
+    print(f"{small:.2f} s, {large:.2f} s")
+    assert large < 1 + 30 * small
 
 
 NOISE_S = 4.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import threading
@@ -13,7 +14,6 @@ import pytest
 
 from appliance.wire.fetch import FetchRequest, FetchResponse
 from tests.crash.bad_disk import BadDisk, why_not
-from tests.hostile.test_floods import forget_pages
 from tests.hostile.witness import batch
 from tests.support.logs import until
 from tests.support.serving import Serving
@@ -54,6 +54,15 @@ def fill(folder: Path) -> Path:
             assert part.error_code == 0
     assert broker.stop() == 0
     return broker.data
+
+
+def forget_pages(broker: Serving, topic: str) -> None:
+    """What is read of it next comes from the disk."""
+    for file in broker.data.glob(f"{topic}-*/*.log"):
+        fd = os.open(file, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
 
 
 def fetch_of_both(reader: WireClient, offset: int, wait_ms: int) -> dict[str, int]:

@@ -52,7 +52,7 @@ def fault_of(definition: Mapping[str, Any]) -> str:
         try:
             due.check(schedule["cron"], schedule.get("timezone") or "UTC")
         except (KeyError, OSError, ValueError) as error:
-            return f"schedule: got {schedule['cron'][:80]!r}: {error}"
+            return f"schedule.cron: got {schedule['cron'][:80]!r}: {error}"
     return ""
 
 

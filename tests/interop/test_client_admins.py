@@ -18,7 +18,11 @@ import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
+from appliance.wire.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from appliance.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.interop.clients import AioKafka, Client, Confluent, KafkaPython, Record
+from tests.support.logs import batch
+from tests.support.wire_client import WireClient, frame_of, with_length
 from tests.test_server import Broker
 
 DEADLINE_S = 30.0
@@ -123,6 +127,27 @@ def test_confluent_kafka_deletes_what_was_just_acknowledged(bootstrap: str) -> N
     assert deleted.result(DEADLINE_S).low_watermark == 3
     (found,) = admin.list_offsets({where: confluent_kafka.admin.OffsetSpec.earliest()}).values()
     assert found.result(DEADLINE_S).offset == 3
+
+
+def test_what_is_asked_behind_a_deletion_on_one_connection_sees_it(bootstrap: str) -> None:
+    """Two planes answer: the control plane deletes, a network thread knows the start."""
+    host, _, port = bootstrap.rpartition(":")
+    row = DeleteRecordsRequest.DeleteRecordsTopic
+    place = DeleteRecordsRequest.DeleteRecordsPartition
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    earliest = ListOffsetsRequest.ListOffsetsPartition(0, -1, -2)
+    with WireClient((host, int(port))) as client:
+        for number in range(20):
+            name = f"behind-{number}"
+            client.create_topic(name)
+            client.produce(batch("a", "b", "c"), topic=name, acks=1)
+            deletion = DeleteRecordsRequest([row(name, [place(0, 3)])], 5000)
+            start = ListOffsetsRequest(-1, 0, [asked(name, [earliest])], 5000)
+            both = [frame_of(deletion, 21, 2), frame_of(start, 2, 6)]
+            client.socket.sendall(b"".join(map(with_length, both)))
+            deleted = client.answer(DeleteRecordsResponse, 21, 2).topics[0].partitions[0]
+            found = client.answer(ListOffsetsResponse, 2, 6).topics[0].partitions[0]
+            assert (deleted.low_watermark, found.offset) == (3, 3)
 
 
 def test_confluent_kafka_acls(bootstrap: str) -> None:

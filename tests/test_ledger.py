@@ -113,14 +113,14 @@ def test_an_entry_that_is_not_there_is_refused_and_nothing_is_acknowledged(
     assert len(ledger.open()) == 1
 
 
+def refuse(rows: list[LedgerRow]) -> list[LedgerRow]:
+    raise StorageFull("no room")
+
+
 def test_what_a_full_disk_does_not_take_counts_and_is_stored_later(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(catalog)
-
-    def refuse(rows: list[LedgerRow]) -> list[LedgerRow]:
-        raise StorageFull("no room")
-
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "add_to_ledger", refuse)
         assert not ledger.note([LOST])
@@ -137,10 +137,6 @@ def test_an_act_that_cannot_be_stored_is_refused_and_never_told(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(catalog)
-
-    def refuse(rows: list[LedgerRow]) -> list[LedgerRow]:
-        raise StorageFull("no room")
-
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "add_to_ledger", refuse)
         ledger.note([LOST])

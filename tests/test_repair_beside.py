@@ -6,10 +6,8 @@ from __future__ import annotations
 import resource
 import shutil
 import signal
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from appliance import _batch, _repair, repair
 from appliance._engine import Log
 from appliance.errors import ApplianceError, OffsetInHole
+from tests.support.beside import beside
 from tests.support.damaged import END, SETTINGS, Damaged, build
 from tests.support.logs import NOW, batch, copied, end_txn, log_config, opened, produced
 from tests.test_data_plane import Plane, make
@@ -49,25 +48,6 @@ def there(log: Log, damaged: Damaged) -> list[int]:
             assert log.read(offset, 1) == damaged.batches[offset]
             kept.append(offset)
     return kept
-
-
-@contextmanager
-def beside(*jobs: Callable[[], object]) -> Iterator[None]:
-    """Each again and again, on a thread of its own."""
-    is_over = threading.Event()
-
-    def run(job: Callable[[], object]) -> None:
-        while not is_over.is_set():
-            job()
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        running = [pool.submit(run, each) for each in jobs]
-        try:
-            yield
-        finally:
-            is_over.set()
-            for each in running:
-                each.result()
 
 
 def test_readers_meet_the_hole_or_the_records_and_nothing_else(

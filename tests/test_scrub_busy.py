@@ -4,10 +4,7 @@ repair. What is whole is never called damaged, and what is served stays as it wa
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from appliance import _batch
@@ -15,29 +12,11 @@ from appliance._engine import Log
 from appliance._scrub import ScrubFinding, SegmentScan
 from appliance.errors import ApplianceError, LogClosed
 from appliance.log_dir import LogDir
+from tests.support.beside import beside
 from tests.support.logs import NOW, batch, everything, log_config, opened, until
 
 ROUNDS = 12  # of the scrub over a log that never stands still
 SMALL = {"segment_bytes": 4096, "index_interval_bytes": 256}
-
-
-@contextmanager
-def going_on(*jobs: Callable[[], object]) -> Iterator[None]:
-    """Each again and again on a thread of its own; what one of them raises fails the test."""
-    is_over = threading.Event()
-
-    def run(job: Callable[[], object]) -> None:
-        while not is_over.is_set():
-            job()
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        running = [pool.submit(run, each) for each in jobs]
-        try:
-            yield
-        finally:
-            is_over.set()
-            for each in running:
-                each.result()
 
 
 def round_over(log: Log) -> list[ScrubFinding]:
@@ -70,7 +49,7 @@ def test_beside_writers_and_retention(tmp_path: Path) -> None:
     config = {**SMALL, "retention_bytes": 20_000}
     with opened(tmp_path, **config) as log_dir:
         log = log_dir.create("t", 0, log_config(**config))
-        with going_on(written(log), log_dir.retain, log_dir.checkpoint, lambda: log.rest(0)):
+        with beside(written(log), log_dir.retain, log_dir.checkpoint, lambda: log.rest(0)):
             until(lambda: log.log_start_offset > 0)
             found = [each for _ in range(ROUNDS) for each in round_over(log)]
         assert found == []
@@ -88,7 +67,7 @@ def test_beside_compaction(tmp_path: Path) -> None:
             log_dir.checkpoint()
             rounds += log_dir.compact()
 
-        with going_on(written(log), compact):
+        with beside(written(log), compact):
             until(lambda: rounds > 0)
             found = [each for _ in range(ROUNDS) for each in round_over(log)]
             until(lambda: rounds > 2)
@@ -110,7 +89,7 @@ def test_beside_truncation(tmp_path: Path) -> None:
             log.flush()
             log.truncate(log.log_end_offset - 20)
 
-        with going_on(cut):
+        with beside(cut):
             until(lambda: log.log_end_offset > 60)
             found = [each for _ in range(ROUNDS) for each in round_over(log)]
         assert found == []
@@ -128,7 +107,7 @@ def test_beside_creation_and_deletion(tmp_path: Path) -> None:
             log_dir.delete("t", 0)
 
         rounds, found = 0, list[ScrubFinding]()
-        with going_on(come_and_go):
+        with beside(come_and_go):
             while rounds < ROUNDS:
                 log = log_dir.logs().get(("t", 0))
                 if log is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -18,6 +19,7 @@ from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
 WAIT_S = 30
+SIZE = 1320, 900  # of the window, in pixels
 expect.set_options(timeout=WAIT_S * 1000)
 # Without these a browser looks for updates and syncs, and a machine without a network refuses it.
 FLAGS = [
@@ -150,12 +152,12 @@ def colours() -> str:
 
 @pytest.fixture
 def size() -> tuple[int, int]:
-    return 1320, 900
+    return SIZE
 
 
-@pytest.fixture
-def console(
-    browser: Browser, broker: RunningBroker, colours: Any, size: tuple[int, int]
+@contextlib.contextmanager
+def opened(
+    browser: Browser, broker: RunningBroker, size: tuple[int, int] = SIZE, colours: Any = "light"
 ) -> Iterator[Console]:
     width, height = size
     context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": height})
@@ -164,6 +166,14 @@ def console(
     yield made
     context.close()
     assert made.wrong == []
+
+
+@pytest.fixture
+def console(
+    browser: Browser, broker: RunningBroker, colours: Any, size: tuple[int, int]
+) -> Iterator[Console]:
+    with opened(browser, broker, size, colours) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from appliance.catalog import NAME
 from appliance.testing import RunningBroker, running_broker
-from tests.console.conftest import WAIT_S, Console
+from tests.console.conftest import WAIT_S, Console, opened
 from tests.support.rest import Rest
 
 PASSWORD = "correct horse battery"
@@ -29,12 +29,8 @@ def own_broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def own_console(browser: Browser, own_broker: RunningBroker) -> Iterator[Console]:
-    context = browser.new_context(color_scheme="light", viewport={"width": 1320, "height": 900})
-    context.set_default_timeout(WAIT_S * 1000)
-    made = Console(context.new_page(), f"http://{own_broker.admin}")
-    yield made
-    context.close()
-    assert made.wrong == []
+    with opened(browser, own_broker) as made:
+        yield made
 
 
 def set_up(console: Console, broker: RunningBroker) -> Page:

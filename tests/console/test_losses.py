@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from appliance.catalog import Catalog
 from appliance.ledger import Damage, Ledger
 from appliance.testing import RunningBroker, running_broker
-from tests.console.conftest import MARKUP, WAIT_S, Console
+from tests.console.conftest import MARKUP, Console, opened
 from tests.console.test_pages import SERIOUS
 from tests.support.rest import Rest
 
@@ -38,13 +38,8 @@ def damaged(tmp_path: Path) -> Iterator[RunningBroker]:
 def own_console(
     browser: Browser, damaged: RunningBroker, size: tuple[int, int]
 ) -> Iterator[Console]:
-    width, height = size
-    context = browser.new_context(viewport={"width": width, "height": height})
-    context.set_default_timeout(WAIT_S * 1000)
-    made = Console(context.new_page(), f"http://{damaged.admin}")
-    yield made
-    context.close()
-    assert made.wrong == []
+    with opened(browser, damaged, size) as made:
+        yield made
 
 
 def test_losses_are_told_until_they_are_acknowledged(

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from appliance.testing import RunningBroker, running_broker
-from tests.console.conftest import WAIT_S, Console
+from tests.console.conftest import Console, opened
 from tests.console.test_pages import SERIOUS
 from tests.support.logs import until
 from tests.support.rest import Rest
@@ -32,12 +32,8 @@ def damaged(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def own_console(browser: Browser, damaged: RunningBroker) -> Iterator[Console]:
-    context = browser.new_context()
-    context.set_default_timeout(WAIT_S * 1000)
-    made = Console(context.new_page(), f"http://{damaged.admin}")
-    yield made
-    context.close()
-    assert made.wrong == []
+    with opened(browser, damaged) as made:
+        yield made
 
 
 def test_damage_is_found_and_mended(

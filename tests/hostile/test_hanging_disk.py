@@ -65,6 +65,23 @@ def forget_pages(broker: Serving, topic: str) -> None:
         os.close(fd)
 
 
+@contextlib.contextmanager
+def hanging(
+    tmp_path: Path, disk: BadDisk
+) -> Iterator[tuple[Serving, contextlib.ExitStack]]:
+    """A broker that must read `old` from a disk that does not answer; the disk heals meanwhile."""
+    data = fill(tmp_path / "first")
+    with moved(data / "old-0", disk), contextlib.ExitStack() as stack:
+        broker = Serving(tmp_path / "second", data=data)
+        stack.callback(broker.stop)
+        stack.callback(disk.heal)
+        forget_pages(broker, "old")
+        disk.hang()
+        yield broker, stack
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log
+
+
 def fetch_of_both(reader: WireClient, offset: int, wait_ms: int) -> dict[str, int]:
     """How many bytes of each topic one fetch gives."""
     asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=50 << 20)
@@ -80,13 +97,7 @@ def fetch_of_both(reader: WireClient, offset: int, wait_ms: int) -> dict[str, in
 
 
 def test_what_is_cached_is_answered_beside_what_hangs(tmp_path: Path, disk: BadDisk) -> None:
-    data = fill(tmp_path / "first")
-    with moved(data / "old-0", disk), contextlib.ExitStack() as stack:
-        broker = Serving(tmp_path / "second", data=data)
-        stack.callback(broker.stop)
-        stack.callback(disk.heal)
-        forget_pages(broker, "old")
-        disk.hang()
+    with hanging(tmp_path, disk) as (broker, stack):
         reader = stack.enter_context(WireClient(broker.kafka, timeout=30))
         producer = stack.enter_context(WireClient(broker.kafka))
         # Nothing is there: it waits, until something is.
@@ -99,18 +110,10 @@ def test_what_is_cached_is_answered_beside_what_hangs(tmp_path: Path, disk: BadD
             assert fetch_of_both(reader, 50, 0) == {"old": 0, "new": len(batch())}
         disk.heal()
         until(lambda: fetch_of_both(reader, 50, 0)["old"] > 100_000)
-        assert broker.stop() == 0
-        assert "Traceback" not in broker.log
 
 
 def test_a_thousand_fetches_from_a_disk_that_hangs(tmp_path: Path, disk: BadDisk) -> None:
-    data = fill(tmp_path / "first")
-    with moved(data / "old-0", disk), contextlib.ExitStack() as stack:
-        broker = Serving(tmp_path / "second", data=data)
-        stack.callback(broker.stop)
-        stack.callback(disk.heal)
-        forget_pages(broker, "old")
-        disk.hang()
+    with hanging(tmp_path, disk) as (broker, stack):
         readers = [stack.enter_context(WireClient(broker.kafka)) for _ in range(READERS)]
         for number, reader in enumerate(readers):
             for step in range(10):
@@ -124,5 +127,3 @@ def test_a_thousand_fetches_from_a_disk_that_hangs(tmp_path: Path, disk: BadDisk
         for reader in readers:
             for _ in range(10):
                 assert len(reader.receive()) > 100_000
-        assert broker.stop() == 0
-        assert "Traceback" not in broker.log

@@ -12,11 +12,9 @@ from libcpp.vector cimport vector
 
 from appliance._descriptors cimport FileRef
 from appliance._log cimport LogRef
-from appliance._native cimport atomic_bool, atomic_i64, condition, mutex
+from appliance._native cimport atomic_bool, atomic_i64, condition, mutex, pthread_t
 from appliance._watch cimport InboxRef
 
-cdef extern from "pthread.h" nogil:
-    ctypedef unsigned long pthread_t
 
 cdef enum:
     COLD_BYTES = 1048576           # read at once: on a disk that turns, a seek costs about as much

@@ -8,13 +8,9 @@ from libcpp.memory cimport make_shared, weak_ptr
 
 from appliance._files cimport fill_cache
 from appliance._log cimport Slice, log_read
+from appliance._native cimport pthread_create, pthread_join, pthread_setname_np, pthread_t
 from appliance._watch cimport Mail, inbox_put
 
-cdef extern from "pthread.h" nogil:
-    int pthread_create(pthread_t* thread, const void* attributes,
-                       void* (*run)(void*) noexcept nogil, void* argument)
-    int pthread_join(pthread_t thread, void** result)
-    int pthread_setname_np(pthread_t thread, const char* name)
 
 cdef enum:
     AHEAD_BYTES = 1048576          # begun behind what is read: the disk works while that is sent

@@ -6,13 +6,11 @@ from libcpp.memory cimport shared_ptr
 from libcpp.vector cimport vector
 
 from appliance._log cimport CommitPlan, LogRef
-from appliance._native cimport atomic_bool, atomic_i64, condition, mutex
+from appliance._native cimport atomic_bool, atomic_i64, condition, mutex, pthread_t
 from appliance._open_logs cimport OpenLogs
 from appliance._storage cimport StorageRef
 from appliance._traffic cimport Times
 
-cdef extern from "pthread.h" nogil:
-    ctypedef unsigned long pthread_t
 
 cdef enum SyncBy:
     SYNC_AUTO = 0                  # files when few, the file system when many

@@ -28,7 +28,10 @@ from appliance._log cimport (
     CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
     log_finish_indexes, log_store_indexes, log_unfinished, log_write_behind,
 )
-from appliance._native cimport EINTR, EROFS, errno, monotonic_ns, mutant, syncfs, wait_until
+from appliance._native cimport (
+    EINTR, EROFS, errno, monotonic_ns, mutant, pthread_create, pthread_join, pthread_setname_np,
+    pthread_t, syncfs, wait_until,
+)
 from appliance._open_logs cimport open_logs_fail_unsynced, open_logs_prune
 from appliance._storage cimport storage_commit, storage_poll, storage_takes_writes
 from appliance._traffic cimport times_note
@@ -36,11 +39,6 @@ from appliance._wake_soon cimport wake_soon
 from appliance._watch cimport InboxRef, inboxes_keep, inboxes_visit
 from appliance._watermarks cimport watermarks_sync
 
-cdef extern from "pthread.h" nogil:
-    int pthread_create(pthread_t* thread, const void* attributes,
-                       void* (*run)(void*) noexcept nogil, void* argument)
-    int pthread_join(pthread_t thread, void** result)
-    int pthread_setname_np(pthread_t thread, const char* name)
 
 cdef enum:
     SYNCFS_FILES_MIN = 8           # measured: bench/commit.py, docs/decisions/group-commit.md

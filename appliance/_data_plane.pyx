@@ -23,7 +23,8 @@ from appliance._descriptors cimport descriptors_relieve
 from appliance._engine cimport Engine, Log
 from appliance._log cimport LogRef
 from appliance._native cimport (
-    EMFILE, ENFILE, CounterLines, atomic_bool, close, errno, monotonic_ns,
+    EMFILE, ENFILE, CounterLines, atomic_bool, close, errno, monotonic_ns, pthread_create,
+    pthread_join, pthread_setname_np, pthread_t,
 )
 from appliance._plane cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP,
@@ -54,12 +55,6 @@ from appliance._traffic cimport (
 )
 from appliance._watch cimport MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all
 
-cdef extern from "pthread.h" nogil:
-    ctypedef unsigned long pthread_t
-    int pthread_create(pthread_t* thread, const void* attributes,
-                       void* (*run)(void*) noexcept nogil, void* argument)
-    int pthread_join(pthread_t thread, void** result)
-    int pthread_setname_np(pthread_t thread, const char* name)
 
 cdef extern from "unistd.h" nogil:
     int usleep(unsigned int microseconds)
@@ -246,7 +241,6 @@ cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
     eventfd_write(acceptor.stop_fd, 1)
     pthread_join(acceptor.thread, NULL)
     _stop(acceptor, acceptor.processors.size(), drain_ns)
-    cold_readers_stop(&acceptor.plane.cold)
 
 
 # ---- with the GIL ----

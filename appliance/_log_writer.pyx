@@ -15,19 +15,15 @@ from appliance._codes cimport OK
 from appliance._committer cimport CommitterRef, committer_ask, committer_await
 from appliance._engine cimport Log, engine_append
 from appliance._log cimport ORIGIN_COORDINATOR, AppendOptions, Appended, LogRef
-from appliance._native cimport close, condition, errno, monotonic_ns, mutex
+from appliance._native cimport (
+    close, condition, errno, monotonic_ns, mutex, pthread_create, pthread_join, pthread_setname_np,
+    pthread_t,
+)
 from appliance._storage cimport storage_now
 from appliance._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write
 from appliance._wake_soon cimport wake_soon
 
 from appliance.errors import from_code
-
-cdef extern from "pthread.h" nogil:
-    ctypedef unsigned long pthread_t
-    int pthread_create(pthread_t* thread, const void* attributes,
-                       void* (*run)(void*) noexcept nogil, void* argument)
-    int pthread_join(pthread_t thread, void** result)
-    int pthread_setname_np(pthread_t thread, const char* name)
 
 
 cdef cppclass Write:

@@ -57,6 +57,13 @@ cdef extern from "errno.h" nogil:
         EINTR, EIO, ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ENOENT, ENOTDIR, EEXIST, EAGAIN,
         EOPNOTSUPP
 
+cdef extern from "pthread.h" nogil:
+    ctypedef unsigned long pthread_t
+    int pthread_create(pthread_t* thread, const void* attributes,
+                       void* (*run)(void*) noexcept nogil, void* argument)
+    int pthread_join(pthread_t thread, void** result)
+    int pthread_setname_np(pthread_t thread, const char* name)
+
 cdef extern from "time.h" nogil:
     struct timespec:
         int64_t tv_sec

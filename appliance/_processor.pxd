@@ -6,13 +6,11 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._connection cimport Connection
-from appliance._native cimport RawBytes, atomic_bool, condition, mutex
+from appliance._native cimport RawBytes, atomic_bool, condition, mutex, pthread_t
 from appliance._plane cimport Plane
 from appliance._traffic cimport Traffic
 from appliance._watch cimport InboxRef, Mail
 
-cdef extern from "pthread.h" nogil:
-    ctypedef unsigned long pthread_t
 
 # Connections of one address, shared by the acceptor and all processors.
 cdef cppclass Peers:

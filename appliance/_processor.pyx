@@ -28,7 +28,10 @@ from appliance._frame cimport Piece, read_i16, read_i32, read_piece, skip_tags
 from appliance._list_offsets cimport (
     LIST_OFFSETS_KEY, LIST_OFFSETS_MAX, LIST_OFFSETS_MIN, list_offsets,
 )
-from appliance._native cimport EAGAIN, EINTR, close, errno, monotonic_ns, wait_until
+from appliance._native cimport (
+    EAGAIN, EINTR, close, errno, monotonic_ns, pthread_create, pthread_join, pthread_setname_np,
+    wait_until,
+)
 from appliance._plane cimport (
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
     CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, ClosureFacts, Plane, closure_put, gone_put, punt_put,
@@ -50,11 +53,6 @@ from appliance._watch cimport (
     inbox_may_sleep, inbox_put, inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
 )
 
-cdef extern from "pthread.h" nogil:
-    int pthread_create(pthread_t* thread, const void* attributes,
-                       void* (*run)(void*) noexcept nogil, void* argument)
-    int pthread_join(pthread_t thread, void** result)
-    int pthread_setname_np(pthread_t thread, const char* name)
 
 cdef enum:
     EVENTS_MAX = 256

@@ -42,7 +42,7 @@ from appliance._log cimport (
     log_append_mirrored, log_txn_is_open,
 )
 from appliance._native cimport monotonic_ns
-from appliance._storage cimport Storage, storage_now
+from appliance._storage cimport Storage, storage_now, storage_resume_bytes
 from appliance._topics cimport (
     TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, Topic, TopicRef, topic_count, topic_log, topics_find,
 )
@@ -229,9 +229,11 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
 
 cdef const char* _text_of(int code, Storage* storage, char* room) noexcept nogil:
     """Why it was refused; on a full disk with the numbers, written into `room`."""
-    cdef int64_t free_bytes = storage.free_bytes.load()
-    cdef int64_t wanted = storage.low_water_bytes + storage.low_water_bytes // 8
-    if code != STORAGE_FULL or free_bytes >= wanted:  # a quota, or its inodes
+    cdef int64_t free_bytes, wanted
+    if code != STORAGE_FULL:
+        return kafka_message(code)
+    free_bytes, wanted = storage.free_bytes.load(), storage_resume_bytes(storage)
+    if free_bytes >= wanted:  # a quota, or its inodes
         return kafka_message(code)
     snprintf(room, TEXT_MAX,
              b"the disk is full: %lld MiB free, %lld MiB wanted (storage.low.water.bytes); writes "

@@ -42,6 +42,12 @@ cdef bint storage_release_reserve(Storage* storage) noexcept nogil
 # journal_commit, with the reserve's help on a full disk; how far it came is noted.
 cdef int storage_commit(Storage* storage) noexcept nogil
 
+# Free bytes from which on a full disk is full no more: a little above the mark, so that the state
+# does not flutter with every append.
+cdef inline int64_t storage_resume_bytes(const Storage* storage) noexcept nogil:
+    return storage.low_water_bytes + storage.low_water_bytes // 8
+
+
 # The time, as a span: at least `earliest` by whatever may be right, at most `latest`. They are the
 # same while the machine's clock is believed (`wall_clock.py` decides). By the earliest is deleted,
 # expired and refused for age; by the latest is stamped, and refused for being of the future.

@@ -40,8 +40,7 @@ cdef void storage_poll(Storage* storage) noexcept nogil:
         _take_reserve(storage)
     if free_bytes < storage.low_water_bytes:
         storage.is_full.store(True)
-    elif free_bytes >= storage.low_water_bytes + storage.low_water_bytes // 8:
-        # A little above the mark, so that the state does not flutter with every append.
+    elif free_bytes >= storage_resume_bytes(storage):
         storage.is_full.store(False)
 
 

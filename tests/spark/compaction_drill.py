@@ -4,7 +4,11 @@
 
 Each reader resolves the folder, counts, and must find each record once: no fewer than were
 committed when it began. Beside them, the same readers go through the link for each file; what they
-find is told, and none of it may be a double.
+find is told, and none of it may be a double. Who fails there reads again at once, and that is told,
+too.
+
+A kill comes at a step on the disk that the last whole compaction had. One that comes behind the
+end all the same is told as missed, and there is another one for it.
 """
 
 from __future__ import annotations
@@ -24,14 +28,13 @@ from pathlib import Path
 
 from appliance_spark import export_compact
 from appliance_spark.export_layout import Target
-from tests.support.exporting import Export, send
+from tests.support.exporting import DISK_STEPS, Export, send
 from tests.support.folder_readers import READERS, Doubled, by_spark
 from tests.support.spark_data import Topics, spark_session
 from tests.test_server import Broker
 
 TOPIC = "drilled"
-STEPS = ("link", "mkdir", "symlink", "replace", "rename", "fsync", "unlink", "rmdir")
-STEPS_MAX = 60  # of one compaction, about
+NOT_THERE = ("No such file", "No files found", "FILE_NOT_EXIST", "PATH_NOT_FOUND")
 RECORDS = 300  # of each run
 PAUSE_S = 0.05  # of each reader: eight that never rest leave no time to compact
 GRACE_MS = 90_000  # longer than any of these readers takes
@@ -46,6 +49,7 @@ class Watch:
         self.over = threading.Event()
         self.found: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
+        self.errors: dict[tuple[str, str], str] = {}  # the first of each kind
         self.threads: list[threading.Thread] = []
 
     def start(self, name: str, read: Callable[[Path], int], is_pinned: bool) -> None:
@@ -56,28 +60,33 @@ class Watch:
 
     def _watch(self, label: str, read: Callable[[Path], int], is_pinned: bool) -> None:
         while not self.over.wait(PAUSE_S):
-            floor = self.floor
-            folder = self.folder.resolve() if is_pinned else self.folder
-            try:
-                count = read(folder)
-            except Doubled as error:
-                self._tell(label, "double", f"{error}", True)
-            except Exception as error:  # noqa: BLE001 - each library has its own
-                self._tell(label, "error", f"{type(error).__name__}: {error}"[:300], is_pinned)
-            else:
-                is_right = floor <= count <= self.ceiling
-                text = f"{count} records, wanted {floor} to {self.ceiling}"
-                self._tell(label, "right" if is_right else "short", text,
-                           is_pinned and not is_right)
+            what, text = self._read(read, is_pinned)
+            if what in ("not there", "error"):
+                self.errors.setdefault((label, what), text)
+                what = f"{what}, then {self._read(read, is_pinned)[0]}"
+            self.found[label, what] += 1
+            if "double" in what or "more" in what or (is_pinned and what != "right"):
+                self.wrong.append(f"{label}: {what}: {text}")
 
-    def _tell(self, label: str, what: str, text: str, is_wrong: bool) -> None:
-        self.found[label, what] += 1
-        if is_wrong:
-            self.wrong.append(f"{label}: {text}")
+    def _read(self, read: Callable[[Path], int], is_pinned: bool) -> tuple[str, str]:
+        """One word for what was found, and more of them."""
+        floor = self.floor
+        try:
+            count = read(self.folder.resolve() if is_pinned else self.folder)
+        except Doubled as error:
+            return "double", f"{error}"
+        except Exception as error:  # noqa: BLE001 - each library has its own
+            is_gone = any(words in f"{error}" for words in NOT_THERE)
+            return "not there" if is_gone else "error", f"{type(error).__name__}: {error}"[:300]
+        text = f"{count} records, wanted {floor} to {self.ceiling}"
+        if count < floor:
+            return "short", text
+        return "more" if count > self.ceiling else "right", text
 
-    def wait_for_all(self, labels: list[str]) -> None:
-        """Until each has read once more."""
-        before = Counter(label for label, _ in self.found.elements())
+    def wait_for_all(self) -> None:
+        """Until each that resolves the link has read once more."""
+        labels = [*READERS, "spark"]
+        before = {label: self._reads(label) for label in labels}
         end = time.monotonic() + START_S
         while any(self._reads(each) <= before[each] for each in labels):
             assert time.monotonic() < end, f"a reader stands still: {self.found}"
@@ -93,9 +102,6 @@ class Watch:
 
 
 def drill(folder: Path, compactions: int, kills: int, seed: int) -> Watch:
-    dice = random.Random(seed)
-    order = [True] * kills + [False] * compactions
-    dice.shuffle(order)
     with Broker(folder / "data") as broker, spark_session() as spark:
         topics = Topics(spark, broker)
         topics.create(TOPIC, 2)
@@ -107,23 +113,40 @@ def drill(folder: Path, compactions: int, kills: int, seed: int) -> Watch:
             watch.start(name, read, True)
             watch.start(name, read, False)
         try:
-            steps = [dice.randrange(STEPS_MAX) if is_killed else None for is_killed in order]
-            coming = Apart(export.target.root, steps[0])
-            for number, at in enumerate(steps):
-                apart = coming
-                add(export, watch)
-                if number + 1 < len(steps):
-                    coming = Apart(export.target.root, steps[number + 1])
-                code = apart.go()
-                watch.wait_for_all(list(readers))
-                print(f"{number + 1} of {len(order)}: "
-                      f"{'whole' if at is None else f'kill at step {at}'}, exit {code}; "
-                      f"{sum(watch.found.values())} reads, {len(watch.wrong)} wrong", flush=True)
+            blows(export, watch, order_of(compactions, kills, seed), random.Random(seed))
         finally:
             watch.end()
         if problems := export.verify():
             watch.wrong += problems
     return watch
+
+
+def order_of(compactions: int, kills: int, seed: int) -> list[bool]:
+    """Which of them are killed. The first is not: it tells how many steps there are."""
+    order = [True] * kills + [False] * (compactions - 1)
+    random.Random(seed).shuffle(order)
+    return [False, *order]
+
+
+def blows(export: Export, watch: Watch, order: list[bool], dice: random.Random) -> None:
+    steps, hit, missed, whole = 0, 0, 0, 0
+    coming = Apart(export.target.root)
+    while order:
+        apart, at = coming, dice.randrange(steps) if order.pop(0) else None
+        add(export, watch)
+        coming = Apart(export.target.root)
+        done = apart.go(at)
+        hit, whole = hit + (done is None), whole + (done is not None)
+        if done is not None:
+            steps = done
+            if at is not None:
+                missed += 1
+                order.append(True)
+        watch.wait_for_all()
+        print(f"{'whole' if at is None else f'kill at step {at}'}, {done} steps: {whole} whole, "
+              f"{hit} killed, {missed} missed, {len(order)} to go; "
+              f"{sum(watch.found.values())} reads, {len(watch.wrong)} wrong", flush=True)
+    coming.end()
 
 
 def add(export: Export, watch: Watch) -> None:
@@ -137,43 +160,49 @@ class Apart:
     """A compaction in a process of its own, which a real SIGKILL ends before its nth step on the
     disk. Its Spark starts at once, and it begins when it is told."""
 
-    def __init__(self, root: Path, kill_at: int | None) -> None:
+    def __init__(self, root: Path) -> None:
         words = [sys.executable, "-m", "tests.spark.compaction_drill", "--one", str(root)]
-        words += ["--kill-at", str(kill_at)] if kill_at is not None else []
-        self.kill_at = kill_at
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
 
-    def go(self) -> int:
-        _, said = self.process.communicate(b"go\n")
+    def go(self, kill_at: int | None) -> int | None:
+        """How many steps it had; None when it was killed."""
+        given = b"whole\n" if kill_at is None else b"%d\n" % kill_at
+        steps, said = self.process.communicate(given)
         code = self.process.returncode
-        assert code == 0 or (code == -signal.SIGKILL and self.kill_at is not None), said.decode()
-        return code
+        assert code == 0 or (code == -signal.SIGKILL and kill_at is not None), said.decode()
+        return int(steps.split()[-1]) if code == 0 else None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
-def compact_here(root: Path, kill_at: int | None) -> None:
+def compact_here(root: Path) -> None:
     with spark_session("local[1]") as spark:
-        sys.stdin.readline()
-        if kill_at is not None:
-            _plant(kill_at)
+        given = sys.stdin.readline().strip()
+        done = _counted(None if given == "whole" else int(given))
         now = time.time_ns() // 1_000_000
         export_compact.compact(Target(root), lambda: spark, now, grace_ms=GRACE_MS)
+        print(len(done), flush=True)
 
 
-def _plant(kill_at: int) -> None:
-    left = [kill_at]
+def _counted(kill_at: int | None) -> list[str]:
+    """Each step that is done is put there, until one of them is the last."""
+    done: list[str] = []
 
-    def counted(step: Callable[..., object]) -> Callable[..., object]:
+    def counted(name: str, step: Callable[..., object]) -> Callable[..., object]:
         def stepped(*given: object, **named: object) -> object:
-            if not left[0]:
+            if len(done) == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
-            left[0] -= 1
+            done.append(name)
             return step(*given, **named)
 
         return stepped
 
-    for name in STEPS:
-        setattr(os, name, counted(getattr(os, name)))
+    for name in DISK_STEPS:
+        setattr(os, name, counted(name, getattr(os, name)))
+    return done
 
 
 def main() -> None:
@@ -182,15 +211,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--kill-at", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        compact_here(given.one, given.kill_at)
+        compact_here(given.one)
         return
     with tempfile.TemporaryDirectory(prefix="compaction-drill-") as folder:
         watch = drill(Path(folder), given.compactions, given.kills, given.seed)
     for (label, what), count in sorted(watch.found.items()):
         print(f"{label}: {count} {what}")
+    for (label, what), text in sorted(watch.errors.items()):
+        print(f"{label}: the first {what}: {text}")
     for text in watch.wrong:
         print(text)
     print(f"{len(watch.wrong)} wrong")

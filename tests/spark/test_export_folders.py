@@ -23,12 +23,10 @@ from appliance_spark import (
     export_run,
 )
 from appliance_spark.export_layout import ExportFailed
-from tests.support.exporting import Export, Killed, Make, rows_in, send
+from tests.support.exporting import DISK_STEPS, Export, Killed, Make, rows_in, send
 from tests.support.folder_readers import READERS, Doubled, by_spark
 
 COUNT = 240
-# Of the os module
-STEPS = ("link", "mkdir", "symlink", "replace", "rename", "fsync", "unlink", "rmdir")
 
 
 class Kill:
@@ -38,7 +36,7 @@ class Kill:
         self.left = at
 
     def plant(self, patch: pytest.MonkeyPatch) -> None:
-        for name in STEPS:
+        for name in DISK_STEPS:
             patch.setattr(os, name, self._counted(getattr(os, name)))
         clear = export_run.export_tasks.clear
         patch.setattr(export_run.export_tasks, "clear",

@@ -19,6 +19,8 @@ from appliance_spark.export_plan import Wanted
 from tests.support.spark_data import Place, Topics
 
 HOUR_MS = 3_600_000
+# Of the os module: what a compaction does to names, and for how long they last
+DISK_STEPS = ("link", "mkdir", "symlink", "replace", "rename", "fsync", "unlink", "rmdir")
 
 
 class Killed(BaseException):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ else:
 
 ROOT = Path(__file__).parents[2]
 NAME = "appliance-log"
-TEXTS = (".md", ".py", ".pyx", ".toml", ".service", ".sh", ".js", ".mjs")
+INSTALLS = re.compile(
+    r"\b(?:pip3?|pipx|conda|uv pip|uv tool) (?:install|download)\b|\b(?:uv|poetry) add\b|"
+    r"\buvx\b|\$\(PIP\)")
+WORDS = re.compile(r"[^\n`\"#;()&|]*")  # of one command
 
 
 def project() -> dict[str, Any]:
@@ -40,10 +44,17 @@ def depended_on() -> set[str]:
 
 
 def advised(text: str) -> list[str]:
-    """What is installed by name where a text says `pip install`; extras of a bare `appliance`."""
+    """All that is installed by name where a text says `pip install` or its like, in one literal or
+    in several; and extras of a bare `appliance`."""
     found = re.findall(r"\bappliance\[[\w,]*\]", text)
+    text = re.sub(r"\"\s*\n\s*[fr]?\"", "", text)
+    text = re.sub(r"\\\s*\n\s*", " ", text)
     text = text.replace("\\", "")  # of patterns that look for advice
-    found += re.findall(r"pip install (?:-\S+ )*[\"']?([^\s\"'`,;)]+)", text)
+    for said in INSTALLS.finditer(text):
+        command = WORDS.match(text, said.end())
+        assert command is not None
+        words = (each.strip("'") for each in command[0].split())
+        found += [each for each in words if not each.startswith("-")]
     return found
 
 
@@ -60,14 +71,30 @@ def _is_known(word: str) -> bool:
         return False
 
 
-def test_no_advice_installs_what_is_not_ours() -> None:
+def texts() -> dict[str, str]:
+    """All that is in the clone and is text, but this file."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True,
-                            text=True).stdout.split("\n")
-    pages = [ROOT / name for name in listed
-             if name.endswith(TEXTS) and name != str(Path(__file__).relative_to(ROOT))]
-    texts = {page: page.read_text() for page in pages if page.exists()}
-    assert sum("pip install" in text for text in texts.values()) > 5
-    assert {str(page): found for page, text in texts.items() if (found := foreign(text))} == {}
+                            text=True).stdout.splitlines()
+    found = {}
+    for name in set(listed) - {str(Path(__file__).relative_to(ROOT))}:
+        if (ROOT / name).is_file():  # a link to a folder has its files under another name
+            with suppress(UnicodeDecodeError):
+                found[name] = (ROOT / name).read_text()
+    return found
+
+
+def test_no_advice_installs_what_is_not_ours() -> None:
+    found = texts()
+    for place in ("spark/export_avro.py", "loadtest/README.md", "appliance/cli.py", "Makefile"):
+        assert advised(found[place]), place
+    wrong = {name: words for name, text in found.items() if (words := foreign(text))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("place", ["spark/", "loadtest/", "packaging/", "appliance/static/",
+                                   "Makefile", ".ci/", "docs/", "bench/", "examples/"])
+def test_all_that_may_give_advice_is_looked_at(place: str) -> None:
+    assert any(name.startswith(place) for name in texts())
 
 
 @pytest.mark.parametrize(
@@ -80,6 +107,15 @@ def test_no_advice_installs_what_is_not_ours() -> None:
         ("pip install '.[export,iceberg]'", []),
         ("pip install 'appliance-log[avro]'", []),
         (".venv/bin/pip install 'pyspark==4.0.*'", []),
+        ("pip install pyarrow 'appliance'", ["appliance"]),
+        ('"wants it: pip install "\n    "appliance-spark"', ["appliance-spark"]),
+        ("pip install -U \\\n  appliance", ["appliance"]),
+        ("pipx install appliance-cli", ["appliance-cli"]),
+        ("uv pip install appliance", ["appliance"]),
+        ("uvx appliance serve", ["appliance", "serve"]),
+        ("$(PIP) appliance-dev", ["appliance-dev"]),
+        ("RUN pip3 install appliance && appliance serve", ["appliance"]),
+        ("`pip install .`, then `appliance serve`", []),
     ],
 )
 def test_the_search_finds_what_is_planted(text: str, found: list[str]) -> None:

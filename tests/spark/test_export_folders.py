@@ -209,3 +209,17 @@ def test_readers_leave_out_what_the_documents_say(tmp_path: Path) -> None:
         assert found.fetchone() == (3,)
     assert polars.read_parquet(f"{tmp_path}/**/*.parquet").height == 3
     assert pyarrow.dataset.dataset(tmp_path, format="parquet").count_rows() == 1
+
+
+def test_readers_leave_out_in_silence_what_they_listed_and_is_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A link to nothing is listed, and cannot be opened: as a file that went in between. So
+    documents say that who goes through the link may count too little."""
+    pyarrow.parquet.write_table(
+        pyarrow.table({"partition": [0], "offset": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").symlink_to("gone.parquet")
+    assert by_spark(spark, tmp_path) == 1
+    assert (READERS["duckdb"](tmp_path), READERS["pyarrow"](tmp_path)) == (1, 1)
+    with pytest.raises(FileNotFoundError):
+        READERS["polars"](tmp_path)

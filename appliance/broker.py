@@ -76,6 +76,7 @@ from appliance.topics import (
     check_partitions,
 )
 from appliance.txn import coordinator as transactions
+from appliance.unattended import outcome
 
 events = event_log.named("broker")
 
@@ -611,7 +612,7 @@ class Broker:
         task = asyncio.get_running_loop().create_task(in_turn())
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return await outcome(task)
 
     def take(self, topic: Topic) -> None:
         """From now on it is served."""

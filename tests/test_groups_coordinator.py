@@ -279,6 +279,53 @@ def test_offsets_of_empty_groups_expire_when_that_is_set(tmp_path: Path) -> None
     control.close()
 
 
+def test_offsets_of_groups_that_never_had_a_member_expire(tmp_path: Path) -> None:
+    """Also after a start, when all groups are without members; those of the others stay."""
+    control = Control(tmp_path)
+    control.create("t")
+    one = GroupClient(control)
+    one.enter()
+    one.commit(1)
+    one.leave()
+    simple = GroupClient(control, "simple")
+    simple.commit(3)
+    expire(control, 89 * DAY_MS)
+    assert committed(control, "simple") == {("t", 0): 3}
+    control = restarted(control, tmp_path)
+    expire(control, 91 * DAY_MS)
+    assert committed(control, "simple") == {}
+    assert committed(control) == {("t", 0): 1}
+    assert list(control.broker.groups.groups) == ["g"]
+    control.close()
+
+
+@pytest.mark.parametrize(("of_all", "memberless", "days"), [(-1, -1, None), (-1, 1440, 1),
+                                                            (2880, 1440, 1), (1440, 2880, 1)])
+def test_the_shorter_retention_is_that_of_groups_without_a_member(
+    tmp_path: Path, of_all: int, memberless: int, days: int | None
+) -> None:
+    groups = GroupsConfig(retention_minutes=of_all, memberless_retention_minutes=memberless)
+    control = Control(tmp_path, groups=groups)
+    control.create("t")
+    GroupClient(control).commit(3)
+    expire(control, (days or 3650) * DAY_MS - MINUTE_MS)
+    assert committed(control) == {("t", 0): 3}
+    if days:
+        expire(control, days * DAY_MS + MINUTE_MS)
+        assert list(control.broker.groups.groups) == []
+    control.close()
+
+
+def test_a_join_that_never_came_to_its_end_leaves_nothing(control: Control) -> None:
+    control.create("t")
+    one = GroupClient(control)
+    answer = control.answer(one.send_join())
+    assert answer.error_code == 79  # MEMBER_ID_REQUIRED: it never joins with the id
+    assert list(control.broker.groups.groups) == ["g"]
+    expire(control, 0)
+    assert list(control.broker.groups.groups) == []
+
+
 @pytest.mark.parametrize("is_first", [True, False], ids=["of a new group", "of a known one"])
 def test_an_offset_on_its_way_to_the_disk_is_not_expired(tmp_path: Path, is_first: bool) -> None:
     """The group has nothing yet, or something old: neither may take with it what comes."""

@@ -342,6 +342,40 @@ def test_a_deleted_topic_takes_its_offsets_along(control: Control) -> None:
     assert group.shared.topics == {topic_id(control)}
 
 
+def test_a_share_group_of_which_nobody_ever_read_is_forgotten(tmp_path: Path) -> None:
+    """Not one that has read, or is told where to begin; nor any with members, or after a start
+    whose states are not known."""
+    control = Control(tmp_path)
+    control.create("t", 2)
+    write_many(control, 2)
+    member = Member(control, "m", "reads")
+    member.beat()
+    reader = ShareClient(control, "m", "reads")
+    reader.fetch(0)
+    reader.fetch(0)
+    member.beat(LEAVING)
+    alter(control, "told", p0=1)
+    for name in ("idle", "gone"):
+        idle = Member(control, "m", name)
+        idle.beat()
+    idle.beat(LEAVING)
+    expire(control)
+    assert set(groups(control)) == {"reads", "told", "idle"}
+    control = restarted(control, tmp_path, is_killed=True)
+    expire(control)
+    assert set(groups(control)) == {"reads", "told", "idle"}
+    control.close()
+
+
+def expire(control: Control) -> None:
+    async def run() -> None:
+        control.broker.groups.expire(1 << 50)
+        await control.broker.share_groups.settled()
+
+    control.run(run())
+    control.run(control._settle())
+
+
 def test_the_lag_of_a_share_group_counts_from_its_start(control: Control) -> None:
     write_many(control, 10)
     alter(control, p0=7)

@@ -26,7 +26,7 @@ from appliance.client.errors import ConfigInvalid
 from appliance.mirror import group_offsets, offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import MirrorFenced, OffsetNotMapped, OffsetsCannotBeKept
-from appliance.mirror.group_offsets import GroupOffsets
+from appliance.mirror.group_offsets import FRESH_S, GroupOffsets
 from appliance.mirror.inbox import Fetched, Inbox
 from appliance.mirror.mirror import Mirror
 from appliance.mirror.produce_body import FIRST, LAST, produce_body
@@ -455,6 +455,32 @@ def test_no_group_gets_ahead_of_the_records(source: RunningBroker, target: Runni
         for positions, wanted in (({}, []), ({T0: 3}, [3]), ({T0: 6}, [5])):
             copied.copy(positions)
             assert [offset for offset, _ in committed_by(target, "g").values()] == wanted
+
+
+def test_what_stands_still_is_committed_again_before_it_expires(
+    source: RunningBroker, target: RunningBroker
+) -> None:
+    """In the target the group never had a member, and such offsets are not kept for good."""
+    make(source, "t")
+    produce(source, *"abc")
+    once(source, target)
+    commit(source, "g", 2)
+    now_s = 0.0
+    with site(source) as there, site(target) as here:
+        copied = GroupOffsets(there, here, "g", lambda: now_s)
+        copied.copy({T0: 3})
+        before = offsets_written(target)
+        for now_s, written in ((FRESH_S - 1, 0), (FRESH_S, 1), (FRESH_S + 1, 1)):
+            copied.copy({T0: 3})
+            assert offsets_written(target) - before == written
+        assert committed_by(target, "g") == committed_by(source, "g")
+
+
+def offsets_written(broker: RunningBroker) -> int:
+    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
+    _, high = consumer.get_watermark_offsets(ck.TopicPartition("__consumer_offsets", 0), 20)
+    consumer.close()
+    return int(high)
 
 
 def test_groups_are_copied_only_where_offsets_are_kept(

@@ -28,6 +28,7 @@ from appliance.admin import (
 )
 from appliance.admin.process import Process
 from appliance.export.reading import Reading
+from appliance.unattended import outcome
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -53,7 +54,7 @@ class Metrics:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
         # one who goes away takes the page from nobody else
-        return await asyncio.shield(self._writing)
+        return await outcome(self._writing)
 
     async def _write(self) -> bytes:
         begin = time.perf_counter()

@@ -14,6 +14,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
+from appliance.unattended import outcome
+
 FRESH_SECONDS = 1.0
 SHARE = 0.05
 AGE_SECONDS_MAX = 5.0  # the console asks for its lists in this interval
@@ -54,7 +56,7 @@ class Shared:
             job = self._make(question, version, make)
             task = self._making[key] = asyncio.get_running_loop().create_task(job)
             task.add_done_callback(lambda _: self._making.pop(key))
-        return await asyncio.shield(task)
+        return await outcome(task)
 
     async def _make(
         self, question: Hashable, version: Hashable, make: Callable[[], Awaitable[Any]]

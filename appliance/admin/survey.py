@@ -17,6 +17,7 @@ from appliance._engine import LogFacts, log_facts
 from appliance._traffic import TIME_BOUNDS_NS
 from appliance.admin.process import Process
 from appliance.topics import Topic
+from appliance.unattended import outcome
 
 FRESH_SECONDS = 1.0
 SLICE_LOGS = 1000
@@ -92,7 +93,7 @@ class Survey:
         if taking is None or taking.done() or self._taking_version != version:
             taking = asyncio.get_running_loop().create_task(self._take(version))
             self._taking, self._taking_version = taking, version
-        return await asyncio.shield(taking)
+        return await outcome(taking)
 
     def derived(self, taken: Taken, name: str, make: Callable[[Taken], Made]) -> Made:
         """What follows from a survey is worked out once, however many ask."""

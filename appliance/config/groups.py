@@ -96,11 +96,22 @@ class GroupsConfig:
         minimum=-1,
         maximum=2**31 - 1,
     )
+    memberless_retention_minutes: int = setting(
+        "offsets.memberless.retention.minutes",
+        90 * 24 * 60,
+        "How long the offsets of a group that never had a member are kept after they were last "
+        "committed: whoever reaches the port can make such groups. Consumers with assigned "
+        "partitions have them, too; what they commit again stays. -1 keeps them; where "
+        "offsets.retention.minutes is shorter, it holds for them as well.",
+        unit="minutes",
+        minimum=-1,
+        maximum=2**31 - 1,
+    )
     retention_check_ms: int = setting(
         "offsets.retention.check.interval.ms",
         600 * SECOND_MS,
         "How often offsets are looked through for those to expire, and groups for empty ones "
-        "without offsets, which are forgotten.",
+        "without offsets, or of which no member ever read, which are forgotten.",
         unit="ms",
         minimum=1,
     )

@@ -15,7 +15,8 @@ class KeptConfig:
         "max.groups.total",
         50_000,
         "Groups of all kinds. Each takes some KiB, and a start reads what it has. Tools that make "
-        "a group for each run leave one behind each time: offsets.retention.minutes clears them.",
+        "a group for each run leave one behind each time: offsets.retention.minutes clears them, "
+        "and offsets.memberless.retention.minutes those that never had a member.",
         minimum=1,
     )
     groups_bytes: int = setting(

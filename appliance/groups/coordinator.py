@@ -112,6 +112,7 @@ class Coordinator:
         # told what a start finds of share groups, which have an owner of their own
         self.restore_share_groups: Callable[[Mapping[str, StoredShareGroup], int], None]
         self.restore_share_groups = lambda found, now_ms: None
+        self.expire_share_group: Callable[[ModernGroup], None] = lambda group: None  # if it is idle
         self._topics = topics
         self._topic = InternalTopic(topics.make_offsets_topic, config.commit_timeout_ms)
         self._under_way: Counter[str] = Counter()  # writes that are not on disk yet, by group
@@ -578,10 +579,11 @@ class Coordinator:
     def expire(self, wall_ms: int) -> None:
         """Takes away the offsets whose time is over, and Empty groups that have none."""
         for group in list(self.groups.values()):
-            if not isinstance(group, OF_CONSUMERS):
-                continue  # where a share group is, it keeps elsewhere, and for good
             if group.id in self._under_way:
                 continue  # a commit on its way to the disk would be deleted behind its answer
+            if not isinstance(group, OF_CONSUMERS):
+                self.expire_share_group(group)
+                continue
             own = self.offsets.of_group(group.id)
             is_known = isinstance(group, MixedGroup) or group.state is State.STABLE
             subscribed = group.subscribed() if is_known else None
@@ -606,13 +608,20 @@ class Coordinator:
     ) -> int:
         if value.expire_timestamp != NEVER:
             return value.expire_timestamp
-        keep_ms = self.config.retention_minutes * 60_000
+        keep_ms = self._retention_ms(group)
         if keep_ms < 0:
             return NEVER_MS
         if group.is_empty:
             return max(value.commit_timestamp, group.changed_ms) + keep_ms
         is_wanted = subscribed is None or place.topic in subscribed
         return NEVER_MS if is_wanted else value.commit_timestamp + keep_ms
+
+    def _retention_ms(self, group: ConsumersGroup) -> int:
+        """-1: for good."""
+        wanted = [self.config.retention_minutes]
+        if isinstance(group, Group) and group.never_had_members:
+            wanted.append(self.config.memberless_retention_minutes)
+        return min((each * 60_000 for each in wanted if each >= 0), default=-1)
 
     # Lag
 

@@ -399,6 +399,11 @@ class Group:
     def is_dead(self) -> bool:
         return self.state is State.DEAD
 
+    @property
+    def never_had_members(self) -> bool:
+        """After a start: none that was assigned something."""
+        return self.protocol_type is None
+
     def tombstones(self) -> list[Record]:
         return [*self.superseded, group_record(self.id, None)]
 

@@ -4,7 +4,8 @@ Commits that come together share one wait for the disk. A member must be of the 
 generation; without member and generation it is an administrator, or a consumer that assigns
 partitions itself, and the group must have no members. Topics are named by their ids in version 10.
 Offsets do not expire, unless `offsets.retention.minutes` is set, or, up to version 4, the request
-says when.
+says when. Those of a group that never had a member do, `offsets.memberless.retention.minutes` after
+they were committed last.
 A member of a group of the newer protocol has an epoch for a generation, and needs version 9.
 
 Left out: nothing.

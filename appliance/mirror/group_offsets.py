@@ -4,11 +4,15 @@ both clusters, so that a group that moves over goes on where it was.
 Only forward, and never beyond what is mirrored: a group that has moved already, and goes on in the
 target, is not set back, and none is sent to an offset that is not there yet. A group with members
 in the target has its own say; it is left alone.
+
+What nobody commits for long expires where a group never had members, and in the target it had none:
+so what stands still is committed again once a day.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from appliance import event_log, patterns
@@ -27,6 +31,7 @@ log = event_log.named("mirror")
 OF_ONE_GROUP = 7  # the last version of OffsetFetch that asks for one group
 BY_NAME = 9  # of OffsetCommit
 NOT_COMMITTED = -1
+FRESH_S = 86_400.0
 ITS_OWN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
 NOT_NOW = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -46,11 +51,15 @@ Offsets = dict[Place, Committed]
 
 
 class GroupOffsets:
-    def __init__(self, source: Site, target: Site, pattern: str) -> None:
+    def __init__(
+        self, source: Site, target: Site, pattern: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._source, self._target = source, target
+        self._clock = clock
         self._pattern = patterns.compiled(pattern)
         self._left_alone: set[str] = set()  # said so already
         self._copied: dict[str, Offsets] = {}
+        self._refreshed: dict[str, float] = {}  # when
 
     def copy(self, positions: Mapping[Place, int]) -> None:
         """`positions`: what is mirrored, and up to where. One group holds up no other."""
@@ -85,7 +94,9 @@ class GroupOffsets:
             for place, each in committed(self._source, group).items()
             if place in positions
         }
-        if not there or there == self._copied.get(group):
+        now_s = self._clock()
+        is_stale = now_s - self._refreshed.setdefault(group, now_s) >= FRESH_S
+        if not there or (there == self._copied.get(group) and not is_stale):
             return
         here = committed(self._target, group)
         ahead = {
@@ -93,10 +104,18 @@ class GroupOffsets:
             for place, each in there.items()
             if place not in here or here[place].offset < each.offset
         }
+        still = {
+            place: here[place]
+            for place, each in there.items()
+            if is_stale and place in here and here[place].offset == each.offset
+        }
+        if still or ahead:
+            commit(self._target, group, still | ahead)
         if ahead:
-            commit(self._target, group, ahead)
             log.info("a group's offsets copied", group=group, partitions=len(ahead))
         self._copied[group] = there
+        if is_stale:
+            self._refreshed[group] = now_s
 
 
 def committed(site: Site, group: str) -> Offsets:

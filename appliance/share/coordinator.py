@@ -24,7 +24,7 @@ from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Place, Places
 from appliance.groups.coordinator import Coordinator
 from appliance.groups.lag import Progress
-from appliance.groups.modern_group import Done, Terms, TopicView
+from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
 from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused
@@ -32,6 +32,7 @@ from appliance.groups.wanted_places import wanted_places
 from appliance.internal_topic import Record
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
+from appliance.unattended import outcome
 from appliance.wire import ErrorCode
 
 logger = event_log.named("share_groups")
@@ -83,6 +84,7 @@ class ShareCoordinator:
         self._states = states
         self._jobs: set[asyncio.Task[Any]] = set()
         groups.restore_share_groups = self._restore
+        groups.expire_share_group = self._expire
 
     async def settled(self) -> None:
         """After the last change that has begun."""
@@ -320,7 +322,21 @@ class ShareCoordinator:
                 await _stored(partial(group.end_change, note))
 
         group.check_empty()
-        await asyncio.shield(self._run(change()))
+        await outcome(self._run(change()))
+
+    def _expire(self, group: ModernGroup) -> None:
+        """An Empty group of which no member ever read, and no administrator said where it begins,
+        is as if it had never been. Whoever reaches the port can make such groups."""
+        if not isinstance(group, ShareGroup) or not group.is_empty or not self._states.is_loaded:
+            return
+        state = group.shared
+        starts = [
+            self._states.start_offset(group.id, *place)
+            for place in state.initialized | state.initializing
+        ]
+        # what is not known, as where a partition of the states is not served, may have begun
+        if not state.deleting and all(each == NOT_BEGUN for each in starts):
+            self.delete(group.id, lambda error: None)
 
     def forget_topic(self, topic_id: UUID) -> None:
         """A topic is deleted, and with it what the share partitions have of it."""

@@ -470,7 +470,8 @@ def test_what_stands_still_is_committed_again_before_it_expires(
         copied = GroupOffsets(there, here, "g", lambda: now_s)
         copied.copy({T0: 3})
         before = offsets_written(target)
-        for now_s, written in ((FRESH_S - 1, 0), (FRESH_S, 1), (FRESH_S + 1, 1)):
+        for at_s, written in ((FRESH_S - 1, 0), (FRESH_S, 1), (FRESH_S + 1, 1)):
+            now_s = at_s
             copied.copy({T0: 3})
             assert offsets_written(target) - before == written
         assert committed_by(target, "g") == committed_by(source, "g")

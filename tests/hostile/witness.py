@@ -23,14 +23,14 @@ def batch(text: bytes = b"value", count: int = 1) -> bytes:
 class Witness:
     """Two threads: one writes and reads back, one asks the control plane.
 
-    A broker may use the memory of an attacked machine, not the patience of its clients: `slowest`
-    is the longest wait for one answer of each kind, in seconds."""
+    A broker may use the memory of an attacked machine, not the patience of its clients: `waits`
+    has how long each answer took, in seconds."""
 
     def __init__(self, address: tuple[str, int], topic: str = TOPIC) -> None:
         self._address = address
         self._topic = topic
         self.answers = {"data": 0, "control": 0}
-        self.slowest = {"data": 0.0, "control": 0.0}
+        self.waits: dict[str, list[float]] = {"data": [], "control": []}
         self.faults: list[str] = []
         with WireClient(address) as client:
             client.create_topic(topic)
@@ -48,7 +48,12 @@ class Witness:
             each.join()
 
     def forget(self) -> None:
-        self.slowest = {"data": 0.0, "control": 0.0}
+        self.waits = {"data": [], "control": []}
+
+    @property
+    def slowest(self) -> dict[str, float]:
+        """The longest wait of each kind."""
+        return {kind: max(waits, default=0.0) for kind, waits in self.waits.items()}
 
     def wait(self) -> None:
         """Until one more answer of each kind has come."""
@@ -63,8 +68,7 @@ class Witness:
                 while not self._is_over.wait(PAUSE_S):
                     begin = time.monotonic()
                     work(client)  # type: ignore[operator]
-                    took = time.monotonic() - begin
-                    self.slowest[kind] = max(self.slowest[kind], took)
+                    self.waits[kind].append(time.monotonic() - begin)
                     self.answers[kind] += 1
         except (OSError, EOFError, AssertionError) as fault:
             self.faults.append(f"{kind}: {fault!r}")

@@ -31,6 +31,7 @@ from pyiceberg.catalog import load_catalog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from appliance_spark.export_layout import Target
 from tests.support.spark_data import log_of
 
 TOPIC, PARTITIONS = "clicks", 4
@@ -171,7 +172,8 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
             if time.monotonic() > end:
                 break
             kind = dice.choice(kinds)
-            run = export("run", TOPIC, *words, *table)
+            new = () if begun(target) else ("--new-target",)
+            run = export("run", TOPIC, *words, *table, *new)
             try:
                 run.wait(dice.uniform(0, given.longest))
             except subprocess.TimeoutExpired:
@@ -188,10 +190,15 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
         broker.kill(signal.SIGTERM)
 
 
+def begun(target: Path) -> bool:
+    """What a kill before that leaves is no target yet."""
+    return Target(target).manifest.exists()
+
+
 def judge(
     broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str], has_table: bool
 ) -> None:
-    for verb in (["run", TOPIC], ["verify"]):
+    for verb in (["run", TOPIC, *(() if begun(target) else ("--new-target",))], ["verify"]):
         process = export(*verb, *words)
         said, _ = process.communicate()
         print(said.splitlines()[-1], f"code {process.returncode}")

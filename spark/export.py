@@ -138,6 +138,8 @@ def now_ms() -> int:
               help="A run with more of them fails, and commits nothing.")
 @click.option("--accept-target", is_flag=True,
               help="There is another folder than the one that this export has written, on purpose.")
+@click.option("--new-target", is_flag=True,
+              help="The target has nothing of these topics yet, on purpose; for TOPICS and --file.")
 @click.option("--table", type=click.Choice(["iceberg"]), help="Follows what is exported.")
 @with_table
 @click.option("--due-ms", type=int, hidden=True)
@@ -149,7 +151,15 @@ def now_ms() -> int:
 @with_json
 def run(as_json: bool, **given: Any) -> None:
     """Export what is new of TOPICS, or of the export --name, once."""
-    with export_outcome.told(given["name"], AdminPort(given["admin"], given["token"])):
+    is_told = given["file"] is None  # the broker does not know what a file defines
+    name = given["name"] if is_told else None
+    if given["new_target"] and name is not None:
+        raise click.UsageError("--new-target is for TOPICS and --file; the broker knows the "
+                               "targets of its own exports: --accept-target")
+    if given["accept_target"] and name is None:
+        raise click.UsageError("--accept-target is for exports that are defined in the broker: "
+                               "--new-target")
+    with export_outcome.told(name, AdminPort(given["admin"], given["token"])):
         job, spark = _job(given)
         with progress(spark, "export") as say:
             summary = export_run.run(job, spark, say)
@@ -159,7 +169,7 @@ def run(as_json: bool, **given: Any) -> None:
 def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
     broker = AdminPort(given["admin"], given["token"])
     if given["name"] and not given["topics"]:
-        definition = _defined(given["name"], given.get("file"), broker, given["root"])
+        definition = _defined(given["name"], given["file"], broker, given["root"])
     elif given["topics"] and given["target"]:
         definition = export_definition.of_command(given)
     else:
@@ -171,7 +181,8 @@ def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
         reason="schedule" if given["due_ms"] else "command",
     )
     job = dataclasses.replace(job, wanted=wanted, retries=given["retries"],
-                              accepts_target=given["accept_target"])
+                              accepts_target=given["accept_target"],
+                              begins=given["new_target"], is_told=given["file"] is None)
     return job, Sessions(given["master"], given["conf"])
 
 
@@ -257,8 +268,8 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """A range again, into a new target; or the lost files of one that is there."""
     given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
-              "dead_letter_share": 1.0, "accept_target": False, "table": None, "table_name": None,
-              "catalog": (), "root": ()}
+              "dead_letter_share": 1.0, "accept_target": False, "new_target": True, "table": None,
+              "table_name": None, "catalog": (), "root": (), "file": None}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given, as_json)
@@ -315,6 +326,7 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
           as_json: bool) -> None:
     """An Iceberg table for a target, equal to what is exported, now and after each run."""
     into, done = Target(target_path(target)), list[str]()
+    export_manifest.load_known(into)
     with into.locked():
         manifest = export_manifest.load(into)
         given = manifest.get("table")

@@ -47,6 +47,10 @@ class AdminPort:
         bounds = {"from": _bound(begin), "to": _bound(end)}
         return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
 
+    def check_topic(self, topic: str) -> None:
+        """Raises where there is none."""
+        self.is_compacted(topic)
+
     def is_compacted(self, topic: str) -> bool:
         """As its config is now."""
         answer = self.ask("GET", f"/api/v1/topics/{quote(topic, safe='')}")

@@ -36,6 +36,7 @@ def compact(
     target: Target, spark: Callable[[], SparkSession], now_ms: int,
     target_bytes: int = TARGET_BYTES, grace_ms: int = GRACE_MS, say: Say = lambda text: None,
 ) -> dict[str, int]:
+    export_manifest.load_known(target)  # an empty folder does not become a target
     with target.locked():
         manifest = opened(target)
         sweep(target, manifest)
@@ -127,6 +128,7 @@ def repair(
 ) -> list[str]:
     """Files that are missing or have changed are made again from the log, under their old names
     when a run made them. The log must still have their records; the answer is the paths."""
+    export_manifest.load_known(target)  # an empty folder does not become a target
     with target.locked():
         manifest = opened(target)
         sweep(target, manifest)

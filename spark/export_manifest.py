@@ -55,8 +55,19 @@ def load(target: Target) -> Manifest:
 def load_known(target: Target) -> Manifest:
     """Of a target that has one: a folder that was misspelt is not a target without runs."""
     if not target.manifest.exists():
+        check_bare(target)
         raise ExportFailed(f"{target.root} has no export: there is no {target.manifest}")
     return load(target)
+
+
+def check_bare(target: Target) -> None:
+    """A target without a manifest has no files either."""
+    found = next(target.data_files(), None)
+    if found is not None:
+        raise ExportFailed(
+            f"{target.root} has files such as {found}, but no {target.manifest}. Bring it back "
+            "from a copy, or export into a new target"
+        )
 
 
 def save(target: Target, manifest: Manifest) -> None:

@@ -59,7 +59,9 @@ class Job:
     retries: int = RETRIES
     hold_bytes: int = 0  # retention keeps so much of what is not exported; 0: it does not wait
     dead_letter_share: float = DEAD_LETTER_SHARE  # a run with more of them fails
+    is_told: bool = True  # of an export of this name; the broker does not know one of a file
     accepts_target: bool = False  # although it is not the one that the broker knows
+    begins: bool = False  # its topics in this target, which had none of them
     table: dict[str, Any] | None = None  # an Iceberg table; None: the one that the target has
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
@@ -140,8 +142,39 @@ def _carried_out(
 def check_target(job: Job) -> None:
     """Whether what stands there is what this export has written: an empty folder where a file
     system is not mounted would take all of it anew."""
-    if job.name is None or job.accepts_target:
+    if job.name is None or not job.is_told:
+        _check_begun(job)
+    elif not job.accepts_target:
+        _check_known(job)
+
+
+def _check_begun(job: Job) -> None:
+    """Nobody but this target knows of it, so a person says when it is new, once."""
+    if not job.target.manifest.exists():
+        export_manifest.check_bare(job.target)
+    manifest = export_manifest.load(job.target)
+    wanted, there = set(job.wanted.topics), set(manifest["topics"])
+    if wanted & there:
+        if job.begins:
+            raise ExportFailed(f"{job.target.root} has exported {_some(wanted & there)} already: "
+                               "run it without --new-target")
         return
+    if job.begins or (manifest["id"] is not None and not there):  # its first run was stopped
+        return
+    for topic in sorted(wanted):
+        job.broker.check_topic(topic)  # one that is misspelt is not new
+    has = f"exports of {_some(there)}" if there else "no export"
+    raise ExportFailed(
+        f"{job.target.root} has {has}, wanted one of {_some(wanted)}. If there was one: is its "
+        "file system mounted? If it is to begin here: the same once with --new-target")
+
+
+def _some(topics: set[str]) -> str:
+    return ", ".join(sorted(topics)[:5]) + (", …" if len(topics) > 5 else "")
+
+
+def _check_known(job: Job) -> None:
+    assert job.name is not None
     last = job.broker.definition(job.name)["status"]["last_success"] or {}
     known = (last.get("plan") or {}).get("target")
     if not known or known["path"] != str(job.target.root):  # a new target, by a new definition
@@ -159,12 +192,7 @@ def check_target(job: Job) -> None:
 def opened(target: Target) -> dict[str, Any]:
     """The manifest, which a new target gets at once: one without it has lost it."""
     if not target.manifest.exists():
-        found = next(target.data_files(), None)
-        if found is not None:
-            raise ExportFailed(
-                f"{target.root} has files such as {found}, but no {target.manifest}. Bring it back "
-                "from a copy, or export into a new target"
-            )
+        export_manifest.check_bare(target)
         make_folder(target.own)
         export_manifest.save(target, export_manifest.empty())
     manifest = export_manifest.load(target)
@@ -305,7 +333,7 @@ REPORTED = ("id", "state", "started_ms", "ended_ms", "plan", "partitions", "file
 
 def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
     """The manifest is the truth, so a broker that does not listen does not fail the run."""
-    if job.name is None:
+    if job.name is None or not job.is_told:
         return
     kept = {name: row[name] for name in REPORTED if name in row}
     manifest = export_manifest.load(job.target)

@@ -105,7 +105,8 @@ def test_a_bar_says_what_is_done_and_how_far_it_is(
     producer.produce("t", b"{}")
     assert producer.flush(20) == 0
     code, shown = at_a_terminal(
-        "run", "t", "--target", str(tmp_path / "lake"), "--admin", appliance_broker.admin)
+        "run", "t", "--target", str(tmp_path / "lake"), "--new-target",
+        "--admin", appliance_broker.admin)
     assert code == 0, shown
     at = [shown.find(words) for words in ("export: planning", "export: starting Spark", "1/1 task")]
     assert -1 < at[0] < at[1] < at[2], shown

@@ -160,7 +160,8 @@ def test_a_cluster_runs_an_export_and_verifies_it(
     lacks = subprocess.run([cluster.python, "-c", "import appliance_spark"], capture_output=True,
                            cwd=tmp_path, env={})  # fmt: skip
     assert b"No module named 'appliance_spark'" in lacks.stderr
-    told = exported(cluster, broker, "run", topic, "--target", str(tmp_path / "lake"))
+    told = exported(cluster, broker, "run", topic, "--target", str(tmp_path / "lake"),
+                    "--new-target")
     assert "2000 rows and 0 dead letters in 4 files" in told
     assert rows_in(tmp_path / "lake") == sending.log_of(topic)
     told = exported(cluster, broker, "verify", "--target", str(tmp_path / "lake"))

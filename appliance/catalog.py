@@ -590,10 +590,11 @@ class Catalog:
             run("DELETE FROM exports WHERE name = ?", (name,))
 
     def export_runs(self, export: str, limit: int, state: str = "%") -> list[str]:
-        """The newest first."""
+        """The one that was told of last is first: a clock that had been wrong would keep its run
+        above all that come after."""
         query = (
             "SELECT run FROM export_runs WHERE export = ? AND state LIKE ? "
-            "ORDER BY started_ms DESC, id DESC LIMIT ?"
+            "ORDER BY rowid DESC LIMIT ?"
         )
         return [text for (text,) in self._rows(query, (export, state, limit))]
 
@@ -601,9 +602,8 @@ class Catalog:
         """`row`: id, state, start and JSON. The last that succeeded stays, however old it is."""
         trim = (
             "DELETE FROM export_runs WHERE export = ?1 AND id NOT IN (SELECT id FROM export_runs "
-            "WHERE export = ?1 ORDER BY started_ms DESC, id DESC LIMIT ?2) AND id NOT IN (SELECT "
-            "id FROM export_runs WHERE export = ?1 AND state = 'succeeded' "
-            "ORDER BY started_ms DESC, id DESC LIMIT 1)"
+            "WHERE export = ?1 ORDER BY rowid DESC LIMIT ?2) AND id NOT IN (SELECT id FROM "
+            "export_runs WHERE export = ?1 AND state = 'succeeded' ORDER BY rowid DESC LIMIT 1)"
         )
         with self._change() as run:
             run("INSERT OR REPLACE INTO export_runs VALUES (?, ?, ?, ?, ?)", (export, *row))

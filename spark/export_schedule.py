@@ -4,6 +4,8 @@ given, so that a test can live through a year.
     one run of an export at a time; what comes due meanwhile is caught up by one run afterwards,
     since a run takes all that is new. The same after the scheduler was away.
     a run that fails is tried again after 30 s, 60 s, 120 s … until the next one is due
+    a clock that is set back begins anew: a run too many takes what is new, a run that waits until
+    the time comes again that a wrong clock had shown may wait for years
 
 Expressions are cron's five fields in the zone of the schedule, with Debian cron's rules for clock
 changes: a fixed time that a day skips is due at once after the gap, one that comes twice is due
@@ -26,6 +28,7 @@ from appliance_spark.export_layout import ExportFailed
 BACKOFF_S, BACKOFF_MAX_S = 30.0, 1800.0
 RETRIES = 5  # without a number in the schedule
 DUE_MAX = 10_000  # missed times that are counted; then it is only said that there were more
+SET_BACK_S = 60.0  # a clock that is corrected by less is waited for
 
 
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
@@ -61,6 +64,11 @@ class Schedule:
     def next_after(self, moment: float) -> float:
         local = datetime.fromtimestamp(moment, timezone.utc).astimezone(ZoneInfo(self.timezone))
         return next(CronSim(NAMED.get(self.cron, self.cron), local)).timestamp()
+
+    def last_until(self, moment: float) -> float:
+        local = datetime.fromtimestamp(moment, timezone.utc).astimezone(ZoneInfo(self.timezone))
+        cron = CronSim(NAMED.get(self.cron, self.cron), local, reverse=True)
+        return next(cron).timestamp()
 
     def jitter(self, due: float) -> float:
         """Of this export at this time always the same: a restart does not throw the dice again."""
@@ -103,6 +111,7 @@ class Export:
                 return
             self.running = None
             self._end(code, now)
+        self._set_back(now)
         latest, missed = self._latest_due(now)
         if latest is not None and latest != self.due:
             if missed:
@@ -117,9 +126,19 @@ class Export:
     def _latest_due(self, now: float) -> tuple[float | None, int]:
         """The last time that came due, and how many came due before it since the last run."""
         latest, count, at = None, 0, self.last_due
-        while (at := self.schedule.next_after(at)) <= now and count < DUE_MAX:
+        while (at := self.schedule.next_after(at)) <= now:
             latest, count = at, count + 1
+            if count == DUE_MAX:
+                return self.schedule.last_until(now), count
         return latest, max(count - 1, 0)
+
+    def _set_back(self, now: float) -> None:
+        if max(self.last_due, self.due or 0.0) <= now + SET_BACK_S:
+            return
+        self.said(f"{self.schedule.name}: the clock was set back, to before what was due")
+        self.last_due = min(self.last_due, now)
+        if self.due is not None:
+            self.due, self.not_before = min(self.due, now), now
 
     def _end(self, code: int, now: float) -> None:
         assert self.due is not None

@@ -66,7 +66,7 @@ class Scheduler:
         self.read_at = 0.0
 
     def step(self, now: float) -> None:
-        if now >= self.read_at:
+        if not self.read_at - READ_AGAIN_S <= now < self.read_at:  # or the clock was set back
             self.read_at = now + READ_AGAIN_S
             self.reported.clear()
             self._read(now)

@@ -334,6 +334,26 @@ def test_an_export_that_nobody_runs_is_overdue(tmp_path: Path) -> None:
     catalog.close()
 
 
+def test_a_run_of_a_wrong_clock_hides_no_failure(place: Place) -> None:
+    """It began in ten years. What is told behind it is what is last."""
+    future = round((time.time() + 10 * 365 * 86_400) * 1000)
+    place.rest.post("/exports/daily/runs", {
+        "id": "wrong", "state": "succeeded", "started_ms": future, "plan": {}})
+    place.define(topics=[], pattern="none.*")
+    assert place.run() != 0
+    place.seen("has no topic now")
+
+
+def test_a_run_of_a_wrong_clock_hides_no_absence(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    catalog.put_export("daily", json.dumps({"name": "daily", "schedule": HOURLY}))
+    book = Book(catalog, 3)
+    now, later = 1_800_000_000.0, book.since + NEXT_RUN_BELIEVED_S
+    book.put_run("daily", {"id": "r", "state": "succeeded", "started_ms": round(now * 2000)})
+    assert "no run has begun" in overdue(*book.get("daily"), book, now, later)
+    catalog.close()
+
+
 def test_a_target_is_accepted_on_purpose(place: Place) -> None:
     unmounted(place)
     place.words.append("--accept-target")

@@ -140,6 +140,52 @@ def test_jitter_is_within_its_bounds_and_the_same_after_a_restart() -> None:
     assert schedule.jitter(T0) != Schedule("f", "0 * * * *", jitter_seconds=600).jitter(T0)
 
 
+@pytest.mark.parametrize("years", [1 / 8760 * 3, 10])
+def test_a_clock_that_was_wrong_and_is_set_back_keeps_no_run_waiting(years: float) -> None:
+    """Its due times stand in the manifest, so a restart would not help either."""
+    clock = Clock(Schedule("e", "0 * * * *"), last=T0 + years * 8760 * HOUR)
+    clock.now = T0 + 10
+    clock.go(T0 + 2 * HOUR)
+    assert hours(clock.started) == [1, 2]
+    assert clock.said == ["e: the clock was set back, to before what was due"]
+    assert clock.export.next_run() == T0 + 3 * HOUR
+
+
+def test_a_clock_that_is_set_back_by_a_little_runs_nothing_twice() -> None:
+    clock = Clock(Schedule("e", "0 * * * *"), seconds=1)
+    clock.go(T0 + HOUR + 2, step=1)
+    clock.now -= 30
+    clock.go(T0 + HOUR + 10, step=1)
+    assert hours(clock.started) == [1]
+
+
+def test_a_run_that_failed_before_the_clock_was_set_back_is_tried_at_once() -> None:
+    clock = Clock(Schedule("e", "0 * * * *"), last=T0 + 99 * HOUR, seconds=0, codes=(1, 0))
+    clock.go(T0 + 100 * HOUR + 1, step=1)
+    assert len(clock.started) == 1
+    clock.now = T0
+    clock.open.clear()
+    clock.go(T0 + 5, step=1)
+    assert [when - T0 for when, _ in clock.started[1:]] == [1]
+
+
+def test_a_clock_that_jumps_years_ahead_runs_once() -> None:
+    """More times came due than are counted."""
+    clock = Clock(Schedule("e", "* * * * *"), seconds=1)
+    clock.now = T0 + 30 * 24 * HOUR
+    clock.go(clock.now + 50, step=1)
+    assert [due for _, due in clock.started] == [T0 + 30 * 24 * HOUR]
+    assert clock.said == ["e: 10000 earlier times are caught up by one run"]
+
+
+def test_a_clock_that_was_set_back_does_not_keep_definitions_from_being_read() -> None:
+    read: list[float] = []
+    scheduler = Scheduler(lambda: read.append(1.0) or [], lambda name: [], lambda text: None)
+    for now in (T0 + 9999 * HOUR, T0, T0 + 1, T0 + 61):
+        scheduler.step(now)
+    assert len(read) == 3
+
+
 def local_times(cron: str, zone: str, begin: str, days: float) -> list[str]:
     first = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo(zone)).timestamp()
     clock = Clock(Schedule("e", cron, zone), last=first)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from appliance.export.book import Book, Last
 
 NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
+AHEAD_S = 300.0  # that a scheduler's clock may be before ours
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
          "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}  # fmt: skip
 
@@ -47,6 +48,8 @@ def overdue(definition: Mapping[str, Any], last: Last, book: Book, now: float, c
     if last.run and last.run["state"] == "running":
         text = f"run {last.run['id']} of export {name} began at {_said(begun)}, and nobody has"
         return f"{text} told of its end: is it still there?"
+    if begun > now + AHEAD_S:  # by a clock that was wrong: it says nothing about what came since
+        begun = 0.0
     if due <= max(begun, book.put_at(name)):
         return ""
     return f"export {name} was due at {_said(due)}, and no run has begun: is its scheduler there?"

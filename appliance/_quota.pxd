@@ -35,7 +35,9 @@ cdef cppclass Rates:
     int64_t others
     unordered_map[string, QuotaRef] quotas     # of those that were seen, by the same
     size_t sweep_at                # as many of them, and those that are not used are dropped
+    int64_t swept_ns               # when that was
     QuotaRef of_user
+    QuotaRef of_crowd              # of names for which there is no room
 
 cdef cppclass QuotaTable:
     int64_t window_ns              # constant

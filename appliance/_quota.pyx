@@ -1,8 +1,9 @@
 """The table of quotas. Charging takes no lock: processors share a `Quota` through its two atomics.
 
-Quotas of names that clients make up are kept while a connection uses them or owes for them. When
-there are twice as many as were left by the last look, those that are not needed are dropped: memory
-is bounded by the clients that there are, at a cost that does not grow with them.
+Quotas of names that clients make up are kept while a connection uses them or they owe. When there
+are twice as many as were left by the last look, those that are not needed are dropped: memory is
+bounded by the clients that there are, at a cost that does not grow with them. Since one connection
+may owe under ever new names, there is a limit, too; new names beyond it share one quota.
 """
 
 from libc.stdint cimport int64_t
@@ -15,6 +16,8 @@ from appliance._native cimport monotonic_ns
 
 cdef enum:
     SWEEP_MIN = 1024
+    NAMES_MAX = 20000              # twice as many as there are connections, 1 KiB of name each
+    NAME_MAX = 1025                # no quota is of a longer name than 1024 bytes (`kept.py`)
     DEBT_S_MAX = 3600              # a rate so small that more is owed is somebody's mistake
     SECOND_NS = 1000000000
     AMOUNT_MAX = 2147483647        # as many bytes as a request can ask for
@@ -29,6 +32,8 @@ cdef void quotas_init(QuotaTable* table, int64_t window_ns) noexcept nogil:
         table.kinds[kind].others = NO_RATE
         table.kinds[kind].sweep_at = SWEEP_MIN
         table.kinds[kind].of_user = make_shared[Quota]()
+        table.kinds[kind].of_crowd = make_shared[Quota]()
+        table.kinds[kind].swept_ns = 0
 
 
 cdef void quotas_set(QuotaTable* table, int kind, unordered_map[string, int64_t]* named,
@@ -38,6 +43,7 @@ cdef void quotas_set(QuotaTable* table, int kind, unordered_map[string, int64_t]
     rates.named.swap(named[0])
     rates.others = others
     _set_rate(rates.of_user.get(), of_user)
+    _set_rate(rates.of_crowd.get(), max(others, <int64_t>NO_RATE))
     for entry in rates.quotas:
         _set_rate(entry.second.get(), max(_rate(rates, entry.first), <int64_t>NO_RATE))
     table.guard.unlock()
@@ -61,7 +67,7 @@ cdef void quotas_use(QuotaTable* table, Piece client_id, ClientQuotas* client) n
     cdef int64_t generation = table.generation.load(), now
     cdef string name
     if client_id.size > 0:
-        name.assign(<const char*>client_id.data, client_id.size)
+        name.assign(<const char*>client_id.data, min(client_id.size, <int64_t>NAME_MAX))
     if client.generation == generation and client.client_id == name:
         return
     now = monotonic_ns()
@@ -80,16 +86,26 @@ cdef QuotaRef quota_find(QuotaTable* table, int kind, const string& name,
     rate = _rate(rates, name)
     if rate == OF_USER:
         found = rates.of_user
-    else:
+    elif rates.quotas.count(name) > 0:
         found = rates.quotas[name]
-        if found.get() == NULL:
-            found = make_shared[Quota]()
-            found.get().rate.store(rate)
-            rates.quotas[name] = found
-            if rates.quotas.size() >= rates.sweep_at:
-                _sweep(rates, now_ns)
+    elif _has_room(rates, now_ns) or rates.named.count(name) > 0:
+        found = make_shared[Quota]()
+        found.get().rate.store(rate)
+        rates.quotas[name] = found
+    else:
+        found = rates.of_crowd
     table.guard.unlock()
     return found
+
+
+cdef bint _has_room(Rates* rates, int64_t now_ns) noexcept nogil:
+    """Where all names are in use or owe a look at them finds nothing: one in a second is enough."""
+    cdef size_t count = rates.quotas.size()
+    if count + 1 >= rates.sweep_at or (
+            count >= NAMES_MAX and now_ns - rates.swept_ns >= SECOND_NS):
+        _sweep(rates, now_ns)
+        rates.swept_ns = now_ns
+    return rates.quotas.size() < NAMES_MAX
 
 
 cdef void _sweep(Rates* rates, int64_t now_ns) noexcept nogil:
@@ -102,7 +118,7 @@ cdef void _sweep(Rates* rates, int64_t now_ns) noexcept nogil:
             idle.push_back(entry.first)  # known to the table, and to `entry`, which is a copy
     for i in range(idle.size()):
         rates.quotas.erase(idle[i])
-    rates.sweep_at = max(<size_t>SWEEP_MIN, 2 * rates.quotas.size())
+    rates.sweep_at = max(<size_t>SWEEP_MIN, 2 * rates.quotas.size() + 1)
 
 
 cdef int64_t quotas_count(QuotaTable* table) noexcept nogil:

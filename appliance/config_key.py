@@ -17,9 +17,8 @@ from typing import Any
 from appliance.config import LONG_MAX
 from appliance.errors import ApplianceError, RequestInvalid
 
-# A string of the older, not flexible versions of the Describe APIs has a length of 16 bits: what is
-# longer could be set but not be shown.
-VALUE_SIZE_MAX = 32_767
+# Of one value, in bytes: whoever reaches the port sets them, and those of all topics are in memory.
+VALUE_SIZE_MAX = 4096
 INT_MAX = 2**31 - 1
 
 

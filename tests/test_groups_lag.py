@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from appliance import _batch
 from appliance._engine import Log
+from appliance.admin import metrics_of_groups
 from appliance.config import GroupsConfig
 from appliance.groups import lag as lag_module
 from appliance.groups.lag import GroupLag, Lag, PartitionLag, Progress
@@ -269,6 +271,24 @@ def test_history_is_a_sum_by_topic_and_bounded(world: World) -> None:
     assert found.interval_s == GroupsConfig().lag_interval_s
     assert {topic: len(rows) for topic, rows in found.topics.items()} == {"t": 5, "u": 5}
     assert found.topics["t"][-1] == (NOW + 6000, 4, 6.0)
+
+
+def test_metrics_have_as_many_groups_as_histories_do(world: World) -> None:
+    append(world.log(), batch("a", "b"))
+    for number in range(25):
+        world.commit(0, group=f"g{number:02}")
+    world.round()
+    world.commit(0, group="a")  # which is no reason for another to go
+    world.round()
+    broker = SimpleNamespace(lag=world.lag)
+    found = [each for each in metrics_of_groups.families(broker) if each is not None]
+    rows = {each.name: len(each.samples) for each in found}
+    assert rows.pop("appliance_group_lag_left_out") == 1
+    assert set(rows.values()) == {10}
+    assert {sample.labels["group"] for sample in found[-1].samples} == {
+        f"g{number:02}" for number in range(10)
+    }
+    assert [each.samples[0].value for each in found if "left_out" in each.name] == [16]
 
 
 def test_what_did_not_move_is_not_read_again(

@@ -272,7 +272,8 @@ def test_a_commit_that_the_disk_does_not_take_in_time_is_told(log: Log) -> None:
     write = Write("g", [large], NOW, lambda error, offset: None)
     commit_some([log], [write], 0)
     assert isinstance(write.error, TimedOut)
-    assert re.match(r"t-0: offset 0 is not durable after 0 s; durable up to 0, ", str(write.error))
+    why = r"t-0: offset 0 is not durable after 0 s; durable up to [01], "  # maybe a moment later
+    assert re.match(why, str(write.error))
 
 
 def is_told(fd: int) -> bool:

@@ -176,6 +176,25 @@ def test_many_names_do_not_stay_in_memory_or_lose_what_they_owe(plane: Plane) ->
             assert produce(third, 1, client_id="owes") > 0
 
 
+def test_names_that_owe_are_bounded_in_length_and_number(tmp_path: Path) -> None:
+    """They owe for less than the window, so that their connection is read on and on."""
+    plane = Plane(tmp_path, replace(NETWORK, quota_window_s=3600), LogConfig())
+    limit(plane, PRODUCE, 1, named=RATE)
+    with plane.client() as client:
+        for first in range(0, 24_000, 1000):
+            frames = (
+                produce_frame(batch(b""), acks=1, client_id=f"{number}-".ljust(1500, "x"))
+                for number in range(first, first + 1000)
+            )
+            client.socket.sendall(b"".join(frames))
+            for _ in range(1000):
+                client.receive()
+        # those of fetches owe nothing, and go
+        assert 20_000 <= plane.data_plane.counters()["quota_names"] < 20_000 + 1024
+        assert produce(client, 1000, client_id="named") == 0
+    plane.stop()
+
+
 def test_a_frame_that_is_held_back_takes_no_memory_from_others(plane: Plane) -> None:
     limit(plane, PRODUCE, RATE)
     with plane.client() as client:

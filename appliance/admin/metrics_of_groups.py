@@ -1,4 +1,8 @@
-"""Metrics of consumer groups: how far each is behind, by topic, as it was last measured."""
+"""Metrics of consumer groups: how far each is behind, by topic, as it was last measured.
+
+Whoever reaches the port makes groups, and each would have its rows here and in whatever takes them.
+There are as many as lag is kept of over time, those that were there first.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import Metric
 
-from appliance.admin.metrics_of_broker import gauge
+from appliance.admin.metrics_of_broker import gauge, one
 from appliance.admin.metrics_of_topics import Column, in_slices
 from appliance.broker import Broker
 from appliance.groups.lag import GroupLag
@@ -54,10 +58,13 @@ COLUMNS = (
 def families(broker: Broker) -> Iterator[Metric | None]:
     """None after each slice that was only looked at."""
     rows: list[LagRow] = []
-    for number, group in enumerate(broker.lag.snapshot().groups):
-        rows += lag_rows(group)
+    snapshot, kept = broker.lag.snapshot(), frozenset(broker.lag.series)
+    for number, group in enumerate(snapshot.groups):
+        rows += [row for row in lag_rows(group) if (row.group, row.topic) in kept]
         if number % 20 == 19:
             yield None
+    left_out = gauge("group_lag_left_out", "Groups and topics beyond group.lag.series.max.")
+    yield one(left_out, snapshot.series_left_out)
     for column in COLUMNS:
         yield from in_slices(column, ["group", "topic"], rows, lambda row: [row.group, row.topic])
 

@@ -135,8 +135,8 @@ class GroupsConfig:
     lag_series_max: int = setting(
         "group.lag.series.max",
         5000,
-        "Groups and topics of which lag is kept over time: 43 MB with 360 samples each. The rest "
-        "has its lag of now.",
+        "Groups and topics of which lag is kept over time, and shown in metrics: 43 MB with 360 "
+        "samples each. The rest has its lag of now, in the console and the REST API.",
         minimum=0,
         maximum=1_000_000,
     )

@@ -210,6 +210,11 @@ class Lag:
     def snapshot(self) -> LagSnapshot:
         return self._snapshot
 
+    @property
+    def series(self) -> Collection[Series]:
+        """Groups and topics that have a history, and a place in metrics."""
+        return self._history.series
+
     def history(self, group_id: str) -> LagHistory:
         return LagHistory(self._interval_s, self._history.of_group(group_id))
 

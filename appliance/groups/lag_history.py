@@ -41,6 +41,10 @@ class History:
             lag_ms = NOT_KNOWN_MS if seconds is None else round(seconds * 1000)
             ring.extend((at_ms, records, lag_ms))
 
+    @property
+    def series(self) -> Collection[Series]:
+        return self._rings.keys()
+
     def of_group(self, group_id: str) -> dict[str, tuple[LagSample, ...]]:
         """By topic, oldest first."""
         return {

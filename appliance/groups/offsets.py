@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from appliance.groups.records import OffsetCommitValue, Partition
 
 Values = Mapping[Partition, OffsetCommitValue | None]  # None: removed
 
+
+Name = TypeVar("Name")
 
 OFFSET_BYTES = 500  # of a committed offset's objects
 
@@ -46,12 +48,14 @@ class Offsets:
         self._committed: dict[str, dict[Partition, Committed]] = {}
         self._held: dict[int, dict[tuple[str, Partition], Held]] = {}  # by producer id
         self._unstable: Counter[tuple[str, Partition]] = Counter()  # how many transactions hold it
+        self._holding: Counter[str] = Counter()  # of them, by group
 
     def take(self, other: Offsets) -> None:
         """What was read of other groups. A transaction may have offsets of both."""
         self._committed |= other._committed
         self._bytes += other._bytes
         self._unstable += other._unstable
+        self._holding += other._holding
         for producer_id, held in other._held.items():
             self._held.setdefault(producer_id, {}).update(held)
 
@@ -70,7 +74,7 @@ class Offsets:
         return (group, place) in self._unstable
 
     def is_held(self, group: str) -> bool:
-        return any(name == group for name, _ in self._unstable)
+        return group in self._holding
 
     def put(self, group: str, values: Values, first_offset: int) -> None:
         """The records stand one after the other from `first_offset` on."""
@@ -96,15 +100,15 @@ class Offsets:
         for log_offset, (place, value) in enumerate(values.items(), first_offset):
             if (group, place) not in held:
                 self._unstable[group, place] += 1
+                self._holding[group] += 1
             self._count(group, value, held.get((group, place)))
             held[group, place] = Held(value, log_offset)
 
     def end(self, producer_id: int, is_commit: bool) -> None:
         for (group, place), (value, log_offset) in self._held.pop(producer_id, {}).items():
             self._count(group, None, Held(value, log_offset))
-            self._unstable[group, place] -= 1
-            if not self._unstable[group, place]:
-                del self._unstable[group, place]
+            _count_down(self._unstable, (group, place))
+            _count_down(self._holding, group)
             now = self.of_group(group).get(place)
             if is_commit and (now is None or now.log_offset < log_offset):
                 self.put(group, {place: value}, log_offset)
@@ -119,3 +123,9 @@ class Offsets:
             places = [each for each in own if each.topic == topic]
             if places:
                 yield group, places
+
+
+def _count_down(counter: Counter[Name], name: Name) -> None:
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from appliance.broker import Broker
-from appliance.handlers.call import Call
+from appliance.handlers.call import CLIENT_ID_MAX, Call
 from appliance.wire import ErrorCode
 from appliance.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -53,7 +53,7 @@ def handle(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersio
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if call.version >= 3:
         named = (request.client_software_name, request.client_software_version)
-        broker.software[call.connection] = named
+        broker.software[call.connection] = tuple(each[:CLIENT_ID_MAX] for each in named)
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=lowest, max_version=highest)

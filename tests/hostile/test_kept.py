@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from appliance.wire import API
 from appliance.wire.alter_client_quotas import AlterClientQuotasRequest as Quotas
 from appliance.wire.alter_share_group_offsets import AlterShareGroupOffsetsRequest as ShareOffsets
 from appliance.wire.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Scram
+from appliance.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from appliance.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest as Heartbeat
 from appliance.wire.create_acls import CreateAclsRequest as CreateAcls
 from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest as Alter
@@ -40,6 +42,7 @@ SHARE = 50  # percent, of one address
 TOO_MUCH, INVALID_REQUEST, INVALID_GROUP_ID = 44, 42, 24
 METADATA_TOO_LARGE, UNACCEPTABLE = 12, 93
 LONG = "x" * 30_000
+API_VERSIONS = 18
 ATTACKER, OTHER = "127.0.200.1", "127.0.200.2"
 
 
@@ -210,3 +213,25 @@ def test_much_of_few_things(keeping: Serving) -> None:
         assert set(codes) == {0, TOO_MUCH}
     with WireClient(keeping.kafka) as client:
         assert ask(client, KINDS["credentials"], credential("a", b"s" * 2000)) == UNACCEPTABLE
+
+
+def test_what_clients_say_of_themselves_is_cut(broker: Serving) -> None:
+    """64,000 letters once stayed for each connection."""
+    name = "a" * 32_000
+    before = broker.resident_bytes
+    with ExitStack() as stack:
+        for _ in range(280):
+            client = stack.enter_context(WireClient(broker.kafka, source=ATTACKER))
+            client.send(frame_of(ApiVersionsRequest(name, name), API_VERSIONS, 3))
+            assert client.answer(ApiVersionsResponse, API_VERSIONS, 3).error_code == 0
+        assert broker.resident_bytes - before < 10 * MIB
+
+
+def test_configs_without_end(broker: Serving) -> None:
+    places = "1:1" + ",1:1" * 2000
+    change = Alter.AlterableConfig("leader.replication.throttled.replicas", 0, places)
+    with WireClient(broker.kafka) as client:
+        client.create_topic("configured")
+        client.send(frame_of(Alter([Alter.AlterConfigsResource(2, "configured", [change])]), 44, 1))
+        (found,) = client.answer(API[44].response, 44, 1).responses
+    assert (found.error_code, "wanted at most 4096 bytes" in found.error_message) == (40, True)

@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,11 +37,15 @@ class Sessions:
         return self.found
 
     def stop(self) -> None:
+        from py4j.protocol import Py4JError
+
         if self.found is not None:
-            self.found.stop()
+            with suppress(Py4JError, OSError):  # its JVM has ended; who worked with it has said so
+                self.found.stop()
 
 
 def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -56,8 +60,11 @@ def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
         builder = builder.config(*pair.split("=", 1))
     try:
         spark: SparkSession = builder.getOrCreate()
-    except PySparkRuntimeError as error:  # its JVM ended at once, and has said why above
-        raise ExportFailed(f"Spark did not start: {error}. Is {java} Java 17 or newer?") from error
+    except (PySparkRuntimeError, Py4JError, OSError) as error:  # its JVM has said why above
+        said = str(error).split("\n\tat ")[0]
+        why = "or was it given too little memory (--conf spark.driver.memory=…)?"
+        raise ExportFailed(
+            f"Spark did not start: {said} Is {java} older than Java 17, {why}") from error
     spark.sparkContext.setLogLevel("ERROR")
     ship(spark, ["appliance_spark.export_tasks"])
     return spark

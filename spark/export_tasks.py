@@ -7,6 +7,7 @@ itself, so records pass through no other process. docs/decisions/export-job.md h
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -52,10 +53,26 @@ class Reading:
 
 def spread(spark: SparkSession, tasks: list[Task], work: Callable[[Task], Any]) -> list[Any]:
     """The answers, in the order of the tasks. Of a task that is done twice Spark takes one."""
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
     if not tasks:
         return []
-    found: list[Any] = spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
+    try:
+        found: list[Any] = spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
+    except (Py4JJavaError, PySparkException) as error:  # newer PySparks have the second
+        raise ExportFailed(f"a task failed: {cause_in(str(error))}") from error
+    except (Py4JNetworkError, OSError) as error:
+        raise ExportFailed("Spark's JVM has ended: was it killed, or out of memory? What it said "
+                           f"is in the log of the run ({error})") from error
     return found
+
+
+def cause_in(text: str) -> str:
+    """What a task ended with, out of what Spark says of it: a worker's traceback within a stack of
+    Java's. Health shows the beginning."""
+    said = re.split(r"\n\tat |\n+JVM stacktrace:", text)[0].rstrip().splitlines()
+    return re.sub(r"^.*\(TID \d+\) \([^)]*\): (?:[\w.$]+: )?", "", said[-1])
 
 
 # The work

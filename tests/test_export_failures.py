@@ -5,91 +5,33 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from confluent_kafka import Producer
 
 from appliance.catalog import Catalog
-from appliance.cli import main
 from appliance.export.book import Book
 from appliance.export.due import NEXT_RUN_BELIEVED_S, overdue
 from appliance.testing import RunningBroker, running_broker
-from appliance_spark import export_manifest, export_plan
+from appliance_spark import export_plan
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_layout import ExportFailed, Target
+from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_outcome import Outcomes
-from appliance_spark.export_scheduler import Scheduler
+from tests.support.export_place import (
+    HOURLY,
+    Place,
+    run_once,
+    scheduler_of,
+    small_disk,
+    topic_of_ten,
+)
 from tests.support.rest import Rest
-
-HOURLY = {"cron": "0 * * * *"}
-
-
-class Place:
-    """An export that is defined in a broker, and its target."""
-
-    def __init__(self, broker: RunningBroker, root: Path, patch: pytest.MonkeyPatch) -> None:
-        self.broker, self.root, self.patch = broker, root, patch
-        self.rest, self.stack = Rest(broker.admin), ExitStack()
-        self.words: list[str] = ["--root", str(root)]
-        root.mkdir()
-        self.target = Target(root / "lake")
-        self.define()
-
-    def define(self, **given: Any) -> None:
-        body = {"topics": ["orders"], "target": str(self.target.root), "schedule": HOURLY, **given}
-        answer = self.rest.ask("PUT", "/exports/daily", body)
-        assert answer.status == 200, answer.body
-
-    def manifest(self, **given: Any) -> None:
-        self.target.own.mkdir(parents=True, exist_ok=True)
-        export_manifest.save(self.target, {**export_manifest.empty(), **given})
-
-    def exported(self, position: int, topic_id: str | None = None) -> None:
-        """As runs have left it."""
-        plan = AdminPort(self.broker.admin).plan("orders", "earliest", "latest", 1,
-                                                 "read_committed")
-        self.manifest(sequence=1, topics={"orders": {
-            "topic_id": topic_id or plan["topic_id"], "begin": {"0": 0},
-            "position": {"0": position}, "schema": {"mode": "raw"},
-            "isolation": "read_committed"}})
-
-    def succeeded(self, known: str, sequence: int) -> None:
-        told = {"id": known, "path": str(self.target.root), "sequence": sequence}
-        self.rest.post("/exports/daily/runs", {
-            "id": "good", "state": "succeeded", "started_ms": 1, "plan": {"target": told}})
-
-    def run_apart(self) -> int:
-        """PySpark leaves a pipe open to a Java that has ended."""
-        words = [sys.executable, "-m", "appliance_spark.export", "run", "--name=daily",
-                 "--admin", self.broker.admin, *self.words]
-        return subprocess.run(words, check=False, capture_output=True).returncode
-
-    def run(self) -> int:
-        done = CliRunner().invoke(
-            main, ["export", "run", "--name", "daily", "--admin", self.broker.admin, *self.words])
-        return done.exit_code
-
-    def seen(self, words: str) -> None:
-        """Wherever somebody looks."""
-        (run, *_) = self.rest.get("/exports/daily/runs")["runs"]
-        assert (run["state"], words in run["error"]) == ("failed", True), run
-        assert 'appliance_export_last_run_failed{export="daily"} 1.0' in self.metrics()
-        assert any(words[:100] in each for each in self.findings()), self.findings()
-
-    def metrics(self) -> str:
-        return self.rest.raw("GET", "/metrics").body.decode()
-
-    def findings(self) -> list[str]:
-        return [each["text"] for each in self.rest.get("/health")["findings"]]
 
 
 @pytest.fixture
@@ -97,12 +39,7 @@ def place(
     appliance_broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:
     rest = Rest(appliance_broker.admin)
-    rest.ask("DELETE", "/topics/orders")
-    rest.post("/topics", {"name": "orders"})
-    made = Producer({"bootstrap.servers": appliance_broker.bootstrap})
-    for number in range(10):
-        made.produce("orders", b"%d" % number)
-    assert made.flush(20) == 0
+    topic_of_ten(appliance_broker.bootstrap, rest)
     rest.ask("DELETE", "/exports/daily")
     made_place = Place(appliance_broker, tmp_path / "lakes", monkeypatch)
     with made_place.stack:
@@ -167,10 +104,13 @@ def broken_java(place: Place) -> None:
 
 
 def disk_full(place: Place) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(28, "No space left on device", str(place.target.manifest))
-
-    place.patch.setattr(export_manifest, "write_durably", refuse)
+    """A real one, before the first byte of a run."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    small_disk(place.target.root, place.stack, "64k")
+    with suppress(OSError), (place.target.root / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(4096))
 
 
 def hostile_manifest(place: Place) -> None:
@@ -224,23 +164,6 @@ ENDS = {
 }
 
 
-def scheduler_of(place: Place, words: list[str], outcomes: Outcomes | None = None) -> Scheduler:
-    port = AdminPort(place.broker.admin)
-    scheduler = Scheduler(port.definitions, lambda name: words, lambda text: None)
-    scheduler.outcomes = outcomes or Outcomes(port, lambda text: None)
-    return scheduler
-
-
-def run_once(scheduler: Scheduler, now: float) -> None:
-    """Time goes on to where its run is due."""
-    scheduler.step(now)
-    scheduler.step(now + 3601)
-    running = scheduler.exports["daily"].running
-    assert isinstance(running, subprocess.Popen)
-    running.wait(60)
-    scheduler.step(now + 3602)
-
-
 @pytest.mark.parametrize("way", ENDS)
 def test_a_run_that_is_killed_is_told_by_its_scheduler(place: Place, way: str) -> None:
     script, words = ENDS[way]
@@ -260,9 +183,7 @@ def test_a_run_that_had_begun_and_was_killed_is_ended(place: Place) -> None:
 
 def test_what_a_run_has_said_itself_is_not_said_again(place: Place) -> None:
     place.define(topics=[], pattern="none.*")
-    words = [sys.executable, "-m", "appliance_spark.export", "run", "--name=daily",
-             "--admin", place.broker.admin, *place.words]
-    run_once(scheduler_of(place, words), time.time() - 3601)
+    run_once(scheduler_of(place, place.command()), time.time() - 3601)
     place.seen("has no topic now")
     assert len(place.rest.get("/exports/daily/runs")["runs"]) == 1
 

@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from appliance_spark import export_hash, export_json, export_layout, export_manifest, export_plan
+from appliance_spark import (
+    export_hash,
+    export_json,
+    export_layout,
+    export_manifest,
+    export_plan,
+    export_tasks,
+)
 from appliance_spark.export_layout import ExportFailed, Target
 from appliance_spark.export_write import write_split
 
@@ -405,3 +412,23 @@ def test_files_are_replaced_by_files_of_the_same_records_only() -> None:
     for wrong in ([file_of(0, 50, 50, 5)], [merged, file_of(50, 100, 50, 6, "twice")]):
         with pytest.raises(ExportFailed, match="do not hold what the old ones held"):
             export_manifest.replaced(first, old, wrong)
+
+
+JAVA = "\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:572)"
+FULL = "OSError: [Errno 28] No space"
+WORKER = f'Traceback (most recent call last):\n  File "x.py", line 1\n{FULL}'
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (f"An exception was thrown from the Python worker:\n{WORKER}", FULL),
+        (f"An error occurred while calling z:X.\n: org.apache.spark.Y: {WORKER}{JAVA}", FULL),
+        ("Job aborted due to stage failure: Lost task 0.0 in stage 0.0 (TID 0) (127.0.0.1 executor "
+         f"driver): org.apache.spark.SparkException: Python worker exited unexpectedly{JAVA}",
+         "Python worker exited unexpectedly"),
+    ],
+    ids=["as PySpark says it now", "as Py4J says it", "a worker that was killed"],
+)
+def test_what_a_task_ended_with_is_told_without_the_stacks(text: str, cause: str) -> None:
+    assert export_tasks.cause_in(text) == cause

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from appliance.export import due
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, make_folder
@@ -209,6 +210,17 @@ def test_every_hour_is_every_real_hour_on_such_days(begin: str, count: int) -> N
     found = local_times("0 * * * *", "Europe/Berlin", begin, (count - 0.5) / 24)
     assert len(found) == len(set(found)) == count - 1
     assert found[-1][:5] == begin[8:10] + " 23"
+
+
+@pytest.mark.parametrize("begin", ["2026-03-28T00:00", "2026-10-24T00:00"])
+@pytest.mark.parametrize("cron", ["30 2 * * *", "0 * * * *", "0 3 * * *", "*/15 1-3 * * *"])
+def test_the_broker_and_the_scheduler_agree_on_what_was_due(cron: str, begin: str) -> None:
+    """Else a run that began in time would be called overdue on days on which clocks change."""
+    schedule = Schedule("e", cron, "Europe/Berlin")
+    at = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+    for _ in range(24):
+        at = schedule.next_after(at)
+        assert due.last_due(cron, "Europe/Berlin", at + 1) == at
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ class Sessions:
         return self.found
 
     def stop(self) -> None:
-        from py4j.protocol import Py4JError
-
         if self.found is not None:
+            from py4j.protocol import Py4JError
+
             with suppress(Py4JError, OSError):  # its JVM has ended; who worked with it has said so
                 self.found.stop()
 

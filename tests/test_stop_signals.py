@@ -125,3 +125,26 @@ def test_who_comes_late_hears_of_a_signal_that_came_early() -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
     assert heard == [signal.SIGTERM, signal.SIGINT]
+
+
+LEFT = """
+import gc, sys
+from appliance.cli import main
+from appliance.server import Server
+left = []
+
+async def run(self, progress):
+    left.extend([] for _ in range(50_000))
+
+Server.run = run
+before = len(gc.get_objects())
+main(["serve", "--data-dir", sys.argv[1]], standalone_mode=False)
+print(before - len(gc.get_objects()))
+"""
+
+
+def test_what_is_left_at_the_end_is_not_looked_at(tmp_path: Path) -> None:
+    """Python's collector would do so several times: all of it must be out of its sight."""
+    command = [sys.executable, "-c", LEFT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 0, done.stdout

@@ -14,7 +14,8 @@ PAGE = FOLDER.parents[1] / "docs/hostile-inputs.md"
 
 
 def rows() -> list[list[str]]:
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    inputs, _, _ = PAGE.read_text().partition("## What attacks cost")
+    lines = [line for line in inputs.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in cells if row[0] != "input"]
 

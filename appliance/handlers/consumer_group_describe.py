@@ -35,7 +35,7 @@ Row = ConsumerGroupDescribeResponse.TopicPartitions
 def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
-    answers = [_describe(broker, each) for each in request.group_ids]
+    answers = [_describe(broker, each) for each in dict.fromkeys(request.group_ids)]
     for each in answers if request.include_authorized_operations else ():
         if not each.error_code:
             each.authorized_operations = ON_GROUP

@@ -10,11 +10,15 @@ Left out: broker loggers as resources (INVALID_REQUEST).
 
 from __future__ import annotations
 
+import asyncio
+
 from appliance.broker import Broker
 from appliance.broker_configs import ConfigEntry
 from appliance.errors import ApplianceError
 from appliance.handlers import config_resource
 from appliance.handlers.call import Call
+from appliance.handlers.distinct import distinct
+from appliance.wire import ErrorCode
 from appliance.wire.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 
 KEY = 32
@@ -25,10 +29,28 @@ Answer = DescribeConfigsResponse.DescribeConfigsResult
 Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(broker, each, request) for each in request.resources]
-    )
+# Topics are as many as there are; a group, say, has configs whether there is one or not.
+OTHERS_MAX = 1000
+TURN_RESOURCES = 20
+
+
+async def handle(
+    broker: Broker, request: DescribeConfigsRequest, call: Call
+) -> DescribeConfigsResponse:
+    asked = distinct(request.resources, lambda each: (each.resource_type, each.resource_name))
+    left = OTHERS_MAX
+    results: list[Answer] = []
+    for each in asked:
+        left -= each.resource_type != config_resource.TOPIC
+        results.append(_describe(broker, each, request) if left >= 0 else _one_too_many(each))
+        if len(results) % TURN_RESOURCES == 0:
+            await asyncio.sleep(0)
+    return DescribeConfigsResponse(results=results)
+
+
+def _one_too_many(asked: Asked) -> Answer:
+    why = f"wanted at most {OTHERS_MAX} resources that are no topics"
+    return Answer(ErrorCode.INVALID_REQUEST, why, asked.resource_type, asked.resource_name)
 
 
 def _describe(broker: Broker, asked: Asked, request: DescribeConfigsRequest) -> Answer:
@@ -38,7 +60,7 @@ def _describe(broker: Broker, asked: Asked, request: DescribeConfigsRequest) -> 
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
         return answer
-    names = asked.configuration_keys
+    names = frozenset(asked.configuration_keys or ())
     answer.configs = [_row(each, request) for each in found if not names or each.name in names]
     return answer
 

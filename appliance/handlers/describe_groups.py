@@ -29,7 +29,7 @@ MemberAnswer = DescribeGroupsResponse.DescribedGroupMember
 
 
 def handle(broker: Broker, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
-    answers = [_describe(broker, each, call.version) for each in request.groups]
+    answers = [_describe(broker, each, call.version) for each in dict.fromkeys(request.groups)]
     for each in answers if request.include_authorized_operations else ():
         if not each.error_code:
             each.authorized_operations = ON_GROUP

@@ -8,6 +8,7 @@ from __future__ import annotations
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.handlers.call import Call
+from appliance.handlers.distinct import distinct_partitions
 from appliance.handlers.lookup import find_log, find_topic
 from appliance.wire.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
@@ -21,16 +22,14 @@ Row = DescribeProducersResponse.ProducerState
 async def handle(
     broker: Broker, request: DescribeProducersRequest, call: Call
 ) -> DescribeProducersResponse:
+    asked = distinct_partitions((each.name, each.partition_indexes) for each in request.topics)
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
-                topic.name,
-                [
-                    await call.on_thread(_partition, broker, topic.name, each)
-                    for each in topic.partition_indexes
-                ],
+                name,
+                [await call.on_thread(_partition, broker, name, each) for each in partitions],
             )
-            for topic in request.topics
+            for name, partitions in asked.items()
         ]
     )
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.handlers.call import Call, Refused
+from appliance.handlers.distinct import distinct, distinct_partitions
 from appliance.handlers.lookup import find_log
 from appliance.topics import Topic
 from appliance.wire import NO_UUID, ErrorCode
@@ -37,7 +38,8 @@ GroupAnswer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsRespons
 def handle(
     broker: Broker, request: DescribeShareGroupOffsetsRequest, call: Call
 ) -> DescribeShareGroupOffsetsResponse:
-    groups = [_group(broker, each) for each in request.groups]
+    asked = distinct(request.groups, lambda each: each.group_id)
+    groups = [_group(broker, each) for each in asked]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
@@ -66,8 +68,9 @@ def _topics(
     broker: Broker, asked: Asked
 ) -> Iterable[tuple[str, Topic | None, Sequence[int]]]:
     if asked.topics is not None:
-        for each in asked.topics:
-            yield each.topic_name, broker.topics.get(each.topic_name), each.partitions
+        wanted = distinct_partitions((each.topic_name, each.partitions) for each in asked.topics)
+        for name, partitions in wanted.items():
+            yield name, broker.topics.get(name), partitions
         return
     group = broker.share_groups.find(asked.group_id)
     of_topic: dict[str, list[int]] = {}

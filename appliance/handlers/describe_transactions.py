@@ -25,7 +25,9 @@ def handle(
     broker: Broker, request: DescribeTransactionsRequest, call: Call
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(broker, each) for each in request.transactional_ids]
+        transaction_states=[
+            _describe(broker, each) for each in dict.fromkeys(request.transactional_ids)
+        ]
     )
 
 

@@ -14,12 +14,12 @@ Left out: racks and other leaders, because there is one broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from appliance._engine import Log
 from appliance.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.handlers.call import Call, Refused
+from appliance.handlers.distinct import distinct
 from appliance.handlers.lookup import find_topic, find_topic_of_id
 from appliance.handlers.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from appliance.topics import INTERNAL, Topic
@@ -62,17 +62,13 @@ async def _topics(broker: Broker, request: MetadataRequest, version: int) -> lis
     may_create = is_allowed and broker.config.topics.auto_create
     left = broker.config.topics.per_request_max if may_create else 0
     found = []
-    for each in _distinct(asked):
+    for each in distinct(asked, lambda each: (each.topic_id, each.name)):
         is_new = each.name is not None and each.name not in broker.topics
         found.append(await _topic(broker, each, version, left > 0))
         left -= is_new
         if len(found) % TURN_TOPICS == 0:
             await asyncio.sleep(0)
     return found
-
-
-def _distinct(asked: Iterable[Asked]) -> list[Asked]:
-    return list({(each.topic_id, each.name): each for each in asked}.values())
 
 
 async def _topic(broker: Broker, asked: Asked, version: int, may_create: bool) -> Answer:

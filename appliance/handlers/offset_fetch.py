@@ -11,7 +11,7 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import ItemsView, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.coordinator import Coordinator
 from appliance.groups.records import Partition
 from appliance.handlers.call import Call
+from appliance.handlers.distinct import distinct, distinct_partitions
 from appliance.wire import NO_UUID, ErrorCode
 from appliance.wire.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
@@ -52,8 +53,9 @@ def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFet
     if call.version < FIRST_WITH_GROUPS:
         return _old(broker.groups, request, call.version)
     is_by_id = call.version >= FIRST_BY_ID
+    asked = distinct(request.groups, lambda each: each.group_id)
     return OffsetFetchResponse(
-        groups=[_group(broker, each, request.require_stable, is_by_id) for each in request.groups]
+        groups=[_group(broker, each, request.require_stable, is_by_id) for each in asked]
     )
 
 
@@ -89,14 +91,15 @@ def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
             if facts or not is_by_id:
                 yield Topic(name, facts.id if facts else NO_UUID, partitions)
         return
-    for each in asked.topics:
-        if is_by_id:
-            yield Topic(broker.topic_name(each.topic_id), each.topic_id, each.partition_indexes)
-        else:
-            yield Topic(each.name, NO_UUID, each.partition_indexes)
+    wanted = distinct_partitions(
+        ((each.topic_id if is_by_id else NO_UUID, each.name), each.partition_indexes)
+        for each in asked.topics
+    )
+    for (topic_id, name), partitions in wanted.items():
+        yield Topic(broker.topic_name(topic_id) if is_by_id else name, topic_id, partitions)
 
 
-def _all(groups: Coordinator, group_id: str) -> Iterable[tuple[str, list[int]]]:
+def _all(groups: Coordinator, group_id: str) -> ItemsView[str, list[int]]:
     found: dict[str, list[int]] = {}
     for place in groups.offsets.of_group(group_id):
         found.setdefault(place.topic, []).append(place.partition)
@@ -131,9 +134,10 @@ def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> Offs
         groups.check(request.group_id)
     except ApplianceError as error:
         error_code = error.kafka_code
-    asked = [(each.name, each.partition_indexes) for each in request.topics or ()]
+    rows = [(each.name, each.partition_indexes) for each in request.topics or ()]
+    asked = distinct_partitions(rows).items()
     if request.topics is None and not error_code:
-        asked = list(_all(groups, request.group_id))
+        asked = _all(groups, request.group_id)
     topics = [
         OldTopicAnswer(
             name=name,

@@ -15,7 +15,7 @@ from appliance._batch cimport BatchHeader
 from appliance._codes cimport OK
 from appliance._index cimport TIME_ENTRY_SIZE
 from appliance._log cimport PartitionLog, log_last_stable_offset, log_roll
-from appliance._retention cimport log_has_unfinished_swap, log_sealed
+from appliance._retention cimport log_has_unfinished_swap, log_note_unknown_age, log_sealed
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Segment, Walker, segment_file, segment_load_largest,
     walker_next, walker_start,
@@ -37,7 +37,7 @@ cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* found) exc
     found.dirty_offset = _dirty_offset(log)
     log_sealed(log, &found.segments)
     _drop_from(found, _first_barred(log))
-    code = _drop_young(found, now_ms)
+    code = _drop_young(log, found, now_ms)
     return code if code != OK else _decide(found, now_ms)
 
 
@@ -68,7 +68,7 @@ cdef void _drop_from(Cleanable* found, int64_t offset) noexcept nogil:
         found.segments.pop_back()
 
 
-cdef int _drop_young(Cleanable* found, int64_t now_ms) noexcept nogil:
+cdef int _drop_young(PartitionLog* log, Cleanable* found, int64_t now_ms) noexcept nogil:
     cdef Segment* segment
     cdef size_t i
     cdef int code
@@ -80,6 +80,7 @@ cdef int _drop_young(Cleanable* found, int64_t now_ms) noexcept nogil:
             continue
         code = segment_load_largest(segment)
         if code != OK:
+            log_note_unknown_age(log, segment, code)
             return code
         if segment.largest_timestamp.load() > now_ms - found.settings.min_compaction_lag_ms:
             found.segments.resize(i)

@@ -26,7 +26,7 @@ from appliance._batch cimport (
 )
 from appliance._cleanable cimport Cleanable, cleanable_find, cleanable_group
 from appliance._codes cimport BATCH_INVALID, BATCH_TORN, OK, STORAGE_IO
-from appliance._log cimport LogRef, PartitionLog, Unreadable
+from appliance._log cimport LogRef, PartitionLog, Unreadable, log_note_fault
 from appliance._offset_map cimport offset_map_put, offset_map_start
 from appliance._records cimport RecordView, record_next
 from appliance._replacement cimport (
@@ -409,6 +409,8 @@ cdef int _put_packed(Round* round) except? -1:
 
 cdef int _note_damage(Round* round) except -1:
     round.log.get().unreadable = round.damage
+    log_note_fault(round.log.get(), round.damage.base_offset, round.damage.base_offset,
+                   round.damage.code)
     round.damage.code = OK
     return 0
 

@@ -23,7 +23,9 @@ from appliance._watch cimport InboxRef, Watch
 # Bytes of a file that stand before byte `at` of an answer's own bytes.
 cdef cppclass Span:
     size_t at
+    LogRef log
     FileRef file
+    int64_t segment_base           # of the log's segment that `file` is
     int64_t position
     int64_t size
 

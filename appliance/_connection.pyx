@@ -9,8 +9,10 @@ from posix.types cimport off_t
 
 from appliance._bytes cimport store_i32
 from appliance._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
-from appliance._files cimport is_cached
+from appliance._codes cimport BATCH_TORN
+from appliance._files cimport failure_note, is_cached, is_media_error
 from appliance._frame cimport put_i32, put_room, put_tags
+from appliance._log cimport log_note_fault
 from appliance._native cimport EAGAIN, EINTR, errno, monotonic_ns
 from appliance._quota cimport Quota, quota_charge
 from appliance._socket cimport (
@@ -109,11 +111,13 @@ cdef int connection_send(Connection* connection) noexcept nogil:
             if errno == EINTR:
                 continue
             if errno != EAGAIN:
+                _note_fault(connection, slot, errno)
                 return SEND_BROKEN
             if connection.stalled_ns == 0:
                 connection.stalled_ns = monotonic_ns()
             return SEND_FULL
         if got == 0:
+            _note_fault(connection, slot, 0)
             return SEND_BROKEN  # the file is shorter than it was: the answer cannot be finished
         connection.stalled_ns = 0
         sent += got
@@ -181,6 +185,16 @@ cdef int64_t _send_span(Connection* connection, Slot* slot) noexcept nogil:
             connection.sent_spans += 1
             connection.sent_of_span = connection.warm_of_span = 0
     return got
+
+
+cdef void _note_fault(Connection* connection, Slot* slot, int error) noexcept nogil:
+    """Where it was the file, and not the client, that ended the answer."""
+    cdef Span* span
+    if not _stands_at_span(connection, slot) or error != 0 and not is_media_error(error):
+        return
+    span = &slot.answer.spans[connection.sent_spans]
+    log_note_fault(span.log.get(), span.segment_base, span.segment_base,
+                   BATCH_TORN if error == 0 else failure_note(b"sendfile", b"", error))
 
 
 cdef int64_t _send_bytes(Connection* connection) noexcept nogil:

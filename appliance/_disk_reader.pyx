@@ -14,9 +14,9 @@ from libc.string cimport memset
 from libcpp.vector cimport vector
 
 from appliance._codes cimport BATCH_TORN, OK
-from appliance._files cimport storage_code
+from appliance._files cimport is_media_error, storage_code
 from appliance._native cimport (
-    EIO, EINTR, EMFILE, ENFILE, O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, errno, monotonic_ns,
+    EINTR, EMFILE, ENFILE, O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, errno, monotonic_ns,
     openat, posix_fadvise, pread, snprintf,
 )
 from appliance._descriptors cimport FileRef, file_own
@@ -26,7 +26,7 @@ cdef extern from "fcntl.h" nogil:
     int O_DIRECT
 
 cdef extern from "errno.h" nogil:
-    int EINVAL, EBADMSG, EUCLEAN, EREMOTEIO, ENODATA, EILSEQ
+    int EINVAL
 
 cdef extern from "unistd.h" nogil:
     int usleep(unsigned int microseconds)
@@ -117,15 +117,10 @@ cdef int64_t _read(DiskReader* reader, int64_t done, int64_t size) noexcept nogi
             # Opened so, and not read so: some file systems say it only now.
             if not _reopen(reader):
                 return storage_code(errno)
-        elif _is_refusal(errno):
+        elif is_media_error(errno):
             return _read_pages(reader, done, size)
         elif errno != EINTR:
             return storage_code(errno)
-
-
-cdef bint _is_refusal(int error) noexcept nogil:
-    """Of the bytes themselves: a sector that cannot be read, a checksum of the file system's."""
-    return error in (EIO, EBADMSG, EUCLEAN, EREMOTEIO, ENODATA, EILSEQ)
 
 
 cdef bint _reopen(DiskReader* reader) noexcept nogil:
@@ -146,7 +141,7 @@ cdef int64_t _read_pages(DiskReader* reader, int64_t done, int64_t size) noexcep
     while at < size:
         got = pread(reader.file.get().fd, reader.data + done + at, PAGE_SIZE,
                     reader.begin + done + at)
-        if got < 0 and _is_refusal(errno):
+        if got < 0 and is_media_error(errno):
             if reader.refused < 0:
                 reader.refused = reader.begin + done + at
             memset(reader.data + done + at, 0, PAGE_SIZE)

@@ -27,3 +27,4 @@ cdef class Log:
     cdef _check_keys(self, const unsigned char[::1] batch, int origin)
     cdef str _refused(self, int code, const unsigned char[::1] batch)
     cdef str _not_durable(self, int64_t offset, double timeout_s)
+    cdef _records(self, data, int64_t offset)

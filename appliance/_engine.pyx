@@ -18,7 +18,9 @@ from appliance._batch cimport (
 )
 from appliance._cleanable cimport cleanable_roll
 from appliance._cleaner cimport compact
-from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL
+from appliance._codes cimport (
+    BATCH_CORRUPT, BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
+)
 from appliance._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
     committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
@@ -41,15 +43,19 @@ from appliance._log cimport (
     AppendOptions, Appended as CAppended,
     LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_append_mirrored,
     log_end_for_epoch, log_find_time,
-    log_high_watermark, log_last_stable_offset, log_read, log_rest, log_roll,
+    log_high_watermark, log_last_stable_offset, log_note_fault, log_note_fault_at, log_read,
+    log_rest, log_roll,
     log_seal_times, log_tell,
 )
 from appliance._native cimport (
-    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, monotonic_ns, mutant,
+    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, mutant,
 )
 from appliance._offset_map cimport KEYS_MAX
 from appliance._open_logs cimport open_logs_add
 from appliance._producers cimport Producer
+from appliance._read_faults cimport (
+    ReadFault, read_faults_take, read_faults_wake,
+)
 from appliance._recovery cimport log_close, log_open
 from appliance._relief cimport relief_watch
 from appliance._retention cimport log_delete_before, log_kept_bytes, log_retain, log_truncate
@@ -57,6 +63,7 @@ from appliance._salvage cimport Recovered as CRecovered
 from appliance._segment cimport (
     FileRef, Segment, SegmentRef,
 )
+from appliance._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance._storage cimport (
     Storage, StorageRef, storage_commit, storage_earliest_ms, storage_now, storage_poll,
     storage_release_reserve,
@@ -70,7 +77,7 @@ from appliance._watermarks cimport (
 
 from appliance import compression
 from appliance._batch import check, headers, records
-from appliance.errors import from_code
+from appliance.errors import ApplianceError, from_code
 from appliance.spoken import disk_full
 
 cdef extern from "sys/file.h" nogil:
@@ -85,6 +92,9 @@ Recovered = namedtuple(
     "promised_offset losses",
 )
 RecoveredLoss = namedtuple("RecoveredLoss", "first_offset end_offset cause aside")
+ReadFaultInfo = namedtuple(
+    "ReadFaultInfo", "topic partition base_offset offset why times age_s"
+)
 SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
 LogFacts = namedtuple(
     "LogFacts",
@@ -183,6 +193,13 @@ cdef int _engine_start(StorageRef storage, CommitterRef committer) noexcept nogi
     return committer_start(committer.get())
 
 
+cdef void _end_wakes(Storage* storage) noexcept nogil:
+    cdef int fd = storage.faults.wake_fd
+    read_faults_wake(&storage.faults, -1)
+    if fd >= 0:
+        close(fd)
+
+
 cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
                        const AppendOptions* options, CAppended* appended) noexcept nogil:
     cdef BatchHeader header
@@ -232,6 +249,8 @@ cdef int _read(const LogRef& log, int64_t offset, int64_t max_bytes, int limit,
         return code
     into.resize(slice.size)
     got = read_whole(slice.file.get().fd, into.data(), slice.size, slice.position)
+    if got < slice.size:
+        log_note_fault(log.get(), slice.segment_base, offset, _fault_of(got))
     if got < 0:
         return <int>got
     while at + BATCH_HEADER_SIZE <= got:
@@ -240,7 +259,26 @@ cdef int _read(const LogRef& log, int64_t offset, int64_t max_bytes, int limit,
             break
         at += header.size
     into.resize(at)
-    return OK
+    # A file that was cut meanwhile: to answer nothing would say that the log ends here.
+    return OK if at > 0 else BATCH_TORN
+
+
+cdef bint _are_whole(const uint8_t* data, int64_t size) noexcept nogil:
+    cdef BatchHeader header
+    cdef int64_t at = 0
+    while at + BATCH_HEADER_SIZE <= size:
+        batch_load_header(data + at, &header)
+        if batch_check_header(&header, size - at) != OK:
+            return False
+        if batch_check_crc(data + at, &header) != OK:
+            return False
+        at += header.size
+    return at == size
+
+
+cdef int _fault_of(int64_t got) noexcept nogil:
+    """Of a read that gave fewer bytes than the segment has."""
+    return <int>min(got, <int64_t>BATCH_TORN)
 
 
 cdef int _flush(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
@@ -269,6 +307,7 @@ cdef class Engine:
         cdef int code
         self.path = path
         self.storage = make_shared[Storage]()
+        self.storage.get().faults.wake_fd = -1
         self.storage.get().reserve_bytes = reserve_bytes
         self.storage.get().low_water_bytes = low_water_bytes
         self.storage.get().write_behind_bytes = write_behind_bytes
@@ -294,6 +333,7 @@ cdef class Engine:
             committer_stop(self.committer.get())
         journal_close(&self.storage.get().journal, False)
         watermarks_close(&self.storage.get().marks)
+        _end_wakes(self.storage.get())
         if self.storage.get().lock_fd > 0:
             close(self.storage.get().lock_fd)
 
@@ -369,6 +409,30 @@ cdef class Engine:
             return 0, max(noted, <int64_t>0)
         return (max(checkpoint.log_start_offset, <int64_t>0),
                 max(checkpoint.recovery_offset, min(noted, checkpoint.end_limit)))
+
+    def wake_at_read_faults(self):
+        """A descriptor that is readable when `take_read_faults` has something; the engine's."""
+        cdef int fd = self.storage.get().faults.wake_fd
+        if fd < 0:
+            fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+            if fd < 0:
+                raise OSError(errno, "there is no descriptor for hearing of read errors")
+            read_faults_wake(&self.storage.get().faults, fd)
+        return fd
+
+    def take_read_faults(self):
+        """Reads of stored records that failed or were refused since the last call, by segment."""
+        cdef vector[ReadFault] found
+        cdef int64_t now_ns = monotonic_ns()
+        cdef size_t i
+        with nogil:
+            read_faults_take(&self.storage.get().faults, &found)
+        return [_read_fault(&found[i], now_ns) for i in range(found.size())]
+
+    @property
+    def read_faults(self):
+        """How many there were in this life; how many of them have no place among those taken."""
+        return (self.storage.get().faults.count.load(), self.storage.get().faults.unnamed.load())
 
     def counters(self):
         cdef Committer* committer = self.committer.get()
@@ -512,10 +576,23 @@ cdef class Engine:
                 committer_stop(self.committer.get())
             code = journal_close(&self.storage.get().journal, cleanly and self.is_started)
             watermarks_close(&self.storage.get().marks)
+            _end_wakes(self.storage.get())
             close(self.storage.get().lock_fd)
             self.storage.get().lock_fd = -1
         if code != OK:
             raise error_of(code, f"{self.path}: the clean stop cannot be written to the journal")
+
+
+cdef _read_fault(const ReadFault* fault, int64_t now_ns):
+    name = (<bytes>fault.name).decode()
+    why = type(from_code(fault.code, "")).__name__
+    if fault.error != 0:
+        failure_note(b"", b"", fault.error)
+        why = failure_text()
+        failure_forget()
+    topic, _, partition = name.rpartition("-")
+    return ReadFaultInfo(topic, int(partition), fault.base_offset, fault.offset, why, fault.count,
+                      max(<int64_t>0, now_ns - fault.last_ns) / 1e9)
 
 
 cdef int _fill_settings(LogSettings* c, settings) except -1:
@@ -788,6 +865,9 @@ cdef class Log:
             if got == OK and slice.size > 0:
                 data.resize(slice.size)
                 got = read_whole(slice.file.get().fd, data.data(), slice.size, slice.position)
+                if got < slice.size:
+                    got = _fault_of(got)
+                    log_note_fault(self.log.get(), slice.segment_base, slice.segment_base, <int>got)
         self._raise(<int>min(got, <int64_t>0), f"cannot search for timestamp {timestamp_ms}")
         return PyBytes_FromStringAndSize(<const char*>data.data(), data.size())
 
@@ -802,10 +882,25 @@ cdef class Log:
             if batch.is_control:
                 # Kafka's answer too: a consumer that starts at a marker skips it.
                 return batch.base_offset, batch.max_timestamp
-            for record in records(data):
+            for record in self._records(data, batch.base_offset):
                 if record.timestamp >= timestamp_ms and record.offset >= start:
                     return record.offset, record.timestamp
             start = batch.last_offset + 1
+
+    cdef _records(self, data, int64_t offset):
+        try:
+            return records(data)
+        except ApplianceError:
+            self.note_damaged(offset, data)
+            raise
+
+    def note_damaged(self, int64_t offset, const unsigned char[::1] batches not None):
+        """For who cannot make sense of batches that were read there: where they are not what was
+        written, health tells so, and the segment is verified. What `read` refuses is noted already.
+        A client may have written records that nobody can read: then the disk is well."""
+        with nogil:
+            if batches.shape[0] == 0 or not _are_whole(&batches[0], batches.shape[0]):
+                log_note_fault_at(self.log.get(), offset, BATCH_CORRUPT)
 
     def aborted_transactions(self, int64_t first_offset, int64_t end_offset):
         """(producer id, first offset, offset of the abort marker) of those that touch the range."""

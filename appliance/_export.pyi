@@ -13,6 +13,7 @@ class Frame:
 
 @disjoint_base
 class RangeReader:
+    log: Log
     def __new__(
         cls, log: Log, first_offset: int, end_offset: int, up_to: str = ...
     ) -> RangeReader: ...

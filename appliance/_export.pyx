@@ -30,7 +30,8 @@ from appliance._descriptors cimport FileRef, file_own
 from appliance._files cimport file_size, read_whole
 from appliance._index cimport index_position, index_position_before
 from appliance._log cimport (
-    READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit, log_read,
+    READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit,
+    log_note_fault, log_read,
 )
 from appliance._native cimport (
     O_CLOEXEC, O_RDONLY, POSIX_FADV_DONTNEED, RawBytes, errno, monotonic_ns, openat, posix_fadvise,
@@ -174,6 +175,7 @@ cdef int _read_slice(Reader* reader, int64_t max_bytes, RawBytes* into) noexcept
     if got > size:
         got = _read_batches(reader, got, into)
     if got < 0:
+        log_note_fault(reader.log.get(), reader.rest.segment_base, reader.next_offset, <int>got)
         return <int>got
     into.resize(LENGTH_SIZE + got if got > 0 else 0)
     if got > 0:
@@ -393,6 +395,7 @@ cdef int _cuts(PartitionLog* log, int64_t first_offset, int64_t end_offset, int6
         if code == OFFSET_OUT_OF_RANGE and segment.end_offset.load() <= log.log_start_offset.load():
             continue  # retention came by
         if code != OK:
+            log_note_fault(log, segment.base_offset, first_offset, code)
             return code
         size[0] += part.end - part.first
     return OK
@@ -492,6 +495,7 @@ cdef class RangeReader:
 
     cdef Reader reader
     cdef str name
+    cdef readonly Log log
 
     def __cinit__(self, Log log not None, int64_t first_offset, int64_t end_offset,
                   str up_to="stable"):
@@ -504,6 +508,7 @@ cdef class RangeReader:
         self.reader.crc = 0
         self.reader.bytes = self.reader.passed_bytes = self.reader.waited_ns = 0
         self.name = log.name
+        self.log = log
 
     def read(self, int64_t max_bytes=1 << 20):
         """The next frame, of about so many bytes; an empty one when there is no more."""

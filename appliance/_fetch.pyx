@@ -16,7 +16,7 @@ from libcpp.memory cimport make_shared
 from libcpp.vector cimport vector
 
 from appliance._bytes cimport Cursor, load_i64
-from appliance._codes cimport LOG_CLOSED, OK, WOULD_WAIT
+from appliance._codes cimport BATCH_TORN, LOG_CLOSED, OK, WOULD_WAIT
 from appliance._cold_reads cimport (
     LOOKUP_BYTES, LOOKUPS_MAX, ColdReadRef, Lookup, cold_read_new, cold_read_put,
 )
@@ -38,7 +38,7 @@ from appliance._index cimport AbortedTxn
 from appliance._kafka_error cimport kafka_error
 from appliance._log cimport (
     READ_STABLE, READ_VISIBLE, PartitionLog, Slice, log_aborted, log_high_watermark,
-    log_last_stable_offset, log_read,
+    log_last_stable_offset, log_note_fault, log_read,
 )
 from appliance._native cimport monotonic_ns
 from appliance._plane cimport Plane
@@ -609,7 +609,7 @@ cdef void _put_partition(Connection* connection, Slot* slot, Fetch* fetch,
         put_i32(out, -1)  # preferred read replica
     put_count(out, result.slice.size, fetch.version >= FIRST_FLEXIBLE)
     if result.slice.size > 0:
-        _put_records(connection, &slot.answer, result)
+        _put_records(connection, &slot.answer, target, result)
         topic_count(target.topic, connection.thread, TOPIC_BYTES_OUT, result.slice.size)
     elif result.error != 0:
         topic_count(target.topic, connection.thread, TOPIC_FETCHES_FAILED, 1)
@@ -650,7 +650,8 @@ cdef void _drop_ended(vector[AbortedTxn]* aborted, const Slice* slice) noexcept 
     aborted.resize(kept)
 
 
-cdef void _put_records(Connection* connection, Answer* answer, Result* result) noexcept nogil:
+cdef void _put_records(Connection* connection, Answer* answer, FetchTarget* target,
+                       Result* result) noexcept nogil:
     cdef Slice* slice = &result.slice
     cdef size_t at = answer.bytes.size()
     cdef int64_t got
@@ -662,11 +663,16 @@ cdef void _put_records(Connection* connection, Answer* answer, Result* result) n
         disk_may_wait(True)
         if got == slice.size:
             return
+        if got >= 0:
+            got = BATCH_TORN  # the file was cut since
+        log_note_fault(target.log.get(), slice.segment_base, target.offset, <int>got)
         # Not all of it is in the page cache; or the disk refuses now what it indexed before: the
         # answer's length stands already, so the failure of sendfile ends the connection.
         answer.bytes.resize(at)
     span.at = answer.bytes.size()
+    span.log = target.log
     span.file = slice.file
+    span.segment_base = slice.segment_base
     span.position = slice.position
     span.size = slice.size
     answer.spans.push_back(span)

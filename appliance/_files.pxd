@@ -27,6 +27,10 @@ cdef void file_name(char* name, int64_t base_offset, const char* suffix) noexcep
 # All of `size` bytes at `position`, across short writes and EINTR: OK or a code.
 cdef int write_whole(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil
 
+# Whether an errno is of the bytes themselves: a sector that cannot be read, a checksum of the file
+# system's.
+cdef bint is_media_error(int error) noexcept nogil
+
 # From now on this thread may wait for the disk in `read_whole`, or may not: then that answers
 # WOULD_WAIT when not all is in the page cache. On a file system that cannot say so it waits.
 cdef void disk_may_wait(bint may) noexcept nogil

@@ -23,6 +23,9 @@ from appliance._socket cimport RWF_NOWAIT, iovec, preadv2
 from appliance.errors import from_code
 
 
+cdef extern from "errno.h" nogil:
+    int EBADMSG, EUCLEAN, EREMOTEIO, ENODATA, EILSEQ
+
 cdef extern from * nogil:
     """
     struct noted_failure { int error; char doing[32]; char name[64]; };
@@ -114,6 +117,10 @@ cdef ssize_t _read(int fd, uint8_t* data, int64_t size, int64_t position) noexce
         if got >= 0 or errno != EOPNOTSUPP:
             return got
     return pread(fd, data, size, position)
+
+
+cdef bint is_media_error(int error) noexcept nogil:
+    return error in (EIO, EBADMSG, EUCLEAN, EREMOTEIO, ENODATA, EILSEQ)
 
 
 cdef void disk_may_wait(bint may) noexcept nogil:

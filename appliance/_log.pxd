@@ -148,6 +148,7 @@ cdef struct Appended:
 # Bytes of one segment, to be sent or read while `file` is held.
 cdef cppclass Slice:
     FileRef file
+    int64_t segment_base           # of the segment; -1: none was looked at
     int64_t position
     int64_t size
     int64_t limit_offset           # what the reader could have seen at most
@@ -247,6 +248,14 @@ cdef void log_write_behind(PartitionLog* log) noexcept nogil
 cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil
 
 cdef void log_fail(PartitionLog* log, int code) noexcept nogil
+
+# Stored bytes of that segment could not be read, or were not what was written: `code` says how.
+# Other codes are let pass. Health tells, and the segment is verified.
+cdef void log_note_fault(PartitionLog* log, int64_t segment_base, int64_t offset,
+                         int code) noexcept nogil
+
+# The same, of the segment that has the offset.
+cdef void log_note_fault_at(PartitionLog* log, int64_t offset, int code) noexcept nogil
 
 # Tells those who wait how far the log is now; no lock of the log's may be held.
 cdef void log_tell(PartitionLog* log) noexcept nogil

@@ -42,6 +42,7 @@ from appliance._producers cimport (
     producers_first_open, producers_note, producers_note_marker, producers_store,
     producers_store_snapshot, producers_txn_is_open,
 )
+from appliance._read_faults cimport is_read_fault, read_faults_note
 from appliance._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
     segment_file, segment_find, segment_find_time, segment_forget_stored,
@@ -468,7 +469,23 @@ cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
         code = OK
     elif code != OK and offset < log.log_start_offset.load():
         code = OFFSET_OUT_OF_RANGE  # retention came by
+    elif code != OK:
+        log_note_fault(log, slice.segment_base, offset, code)
     return code
+
+
+cdef void log_note_fault(PartitionLog* log, int64_t segment_base, int64_t offset,
+                         int code) noexcept nogil:
+    if is_read_fault(code) and not log.is_closed.load():
+        read_faults_note(&log.storage.get().faults, log.name, segment_base, offset, code)
+
+
+cdef void log_note_fault_at(PartitionLog* log, int64_t offset, int code) noexcept nogil:
+    cdef int64_t base
+    log.list_guard.lock()
+    base = log.segments[_segment_at(log, offset)].get().base_offset
+    log.list_guard.unlock()
+    log_note_fault(log, base, offset, code)
 
 
 cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
@@ -478,6 +495,7 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
     cdef int64_t hole_at
     cdef int code
     slice.position = slice.size = 0
+    slice.segment_base = -1
     slice.limit_offset = log_limit(log, limit)
     if offset < log.log_start_offset.load() or offset > log.log_end_offset.load():
         return OFFSET_OUT_OF_RANGE
@@ -489,13 +507,14 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
             continue
         if code != OK:
             return code
+        slice.segment_base = segment.get().base_offset
         code = segment_find(segment.get(), offset, &found)
         if code == OK:
             return _fill_slice(log, segment.get(), &found, offset, hole_at, max_bytes, slice)
         if code != OFFSET_OUT_OF_RANGE:
             return code
         # Compaction left nothing at the end of that segment: the next one begins with what follows.
-        if offset >= log.gaps_end.load():
+        if offset >= log.gaps_end.load() or _is_gone(log, segment):
             return BATCH_CORRUPT
         if not _next_base(log, offset, &offset):
             return OK
@@ -517,6 +536,25 @@ cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment,
             hole_at[0] = min(hole_at[0], log.holes[i].first_offset)
     log.list_guard.unlock()
     return code
+
+
+cdef bint _is_gone(PartitionLog* log, const SegmentRef& segment) noexcept nogil:
+    """Whether the file is not there, and the segment is one of the log's still: whoever takes a
+    segment away takes it from the list first."""
+    cdef FileRef file
+    cdef bint is_listed
+    if segment_file(segment.get(), &file) != OFFSET_OUT_OF_RANGE:
+        return False
+    log.list_guard.lock()
+    is_listed = log.segments[_segment_at(log, segment.get().base_offset)] == segment
+    log.list_guard.unlock()
+    return is_listed
+
+
+cdef bint _starts_in_hole(PartitionLog* log, Segment* segment) noexcept nogil:
+    cdef SegmentRef found
+    cdef int64_t next_hole
+    return _find_segment(log, segment.base_offset, &found, &next_hole) == OFFSET_IN_HOLE
 
 
 cdef bint _pass_skipped(PartitionLog* log, int64_t* offset) noexcept nogil:
@@ -583,9 +621,12 @@ cdef int _stop_before_hole(Segment* segment, int64_t hole_at, Slice* slice) noex
 
 cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
                        Slice* slice) noexcept nogil:
+    cdef int64_t truncations = log.truncations.load()
     cdef int code = _find_time(log, timestamp, from_offset, limit, slice)
     if code == FILES_EXHAUSTED and descriptors_relieve():
         code = _find_time(log, timestamp, from_offset, limit, slice)
+    if code != OK and not truncations & 1 and truncations == log.truncations.load():
+        log_note_fault(log, slice.segment_base, slice.segment_base, code)
     return code
 
 
@@ -598,7 +639,12 @@ cdef int _find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, i
     slice.position = slice.size = 0
     slice.limit_offset = log_limit(log, limit)
     while _candidate(log, timestamp, &next_offset, &segment):
+        slice.segment_base = segment.get().base_offset
         code = segment_load_largest(segment.get())
+        if code == OFFSET_OUT_OF_RANGE:
+            if _is_gone(log, segment) and not _starts_in_hole(log, segment.get()):
+                return BATCH_CORRUPT
+            continue  # retention came by, or what was there is known to be lost
         if code != OK:
             return code
         if (segment.get().largest_timestamp.load() < timestamp
@@ -606,6 +652,8 @@ cdef int _find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, i
             continue
         code = _find_time_in(segment.get(), timestamp, from_offset, &found)
         if code == OFFSET_OUT_OF_RANGE:
+            if _is_gone(log, segment) and not _starts_in_hole(log, segment.get()):
+                return BATCH_CORRUPT
             continue
         if code != OK or found.header.base_offset >= slice.limit_offset:
             return code

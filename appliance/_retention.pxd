@@ -5,7 +5,7 @@ from libcpp.vector cimport vector
 
 from appliance._journal cimport Hole
 from appliance._log cimport LogRef, PartitionLog
-from appliance._segment cimport SegmentRef
+from appliance._segment cimport Segment, SegmentRef
 
 # Deletes whole segments that time, size or the log start have passed; rolls an active segment that
 # outlived retention.ms. Count of segments deleted, or a code. `rolled`: ask the committer for this
@@ -38,3 +38,7 @@ cdef bint log_has_unfinished_swap(PartitionLog* log) noexcept nogil
 
 # Records how far compaction has come.
 cdef int log_save_cleaned(PartitionLog* log, int64_t cleaned_offset) noexcept nogil
+
+# How old its records are cannot be read, so that it is neither deleted nor compacted: maintenance
+# is held.
+cdef void log_note_unknown_age(PartitionLog* log, Segment* segment, int code) noexcept nogil

@@ -15,18 +15,20 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._batch cimport ATTRIBUTE_CONTROL, BatchHeader, batch_control_type
-from appliance._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO
+from appliance._codes cimport (
+    BATCH_CORRUPT, LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO,
+)
 from appliance._descriptors cimport directory_hold
 from appliance._files cimport (
     NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
     write_whole,
 )
-from appliance._holes cimport holes_cut, holes_forget_bytes, holes_place
+from appliance._holes cimport holes_cover, holes_cut, holes_forget_bytes, holes_place
 from appliance._index cimport AbortedTxn, txn_index_store
 from appliance._journal cimport Hole, journal_put
 from appliance._log cimport (
-    LogSettings, PartitionLog, log_capture, log_high_watermark, log_roll, log_save_locked,
-    log_store_aborted,
+    LogSettings, PartitionLog, log_capture, log_high_watermark, log_note_fault, log_roll,
+    log_save_locked, log_store_aborted,
 )
 from appliance._native cimport (
     O_CREAT, O_RDWR, O_TRUNC, close, errno, mutant, renameat, unlinkat,
@@ -159,9 +161,18 @@ cdef int64_t _is_doomed(PartitionLog* log, Segment* segment, const LogSettings* 
         return 0
     code = segment_load_largest(segment)
     if code != OK:
+        log_note_unknown_age(log, segment, code)
         return code
     # An unknown timestamp (-1) never deletes.
     return 0 <= segment.largest_timestamp.load() < now_ms - settings.retention_ms
+
+
+cdef void log_note_unknown_age(PartitionLog* log, Segment* segment, int code) noexcept nogil:
+    if code == OFFSET_OUT_OF_RANGE:
+        if holes_cover(log, segment.base_offset, segment.end_offset.load()):
+            return  # known to be gone
+        code = BATCH_CORRUPT
+    log_note_fault(log, segment.base_offset, segment.base_offset, code)
 
 
 cdef int64_t _recovery_base(PartitionLog* log) noexcept nogil:

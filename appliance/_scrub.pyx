@@ -146,6 +146,7 @@ cdef cppclass Scan:
     Search search
     int64_t claimed                # where the damaged batch says that it ends; -1: not looked at
     Flaw found                     # what it is that ends where the search does
+    bint was_refused               # by the disk, some of what was settled
     vector[Flaw] flaws
     vector[Flaw] told              # settled
     vector[Hole] holes             # of these, to be marked
@@ -557,8 +558,11 @@ cdef int _settle_flaw(Scan* scan, Flaw flaw) noexcept nogil:
             or flaw.hole.position + header.size >= flaw.hole.end_position
         ):
             flaw.why = NOT_AGAIN
+    if holes_cover(log, flaw.hole.first_offset, flaw.hole.end_offset):
+        return OK  # another look was faster
     if flaw.why != NOT_AGAIN and flaw.why != NO_OFFSETS:
         scan.holes.push_back(flaw.hole)
+        scan.was_refused = scan.was_refused or flaw.is_refused
     # Below the log start nobody reads, and nobody need be told.
     if flaw.hole.end_offset > log.log_start_offset.load():
         flaw.hole.first_offset = max(flaw.hole.first_offset, log.log_start_offset.load())
@@ -783,6 +787,11 @@ cdef class SegmentScan:
     def is_moot(self):
         """The segment is gone, or not durable yet."""
         return bool(self.scan.is_moot)
+
+    @property
+    def was_refused(self):
+        """Whether the disk refused to read some of what `settle` found damaged."""
+        return bool(self.scan.was_refused)
 
     @property
     def read_bytes(self):

@@ -6,6 +6,7 @@ from libcpp.memory cimport shared_ptr
 from appliance._journal cimport Journal
 from appliance._native cimport atomic_bool, atomic_i64, monotonic_ns, wall_ms
 from appliance._descriptors cimport FileRef
+from appliance._read_faults cimport ReadFaults
 from appliance._watermarks cimport Watermarks
 
 cdef cppclass Storage:
@@ -13,6 +14,7 @@ cdef cppclass Storage:
     int lock_fd                    # flock: one broker per directory
     Journal journal
     Watermarks marks
+    ReadFaults faults              # reads of the logs that failed or were refused
     atomic_bool is_full            # clients' appends are refused
     atomic_i64 free_bytes          # at the last look
     int64_t low_water_bytes        # refuse below this

@@ -54,6 +54,7 @@ from appliance.kept import check_name as check_kept_name
 from appliance.ledger import Ledger
 from appliance.log_dir import LogDir, Progress
 from appliance.reconciliation import Reconciliation
+from appliance.refused_reads import RefusedReads
 from appliance.reopening import Reopening
 from appliance.scram import ScramCredentials
 from appliance.scrub import Scrubber, untold
@@ -135,6 +136,7 @@ class Broker:
         self.exports = Book(catalog, config.export.runs_max)
         self.ledger = log_dir.ledger = Ledger(catalog)
         self.scrubber = Scrubber(log_dir)
+        self.refused_reads = RefusedReads(log_dir, self.scrubber)
         self.holds = log_dir.keeper = Holds(catalog, lambda: log_dir.is_full)
 
     @classmethod

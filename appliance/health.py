@@ -195,6 +195,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_machine(watch.machine)
     yield from of_clock(broker)
     yield from of_ledger(broker)
+    yield from of_refused_reads(broker)
     yield from of_owners(broker)
     yield from of_groups(broker)
     for name, text in sorted(subject.faults.items()):
@@ -383,6 +384,12 @@ def of_exports(broker: Broker) -> Iterator[Finding]:
         now = broker.clock.now_ms() / 1000
         if late := overdue(definition, last, broker.exports, now, time.monotonic()):
             yield Finding("degraded", "exports", late)
+
+
+def of_refused_reads(broker: Broker) -> Iterator[Finding]:
+    """At once: what was damaged is in the ledger only when its segment was verified."""
+    texts = broker.refused_reads.texts()
+    yield from first_of("degraded", "reads", texts, "segments in which reads were refused")
 
 
 def of_scrub(broker: Broker) -> Iterator[Finding]:

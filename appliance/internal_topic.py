@@ -258,7 +258,7 @@ def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], 
         try:
             take(data)
         except ApplianceError:
-            _take_each(data, take, on_fault)
+            _take_each(log, data, take, on_fault)
         offset = [each.next_offset for each in _batches_in(data)][-1]
 
 
@@ -288,7 +288,7 @@ def _take_rest(
     for base, next_offset, batch in _batches_behind(Path(segments[at].path), offset, limit):
         if base > offset:
             on_fault(f"offsets {offset} to {base - 1} cannot be read: damage")
-        _take_each(batch, take, on_fault)
+        _take_each(log, batch, take, on_fault)
         offset = next_offset
     if offset < limit:
         on_fault(f"offsets {offset} to {limit - 1} cannot be read: damage")
@@ -304,11 +304,15 @@ def _batches_behind(path: Path, offset: int, limit: int) -> Iterator[tuple[int, 
             yield base_offset, last_offset + 1, os.pread(file.fileno(), length, position)
 
 
-def _take_each(data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:
+def _take_each(
+    log: Log, data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]
+) -> None:
     for each in _batches_in(data):
+        batch = data[each.position : each.end]
         try:
-            take(data[each.position : each.end])
+            take(batch)
         except ApplianceError as error:
+            log.note_damaged(each.base_offset, batch)
             on_fault(f"the batch at {each.base_offset} cannot be read: {error}")
 
 

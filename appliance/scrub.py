@@ -2,6 +2,7 @@
 
     turn      called each second: so much of the round as the set rate allows, and nothing between
               two rounds
+    verify    one segment at once, as a reader met something in it (`refused_reads.py`)
     start     a round of its own at once and at full speed, of all topics or some
 
 `_scrub.pyx` verifies a segment and deals with what it finds; here is what comes next, how far it
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance import event_log, owner_only
 from appliance._engine import Log
@@ -85,6 +86,12 @@ class Round:
         return any(each.what == "failed" for each in self.findings)
 
 
+class Verified(NamedTuple):
+    course: Round  # of one segment
+    is_through: bool  # all of it
+    was_refused: bool  # by the disk, what was found damaged
+
+
 class Scrubber:
     """`turn` on one thread, `start` and what is asked on another."""
 
@@ -105,6 +112,7 @@ class Scrubber:
         self._places: Iterator[Place] | None = None
         self._scan: tuple[Place, SegmentScan] | None = None
         self._saved = time.monotonic()
+        self._telling = threading.Lock()  # what two rounds find at once is told and marked once
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._load()
@@ -201,6 +209,24 @@ class Scrubber:
         self._save()
         return course.damages + course.notes - before
 
+    # One segment
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping.is_set()
+
+    def verify(self, place: Place, *, marks_refused: bool) -> Verified:
+        """This one alone, at once and at full speed. What the disk refuses to read goes into the
+        ledger; readers are told of it as of damage only with `marks_refused`."""
+        course = Round(self._now_ms())
+        scan = self._begin(place, course)
+        while scan is not None and self._step(place, scan, STEP_BYTES, course, marks_refused):
+            if self.is_stopping:
+                return Verified(course, is_through=False, was_refused=False)
+        if scan is None:
+            return Verified(course, is_through=False, was_refused=False)
+        return Verified(course, not scan.is_moot, scan.was_refused)
+
     # On demand
 
     def start(self, topics: list[str]) -> Round:
@@ -279,7 +305,9 @@ class Scrubber:
             self._fail(place, error, course)
             return None
 
-    def _step(self, place: Place, scan: SegmentScan, most: int, course: Round) -> bool:
+    def _step(
+        self, place: Place, scan: SegmentScan, most: int, course: Round, marks_refused: bool = True
+    ) -> bool:
         """Whether there is more of the segment."""
         before = scan.read_bytes
         try:
@@ -292,7 +320,8 @@ class Scrubber:
             self.checked_bytes += scan.read_bytes - before
         if not is_more:
             course.segments += 1
-            self._tell(place, scan, course)
+            with self._telling:
+                self._tell(place, scan, course, marks_refused)
         return is_more
 
     def _log(self, place: Place) -> Log | None:
@@ -305,7 +334,9 @@ class Scrubber:
         self._failed[place] = self._now_ms(), str(error)
         self._note(Found(topic, partition, "failed", base, base, str(error)), course)
 
-    def _tell(self, place: Place, scan: SegmentScan, course: Round) -> None:
+    def _tell(
+        self, place: Place, scan: SegmentScan, course: Round, marks_refused: bool
+    ) -> None:
         topic, partition, _ = place
         damages = []
         self._failed.pop(place, None)
@@ -324,6 +355,10 @@ class Scrubber:
             if each.what == "restored" and log is not None:
                 log.ask_commit()  # a new segment may have begun for it
         self.damages += len(damages)
+        if scan.was_refused and not marks_refused:
+            self._log_dir.ledger.note(damages)
+            scan.let_go()
+            return
         # In this order: a hole that the ledger lacks would be known, and told nobody.
         if self._log_dir.ledger.note(damages) or not damages:
             self._mark(place, scan, course)
@@ -339,9 +374,10 @@ class Scrubber:
 
     def _mark_noted(self) -> None:
         """Each second: damage whose entries are on disk by now."""
-        if self._unmarked and self._log_dir.ledger.save():
-            for place in list(self._unmarked):
-                self._mark(place, *self._unmarked.pop(place))
+        with self._telling:
+            if self._unmarked and self._log_dir.ledger.save():
+                for place in list(self._unmarked):
+                    self._mark(place, *self._unmarked.pop(place))
 
     def _note(self, found: Found, course: Round) -> None:
         course.note(found)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from appliance import admin_http, descriptors, event_log, scrub
+from appliance import admin_http, descriptors, event_log, refused_reads, scrub
 from appliance._data_plane import DataPlane
 from appliance.broker import Broker
 from appliance.broker_configs import CLEANER_BACKOFF
@@ -295,9 +295,25 @@ class Server:
             self._every("clock", Interval(CLOCK_MS), log_dir.watch_clock),
             self._every("compaction", compaction, log_dir.compact),
             self._every("scrub", Interval(scrub.TURN_MS), broker.scrubber.turn),
+            self._look_at_refused(broker),
             broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
         ]
+
+    async def _look_at_refused(self, broker: Broker) -> None:
+        """Reads that were refused: health tells of them already, the ledger soon."""
+        refused, interval = broker.refused_reads, Interval(refused_reads.TURN_MS)
+        loop, fd = asyncio.get_running_loop(), broker.refused_reads.wake_fd()
+
+        def wake() -> None:
+            if refused.gather():
+                interval.hurry()
+
+        loop.add_reader(fd, wake)
+        try:
+            await self._every("refused reads", interval, refused.look)
+        finally:
+            loop.remove_reader(fd)
 
     async def _every_so_often(self, interval: Interval, job: Callable[[], int]) -> None:
         """What takes no time and cannot fail."""
@@ -326,6 +342,8 @@ class Server:
         """Before the next turn, that is. The interval may change while that is waited for."""
         begin = time.monotonic()
         while (left_s := begin + interval.ms / 1000 - time.monotonic()) > 0:
+            if interval.is_hurried:
+                break
             waits = [asyncio.create_task(each.wait()) for each in (self.stopping, interval.changed)]
             try:
                 await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
@@ -334,6 +352,7 @@ class Server:
                     each.cancel()
             if self.stopping.is_set():
                 return True
+        interval.is_hurried = False
         return self.stopping.is_set()
 
 
@@ -343,6 +362,12 @@ class Interval:
     def __init__(self, ms: int) -> None:
         self.ms = ms
         self.changed = asyncio.Event()
+        self.is_hurried = False
+
+    def hurry(self) -> None:
+        """The next turn is now."""
+        self.is_hurried = True
+        self.set(self.ms)
 
     def set(self, ms: int) -> None:
         self.ms = ms

@@ -18,6 +18,7 @@ from appliance import arrow
 from appliance._columns import Aborted, columns
 from appliance._export import RangeReader
 from appliance.admin.export import FormatNotInstalled, Sink, harmless, text_of
+from appliance.errors import ApplianceError
 
 # Of one read: decompressed it is several times as much, and a stream holds that in memory.
 FRAME_BYTES = 256 << 10
@@ -185,14 +186,19 @@ class Decoded:
 
     def piece(self) -> bytes:
         """Maybe none, though more is to come."""
+        begin = self._reader.next_offset
         frame = self._reader.read(FRAME_BYTES)
         if not len(frame):
             self.has_ended = True
             return self._writer.end()
         first, end = self._bounds
-        filled = columns(
-            frame.batches, first_offset=first, end_offset=end, aborted=self._aborted
-        )
+        try:
+            filled = columns(
+                frame.batches, first_offset=first, end_offset=end, aborted=self._aborted
+            )
+        except ApplianceError:
+            self._reader.log.note_damaged(begin, frame.batches)
+            raise
         return self._writer.piece(self._batch(filled)) if len(filled) else b""
 
     def _batch(self, filled: Any) -> Any:

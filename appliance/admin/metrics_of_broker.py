@@ -81,6 +81,7 @@ def families(process: Process) -> Iterator[Metric]:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
         yield from of_storage(process.broker)
+        yield from of_refused_reads(process.broker)
         yield from of_scrub(process.broker)
         yield from of_groups(process.broker)
         yield from of_transactions(process.broker)
@@ -170,6 +171,11 @@ def of_commits(broker: Broker) -> Iterator[Metric]:
     times = histogram("commit_seconds", "What the syncs of one group commit took together.")
     add_times(times, [], *broker.log_dir.engine.commit_times())
     yield times
+
+
+def of_refused_reads(broker: Broker) -> Iterator[Metric]:
+    refused = counter("reads_refused", "Reads of stored records that failed or were refused.")
+    yield one(refused, broker.refused_reads.count)
 
 
 def of_scrub(broker: Broker) -> Iterator[Metric]:

@@ -137,7 +137,7 @@ def _read(
                 break
             room = piece._replace(first=first)
             if not any(p == info.producer_id and a <= info.base_offset < b for p, a, b in aborted):
-                first = _take(batch, room, wanted, bounds, seen)
+                first = _take(log, batch, room, wanted, bounds, seen)
             if first <= info.last_offset and bounds is not None and seen.is_over(bounds):
                 seen.offsets += first - begin
                 return piece._replace(first=first)
@@ -180,7 +180,7 @@ class _Info(NamedTuple):
 
 
 def _take(
-    batch: memoryview, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
+    log: Log, batch: memoryview, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
 ) -> int:
     """Takes what fits; the first offset that was not looked at."""
     if not batch:
@@ -188,6 +188,7 @@ def _take(
     try:
         found = records(batch, size_max=BATCH_BYTES_MAX)
     except ApplianceError as error:
+        log.note_damaged(piece.first, batch)
         seen.problems.append(Problem(piece.partition, piece.first, str(error)))
         return piece.first
     for record in found:

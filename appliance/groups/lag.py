@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from appliance import _batch, event_log
-from appliance._engine import Log
+from appliance._engine import FileSlice, Log
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.lag_history import History, LagSample, Series
@@ -345,7 +345,7 @@ def _timestamp(place: Place) -> int:
         for first, end in place.log.holes():
             offset = end if first <= offset < end else offset
         return _timestamp_at(place.log, offset)
-    except (ApplianceError, OSError):
+    except ApplianceError:
         return NO_TIMESTAMP  # deleted meanwhile, or failed, which health tells
 
 
@@ -353,7 +353,10 @@ def _timestamp_at(log: Log, offset: int) -> int:
     batch = log.slice(offset, 1)
     if batch.size == 0:
         return NO_TIMESTAMP
-    head = os.pread(batch.fd, HEAD.size, batch.position)
+    head = _head(batch)
+    if len(head) < HEAD.size:
+        log.note_damaged(offset, head)
+        return NO_TIMESTAMP
     attributes, base_timestamp, max_timestamp = HEAD.unpack(head)
     if attributes & APPEND_TIME:
         return int(max_timestamp)
@@ -361,6 +364,14 @@ def _timestamp_at(log: Log, offset: int) -> int:
         return int(base_timestamp)
     records = _batch.records(log.read(offset, 1))
     return next((each.timestamp for each in records if each.offset >= offset), int(max_timestamp))
+
+
+def _head(batch: FileSlice) -> bytes:
+    """Fewer bytes than it has where the disk has no more, or refuses."""
+    try:
+        return os.pread(batch.fd, HEAD.size, batch.position)
+    except OSError:
+        return b""
 
 
 def _largest(lags: Iterable[PartitionLag]) -> float | None:

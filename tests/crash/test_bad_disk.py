@@ -17,12 +17,16 @@ from typing import Any
 
 import pytest
 
-from appliance import _batch
+from appliance import _batch, refused_reads
 from appliance.catalog import Catalog, TopicRow
 from appliance.config import LogConfig
-from appliance.errors import ApplianceError, LogFailed
+from appliance.errors import ApplianceError, LogFailed, StorageIoFailed
+from appliance.ledger import Ledger
 from appliance.log_dir import LogDir
 from appliance.machine.syncs import PROVEN, SYNCFS, syncs_on
+from appliance.page_cache import read_anew
+from appliance.refused_reads import RefusedReads
+from appliance.scrub import Scrubber
 from tests.support.logs import until
 
 from .bad_disk import KINDS, BadDisk, why_not
@@ -260,4 +264,44 @@ def test_a_bad_sector_in_what_nobody_was_promised_keeps_no_log_shut(disk: BadDis
     log = log_dir.log("t", 0)
     assert served(log) == {0: b"promised"}
     assert log.append_durable(batch(b"next")).base_offset == end == 1
+    log_dir.abandon()
+
+
+@of_kinds(["ext4"])
+@pytest.mark.parametrize("heals", [True, False], ids=["an error that passes", "a bad sector"])
+def test_a_read_error_of_a_reader_is_told_and_marked_only_if_it_stays(
+    disk: BadDisk, heals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refused_reads, "AGAIN_S", 0.0)
+    log_dir = opened(disk)
+    catalog = Catalog.open(disk.root / "data" / "catalog.db")
+    log_dir.ledger = Ledger(catalog)
+    log = log_dir.create("t", 0, CONFIG)
+    for each in (b"first", MARK + os.urandom(2_000), b"last"):
+        log.append_durable(batch(each))
+        log.roll()
+    log_dir.checkpoint()
+    log.rest(0)
+    read_anew(Path(log.segments()[1].path))
+    refused = RefusedReads(log_dir, Scrubber(log_dir))
+    disk.refuse(MARK)
+    with pytest.raises(StorageIoFailed):
+        log.read(1, 1)
+    (text,) = refused.texts()
+    assert "EIO" in text
+    refused.look()
+    (entry,) = log_dir.ledger.open()
+    assert (entry.damage.first_offset, entry.damage.last_offset) == (1, 1)
+    assert "the disk refused" in entry.damage.cause
+    assert log.holes() == [], "an error that may pass"
+    assert "EIO" in refused.texts()[0]
+    if heals:
+        disk.heal()
+    refused.look()
+    assert [each.damage for each in log_dir.ledger.open()] == [entry.damage]
+    assert log.holes() == ([] if heals else [(1, 2)])
+    if heals:
+        assert served(log).keys() == {0, 1, 2}
+        assert "is whole" in refused.texts()[0]
+    catalog.close()
     log_dir.abandon()

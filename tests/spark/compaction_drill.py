@@ -34,7 +34,7 @@ from tests.support.spark_data import Topics, spark_session
 from tests.test_server import Broker
 
 TOPIC = "drilled"
-NOT_THERE = ("No such file", "No files found", "FILE_NOT_EXIST", "PATH_NOT_FOUND")
+NOT_THERE = ("No such file", "No files found", "FileNotFoundException", "PATH_NOT_FOUND")
 RECORDS = 300  # of each run
 PAUSE_S = 0.2  # of each reader: eight that never rest leave no time to compact
 GRACE_MS = 90_000  # longer than any of these readers takes

@@ -52,8 +52,10 @@ def handle(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersio
     if call.version >= 3 and not _names_software(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if call.version >= 3:
-        named = (request.client_software_name, request.client_software_version)
-        broker.software[call.connection] = tuple(each[:CLIENT_ID_MAX] for each in named)
+        broker.software[call.connection] = (
+            request.client_software_name[:CLIENT_ID_MAX],
+            request.client_software_version[:CLIENT_ID_MAX],
+        )
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=lowest, max_version=highest)

@@ -41,8 +41,10 @@ async def handle(
     left = OTHERS_MAX
     results: list[Answer] = []
     for each in asked:
-        left -= each.resource_type != config_resource.TOPIC
-        results.append(_describe(broker, each, request) if left >= 0 else _one_too_many(each))
+        is_topic = each.resource_type == config_resource.TOPIC
+        left -= not is_topic
+        is_one = is_topic or left >= 0
+        results.append(_describe(broker, each, request) if is_one else _one_too_many(each))
         if len(results) % TURN_RESOURCES == 0:
             await asyncio.sleep(0)
     return DescribeConfigsResponse(results=results)

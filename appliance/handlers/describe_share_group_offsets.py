@@ -75,9 +75,9 @@ def _topics(
     group = broker.share_groups.find(asked.group_id)
     of_topic: dict[str, list[int]] = {}
     for topic_id, partition in sorted(group.shared.initialized) if group else ():
-        name = broker.topic_name(topic_id)
-        if name is not None:
-            of_topic.setdefault(name, []).append(partition)
+        known = broker.topic_name(topic_id)
+        if known is not None:
+            of_topic.setdefault(known, []).append(partition)
     for name, partitions in of_topic.items():
         yield name, broker.topics.get(name), partitions
 

@@ -11,7 +11,7 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -86,7 +86,7 @@ def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> Gro
 
 def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
     if asked.topics is None:
-        for name, partitions in _all(broker.groups, asked.group_id):
+        for name, partitions in _all(broker.groups, asked.group_id).items():
             facts = broker.topic_facts(name)
             if facts or not is_by_id:
                 yield Topic(name, facts.id if facts else NO_UUID, partitions)
@@ -99,11 +99,11 @@ def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
         yield Topic(broker.topic_name(topic_id) if is_by_id else name, topic_id, partitions)
 
 
-def _all(groups: Coordinator, group_id: str) -> ItemsView[str, list[int]]:
+def _all(groups: Coordinator, group_id: str) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for place in groups.offsets.of_group(group_id):
         found.setdefault(place.topic, []).append(place.partition)
-    return found.items()
+    return found
 
 
 def _partition(
@@ -135,7 +135,7 @@ def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> Offs
     except ApplianceError as error:
         error_code = error.kafka_code
     rows = [(each.name, each.partition_indexes) for each in request.topics or ()]
-    asked = distinct_partitions(rows).items()
+    asked = distinct_partitions(rows)
     if request.topics is None and not error_code:
         asked = _all(groups, request.group_id)
     topics = [
@@ -150,7 +150,7 @@ def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> Offs
                 for each in indexes
             ],
         )
-        for name, indexes in asked
+        for name, indexes in asked.items()
     ]
     if error_code and version >= FIRST_WITH_ERROR:
         return OffsetFetchResponse(error_code=error_code)

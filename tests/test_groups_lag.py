@@ -18,6 +18,7 @@ from appliance.admin import metrics_of_groups
 from appliance.config import GroupsConfig
 from appliance.groups import lag as lag_module
 from appliance.groups.lag import GroupLag, Lag, PartitionLag, Progress
+from appliance.groups.lag_history import History, LagSample
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.log_dir import LogDir
@@ -289,6 +290,20 @@ def test_metrics_have_as_many_groups_as_histories_do(world: World) -> None:
         f"g{number:02}" for number in range(10)
     }
     assert [each.samples[0].value for each in found if "left_out" in each.name] == [16]
+
+
+def test_what_nobody_would_commit_stops_no_measuring(world: World) -> None:
+    append(world.log(), batch("a", "b"))
+    world.commit(-(2**63), group="hostile")
+    world.commit(2**63 - 1, group="hostile too")
+    world.commit(1)
+    world.round()
+    found = {each.group: each.records for each in world.lag.snapshot().groups}
+    assert found == {"g": 1, "hostile": 2, "hostile too": 0}
+    assert [each.records for each in world.lag.history("g").topics["t"]] == [1]
+    history = History(5, 10)
+    history.add(NOW, {("g", "t"): (2**64, 1e30)})
+    assert history.of_group("g")["t"] == (LagSample(NOW, 2**63 - 1, (2**63 - 1) / 1000),)
 
 
 def test_what_did_not_move_is_not_read_again(

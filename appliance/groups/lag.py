@@ -146,7 +146,7 @@ class Place(NamedTuple):
     @property
     def position(self) -> int:
         if self.committed is not None:
-            return self.committed
+            return max(0, self.committed)  # anybody may commit -2^63
         return self.end if self.begins_at_end else self.start
 
     @property

@@ -1,10 +1,15 @@
-"""Lag over time: a ring of samples for each group and topic, in 24 bytes a sample."""
+"""Lag over time: a ring of samples for each group and topic, in 24 bytes a sample.
+
+Offsets and times are what clients say: what has no place in 64 bits is the most that has.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
+
+from appliance.config import LONG_MAX
 
 NOT_KNOWN_MS = -1
 FIELDS = 3  # time, records, milliseconds of lag
@@ -39,7 +44,7 @@ class History:
             if len(ring) >= self._fields_max:
                 del ring[:FIELDS]
             lag_ms = NOT_KNOWN_MS if seconds is None else round(seconds * 1000)
-            ring.extend((at_ms, records, lag_ms))
+            ring.extend((at_ms, min(records, LONG_MAX), min(lag_ms, LONG_MAX)))
 
     @property
     def series(self) -> Collection[Series]:

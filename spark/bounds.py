@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from appliance_spark.options import Given, OptionInvalid
 
 EARLIEST, LATEST = "earliest", "latest"
 NAMED = {-2: EARLIEST, -1: LATEST}
+ID = "id"  # beside the partitions of a topic: which topic of that name is meant
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Bound:
     of_all: str = ""
     of_each: Mapping[str, Mapping[int, str]] | None = None
     by_time: bool = False
+    ids: Mapping[str, str] = field(default_factory=dict)  # of topics, as far as they were told
 
     def of(self, topic: str, partition: int) -> str | None:
         """None: it is not named."""
@@ -64,7 +66,11 @@ def _bound(given: Given, side: str, default: str) -> Bound:
         return Bound(offsets, text.lower())
     found = _by_partition(given, offsets, -2)
     each = {name: {n: NAMED.get(at, str(at)) for n, at in of.items()} for name, of in found.items()}
-    return Bound(offsets, of_each=each)
+    return Bound(offsets, of_each=each, ids=_ids(given, offsets))
+
+
+def _ids(given: Given, option: str) -> dict[str, str]:
+    return {topic: str(of[ID]) for topic, of in given.json(option).items() if ID in of}
 
 
 def _by_partition(given: Given, option: str, minimum: int) -> dict[str, dict[int, int]]:
@@ -73,7 +79,8 @@ def _by_partition(given: Given, option: str, minimum: int) -> dict[str, dict[int
     if not isinstance(found, dict) or not all(isinstance(of, dict) for of in found.values()):
         raise OptionInvalid(f"option {option}: got {found!r}, wanted {wanted}")
     return {
-        name: {_number(option, n, 0): _number(option, at, minimum) for n, at in of.items()}
+        name: {_number(option, n, 0): _number(option, at, minimum)
+               for n, at in of.items() if n != ID}
         for name, of in found.items()
     }
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 TIMEOUT_S = 60.0  # without a byte
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
-GONE, TOO_MANY = 410, 429
+OTHER_TOPIC, GONE, TOO_MANY = 409, 410, 429
 TOPICS_AT_ONCE = 1000
 
 # What a broken line, a broker that is started again or one that is busy shows; all else is final.
@@ -79,10 +79,12 @@ class Endpoint:
             refuse(response, f"GET {self.url}{path}")
         return response
 
-    def plan(self, topic: str, first: str, end: str, splits: int, isolation: str) -> Any:
+    def plan(
+        self, topic: str, first: str, end: str, splits: int, isolation: str, topic_id: str = ""
+    ) -> Any:
         path = f"/export/v1/topics/{quote(topic, safe='')}/plan"
         return self.get(path, **{"from": first, "to": end, "splits": splits,
-                                 "isolation": isolation})  # fmt: skip
+                                 "isolation": isolation}, **meant(topic_id))  # fmt: skip
 
     def topics(self) -> list[str]:
         """Without internal ones."""
@@ -99,6 +101,11 @@ class Endpoint:
         if host in ("0.0.0.0", "[::]", "::", ""):
             host = urlsplit(self.url).hostname or host
         return f"{host}:{port}"
+
+
+def meant(topic_id: str) -> dict[str, str]:
+    """Which topic of that name; "" is whichever is there, for offsets of nobody knows which."""
+    return {"topic_id": topic_id} if topic_id else {}
 
 
 def pause(attempt: int) -> None:

@@ -158,6 +158,7 @@ def _made_again(
               for file in lost for key in export_manifest.ranges([file])}
     tasks = [
         {"topic": topic, "partition": partition, "from": start, "to": end,
+         "topic_id": manifest["topics"][topic]["topic_id"],
          "schema": manifest["topics"][topic]["schema"]}
         for topic, partition, start, end in sorted({key[:4] for key in wanted})
     ]

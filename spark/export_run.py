@@ -247,8 +247,10 @@ def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
 
 
 def _tasks(plan: Plan) -> list[dict[str, Any]]:
-    schemas = {topic["topic"]: topic["schema"] for topic in plan["topics"]}
-    return [{**split, "schema": schemas[split["topic"]]} for split in plan["splits"]]
+    """Each says which topic is meant: one may be made anew between the plan and its tasks."""
+    of = {topic["topic"]: {name: topic[name] for name in ("schema", "topic_id")}
+          for topic in plan["topics"]}
+    return [{**split, **of[split["topic"]]} for split in plan["splits"]]
 
 
 def _pin_schemas(
@@ -260,7 +262,7 @@ def _pin_schemas(
     if not open_topics:
         return
     names = {topic["topic"] for topic in open_topics}
-    tasks = [split for split in plan["splits"] if split["topic"] in names]
+    tasks = [task for task in _tasks(plan) if task["topic"] in names]
     kinds = export_tasks.spread(spark, tasks, partial(export_tasks.infer, job.reading))
     for topic in open_topics:
         mine = [kind for task, kind in zip(tasks, kinds, strict=True)

@@ -19,7 +19,7 @@ from appliance._batch import headers
 from appliance._columns import Aborted, columns, is_transactional
 from appliance_spark import export_hash, export_json, export_write
 from appliance_spark.columns import TYPES, Column
-from appliance_spark.endpoint import PASSING, Endpoint, pause
+from appliance_spark.endpoint import PASSING, Endpoint, meant, pause
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.fetching import Fetching, Source, read_frame
 from appliance_spark.planning import Split
@@ -47,7 +47,8 @@ class Reading:
         return Source(endpoint, self.isolation, True, ALL)
 
     def batches(self, task: Task) -> Iterator[pa.RecordBatch]:
-        split = Split(task["topic"], task["partition"], task["from"], task["to"])
+        split = Split(
+            task["topic"], task["partition"], task["from"], task["to"], task["topic_id"])
         return Fetching(self.source, split).batches()
 
 
@@ -282,7 +283,8 @@ def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]
     path = f"/export/v1/topics/{topic}/partitions/{task['partition']}/batches"
     connection = endpoint.connect()
     try:
-        answer = endpoint.ask(connection, path, start=start, end=end, isolation=reading.isolation)
+        answer = endpoint.ask(connection, path, start=start, end=end, isolation=reading.isolation,
+                              **meant(task["topic_id"]))
         while frame := read_frame(answer):
             yield frame
         yield json.loads(read_frame(answer))

@@ -221,7 +221,8 @@ def _read_again(
     manifest: dict[str, Any], topic: str, starts: dict[int, int], known: set[Range]
 ) -> list[dict[str, Any]]:
     """The ranges that the log still has whole, and what lies between them: nothing may be there."""
-    tasks = []
+    tasks: list[dict[str, Any]] = []
+    of = {"topic": topic, "topic_id": manifest["topics"][topic]["topic_id"]}
     for partition, position in export_manifest.position(manifest, topic).items():
         at = max(int(manifest["topics"][topic]["begin"][str(partition)]), starts[partition])
         for _, number, start, end in sorted(known):
@@ -229,9 +230,9 @@ def _read_again(
                 at = max(at, end) if number == partition else at
                 continue
             if start > at:
-                tasks.append({"topic": topic, "partition": partition, "from": at, "to": start})
-            tasks.append({"topic": topic, "partition": partition, "from": start, "to": end})
+                tasks.append({**of, "partition": partition, "from": at, "to": start})
+            tasks.append({**of, "partition": partition, "from": start, "to": end})
             at = max(at, end)
         if at < position:
-            tasks.append({"topic": topic, "partition": partition, "from": at, "to": position})
+            tasks.append({**of, "partition": partition, "from": at, "to": position})
     return tasks

@@ -22,9 +22,17 @@ from urllib.parse import quote
 from appliance._columns import Aborted, Columns, is_transactional
 from appliance._crc import crc32c
 from appliance_spark.columns import Column, Decoder
-from appliance_spark.endpoint import GONE, PASSING, Endpoint, Refused, pause
+from appliance_spark.endpoint import (
+    GONE,
+    OTHER_TOPIC,
+    PASSING,
+    Endpoint,
+    Refused,
+    meant,
+    pause,
+)
 from appliance_spark.options import READ_COMMITTED
-from appliance_spark.planning import DataLost, Split
+from appliance_spark.planning import DataLost, Split, TopicMadeAnew
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,12 +93,16 @@ class Fetching:
 
     def _go_on_after(self, error: Refused) -> None:
         """Retention was there between the plan and now."""
+        if error.status == OTHER_TOPIC:
+            raise TopicMadeAnew(f"{self}: {error.text}") from error
         if error.status != GONE:
             raise error
         if self.source.fail_on_data_loss:
             raise DataLost(f"{self}: {error.text} (failOnDataLoss=false goes on behind)") from error
         ours = json.dumps({str(self.split.partition): self.next_offset})
-        plan = self.source.endpoint.plan(self.split.topic, ours, ours, 0, self.source.isolation)
+        plan = self.source.endpoint.plan(
+            self.split.topic, ours, ours, 0, self.source.isolation, self.split.topic_id
+        )
         self.next_offset = max(self.next_offset, plan["partitions"][0]["log_start_offset"])
 
     def _stream(self) -> Iterator[pa.RecordBatch]:
@@ -100,7 +112,7 @@ class Fetching:
         try:
             response = endpoint.ask(
                 connection, f"{path}/batches", start=self.next_offset, end=split.end,
-                isolation=self.source.isolation,
+                isolation=self.source.isolation, **meant(split.topic_id),
             )  # fmt: skip
             yield from self._frames(response)
         finally:

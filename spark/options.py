@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
+REFUSE, READ_FROM_START = "refuse", "readFromStart"
+
 # Of one task: large enough that what Spark does for a task is little, small enough that a task may
 # keep the bytes of its split, which it does where transactions are in it.
 SPLIT_BYTES = 128 << 20
@@ -46,6 +48,7 @@ ROWS = (
     Row("assign", "", "batch, stream", '`{"a": [0, 1], "b": [2]}`: these partitions.'),
     Row("startingOffsets", "earliest; stream: latest", "batch, stream",
         '`earliest`, `latest`, or `{"a": {"0": 23, "1": -2}}`: -2 is the earliest, -1 the latest. '
+        "Offsets as they stand in a checkpoint do too, and are held against their topic's id. "
         "A stream that goes on from a checkpoint goes on there."),
     Row("endingOffsets", "latest", "batch", "The same; the offset named is not read."),
     Row("startingTimestamp", "", "batch, stream", "Milliseconds since 1970, of all partitions. "
@@ -59,6 +62,10 @@ ROWS = (
         "What is done where no record is that late: `error`, or `latest`, which reads none."),
     Row("failOnDataLoss", "true", "batch, stream", "Whether a query fails when offsets that it "
         "should have read were deleted by retention or are damaged. `false`: it goes on behind."),
+    Row("topicMadeAnew", REFUSE, "stream", "What is done when a topic was deleted and made anew "
+        f"since the last batch: `{REFUSE}`, with both ids in the error, or `{READ_FROM_START}`: "
+        "the new one is read from its first record on, whatever was not read of the old one is "
+        "lost."),
     Row("minPartitions", "", "batch, stream", "At least about so many tasks, even in bytes. "
         "Without it, one for each partition and for each `splitBytes`."),
     Row("splitBytes", str(SPLIT_BYTES), "batch, stream", "Bytes of the log, as stored, that one "
@@ -125,9 +132,10 @@ class Given:
 
     def choice(self, name: str, *choices: str) -> str:
         text = self.or_default(name)
-        if text.lower() not in choices:
+        known = {each.lower(): each for each in choices}
+        if text.lower() not in known:
             raise OptionInvalid(f"option {name}: got {text!r}, wanted one of {', '.join(choices)}")
-        return text.lower()
+        return known[text.lower()]
 
     def seconds(self, name: str) -> float:
         text = self.or_default(name)

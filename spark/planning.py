@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from appliance_spark.bounds import Bound, as_text
-from appliance_spark.endpoint import Endpoint
+from appliance_spark.bounds import ID, Bound, as_text
+from appliance_spark.endpoint import OTHER_TOPIC, Endpoint, Refused
 from appliance_spark.options import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -26,11 +26,17 @@ from appliance_spark.options import (
 
 LATEST_STRATEGY = "latest"
 
-Offsets = dict[str, dict[str, int]]  # by topic and partition, as JSON has them
+# By topic and partition, as JSON has them; beside the partitions stands the id of the topic that
+# they are of: {"clicks": {"0": 17, "1": 4, "id": "7gxDFHLZRl-H1PzvcVlmdA"}}
+Offsets = dict[str, dict[str, Any]]
 
 
 class DataLost(RuntimeError):
     """Offsets that should have been read are not there any more."""
+
+
+class TopicMadeAnew(RuntimeError):
+    """Offsets of a topic that was deleted, and one of the same name is there now."""
 
 
 @dataclass
@@ -41,6 +47,7 @@ class Split(InputPartition):
     partition: int
     start: int
     end: int
+    topic_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Found:
     end_offset: int
     start: int
     end: int
+    topic_id: str = ""  # "": of nobody knows which
 
 
 @dataclass(frozen=True)
@@ -106,38 +114,56 @@ class Planner:
         ]  # fmt: skip
 
     def _resolve(self, topic: str, first: Bound, end: Bound) -> list[Found]:
-        numbers = sorted(self._ends(topic))
+        topic_id, ends = self._ends(topic)
+        numbers = sorted(ends)
+        for bound in (first, end):
+            check_same(f"option {bound.option}", topic, bound.ids.get(topic), topic_id)
         chosen = self._chosen(topic, numbers, first, end)
         if not chosen:
             return []
-        texts = [
-            as_text({number: bound.of(topic, number) or "" for number in chosen})
-            for bound in (first, end)
-        ]
-        plan = self.endpoint.plan(topic, texts[0], texts[1], 0, self.settings.isolation)
-        found = [self._found(topic, each) for each in plan["partitions"]]
+        asked = [{number: bound.of(topic, number) or "" for number in chosen}
+                 for bound in (first, end)]  # fmt: skip
+        plan = self._ask(topic, as_text(asked[0]), as_text(asked[1]), 0, topic_id)
+        found = [self._found(topic, each, topic_id) for each in plan["partitions"]]
+        for bound, texts in zip((first, end), asked, strict=True):
+            self._check_shrunk(f"option {bound.option}", found, texts)
         self._check_times(first, found)
         return found
 
+    def _ask(self, topic: str, first: str, end: str, splits: int, topic_id: str) -> Any:
+        try:
+            return self.endpoint.plan(topic, first, end, splits, self.settings.isolation, topic_id)
+        except Refused as error:
+            if error.status != OTHER_TOPIC:
+                raise
+            raise TopicMadeAnew(
+                f"topic {topic} was made anew while its offsets were planned, nothing was read of "
+                f"the new one: {error.text}"
+            ) from error
+
     def ends(self) -> Offsets:
         """Of each partition that is chosen: a stream asks again and again, so with one request."""
-        return {
-            topic: {str(number): end for number, end in self._ends(topic).items()}
-            for topic in self.topics()
-        }
+        made: Offsets = {}
+        for topic in self.topics():
+            topic_id, ends = self._ends(topic)
+            made[topic] = {**{str(number): end for number, end in ends.items()}, ID: topic_id}
+        return made
 
-    def _ends(self, topic: str) -> dict[int, int]:
+    def topic_id(self, topic: str) -> str:
+        return self._ends(topic)[0]
+
+    def _ends(self, topic: str) -> tuple[str, dict[int, int]]:
         plan = self.endpoint.plan(topic, "latest", "latest", 0, self.settings.isolation)
         there = {each["partition"]: each["end_offset"] for each in plan["partitions"]}
         assigned = self.settings.topics.assigned
         if assigned is None:
-            return there
+            return plan["topic_id"], there
         missing = sorted(set(assigned[topic]) - set(there))
         if missing:
             raise OptionInvalid(
                 f"option assign: topic {topic} has partitions 0 to {len(there) - 1}, got {missing}"
             )
-        return {number: there[number] for number in assigned[topic]}
+        return plan["topic_id"], {number: there[number] for number in assigned[topic]}
 
     def _chosen(self, topic: str, numbers: list[int], first: Bound, end: Bound) -> list[int]:
         """Both bounds may name the same few partitions: these are meant. One alone that leaves
@@ -155,12 +181,25 @@ class Planner:
                 )
         return numbers
 
-    def _found(self, topic: str, plan: Mapping[str, Any]) -> Found:
+    def _found(self, topic: str, plan: Mapping[str, Any], topic_id: str) -> Found:
         self._check_loss(topic, plan)
         return Found(
             topic, plan["partition"], plan["log_start_offset"], plan["end_offset"], plan["start"],
-            plan["end"],
+            plan["end"], topic_id,
         )  # fmt: skip
+
+    def _check_shrunk(self, who: str, found: Iterable[Found], asked: Mapping[int, str]) -> None:
+        """The plan takes a bound behind the end for the end: who kept the offset would read less
+        than it says, and never know."""
+        if not self.settings.fail_on_data_loss:
+            return
+        for each in found:
+            text = asked[each.partition]
+            if text.isdecimal() and int(text) > each.end_offset:
+                raise DataLost(
+                    f"{who}: got offset {text} of {each.topic}-{each.partition}, which can be read "
+                    f"to {each.end_offset} now (failOnDataLoss=false reads to there)"
+                )
 
     def _check_loss(self, topic: str, plan: Mapping[str, Any]) -> None:
         if not self.settings.fail_on_data_loss:
@@ -198,7 +237,7 @@ class Planner:
             if share > len(plan["splits"]):
                 plan = self._plan(topic, of, share)
             made += [
-                Split(topic, each["partition"], each["start"], each["end"])
+                Split(topic, each["partition"], each["start"], each["end"], plan["topic_id"])
                 for each in plan["splits"]
             ]
         return [part for split in made for part in cut(split, self.settings.split_records)]
@@ -209,15 +248,11 @@ class Planner:
         return int(plan["partitions"][0]["log_start_offset"])
 
     def _plan(self, topic: str, found: list[Found], splits: int) -> Any:
-        plan = self.endpoint.plan(
-            topic,
-            as_text({each.partition: each.start for each in found}),
-            as_text({each.partition: each.end for each in found}),
-            splits,
-            self.settings.isolation,
-        )
-        for each in plan["partitions"]:
-            self._check_loss(topic, each)
+        first = {each.partition: each.start for each in found}
+        ends = {each.partition: str(each.end) for each in found}
+        plan = self._ask(topic, as_text(first), as_text(ends), splits, found[0].topic_id)
+        there = [self._found(topic, each, plan["topic_id"]) for each in plan["partitions"]]
+        self._check_shrunk("the plan", there, ends)
         return plan
 
 
@@ -228,7 +263,16 @@ def cut(split: Split, records_max: int | None) -> list[Split]:
         return [split]
     count = -(-size // records_max)
     ends = [split.start + size * i // count for i in range(count + 1)]
-    return [Split(split.topic, split.partition, *each) for each in pairwise(ends)]
+    return [Split(split.topic, split.partition, *each, split.topic_id) for each in pairwise(ends)]
+
+
+def check_same(who: str, topic: str, was: str | None, now: str) -> None:
+    """Offsets that say which topic they are of."""
+    if was and was != now:
+        raise TopicMadeAnew(
+            f"{who}: its offsets are of the topic {topic} with id {was}; that one was deleted, and "
+            f"the topic of that name has id {now} now"
+        )
 
 
 def by_topic(found: Iterable[Found]) -> dict[str, list[Found]]:

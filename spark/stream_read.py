@@ -1,7 +1,9 @@
 """A stream: batch after batch of offsets that nobody has read yet, kept in Spark's checkpoint.
 
-An offset of the stream is what Spark's Kafka connector has too: {"topic": {"0": 17, "1": 4}}, the
-next offset to read of each partition.
+An offset of the stream is what Spark's Kafka connector has too, the next offset to read of each
+partition, and beside them the topic's id: {"t": {"0": 17, "1": 4, "id": "7gxDFHLZRl-H1PzvcVlmdA"}}.
+Another topic of the same name begins at 0 again, so the offsets of the old one mean nothing in it:
+the batch is refused. In a checkpoint of an older version there are no ids; the next batch has them.
 
 PySpark 4.2 began to tell a source where a batch begins and how much it may take. Before, a source
 can only say how far it reaches, so the options that bound a batch are refused there.
@@ -9,6 +11,7 @@ can only say how far it reaches, so the options that bound a batch are refused t
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,15 +20,28 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from appliance_spark.batch_read import read_split, source_of
-from appliance_spark.bounds import LATEST, Bound, starting
-from appliance_spark.options import Given, OptionInvalid
-from appliance_spark.planning import DataLost, Found, Offsets, Planner, Split, settings_of
+from appliance_spark.bounds import ID, LATEST, Bound, starting
+from appliance_spark.options import READ_FROM_START, REFUSE, Given, OptionInvalid
+from appliance_spark.planning import (
+    DataLost,
+    Found,
+    Offsets,
+    Planner,
+    Split,
+    TopicMadeAnew,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BOUNDS_OF_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger")
 TO_LATEST = Bound("endingOffsets", LATEST)
+
+WAYS_ON = ("Begin with a new checkpoint, or set topicMadeAnew=readFromStart, which reads the new "
+           "topic from its first record on and gives up what was not read of the old one")
+
+log = logging.getLogger("appliance_spark")
 
 
 class StreamReader(DataSourceStreamReader):
@@ -36,6 +52,9 @@ class StreamReader(DataSourceStreamReader):
         self.source = source_of(self.settings, schema)
         self.first = starting(given, LATEST)
         self.planner = Planner(self.settings)
+        self.takes_new_topic = (
+            given.choice("topicMadeAnew", REFUSE, READ_FROM_START) == READ_FROM_START
+        )
         self.check(given)
 
     def check(self, given: Given) -> None:
@@ -46,31 +65,68 @@ class StreamReader(DataSourceStreamReader):
     def initialOffset(self) -> Offsets:
         made: Offsets = {}
         for each in self.planner.resolve(self.first, TO_LATEST):
-            made.setdefault(each.topic, {})[str(each.partition)] = each.start
+            made.setdefault(each.topic, {ID: each.topic_id})[str(each.partition)] = each.start
         return made
 
     def latestOffset(self) -> Offsets:  # type: ignore[override]
         return self.reach()
 
     def reach(self) -> Offsets:
-        """The end of every partition."""
+        """The end of every partition, and whose they are."""
         return self.planner.ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Split]:
+        for topic in end:
+            self._check_same(topic, start, end)
+        start = {topic: offsets_of(start, end, topic) for topic in start}
         self._check_gone(start, end)
+        end = self._without_replaced(end)
         ranges = [
-            self._range(topic, int(number), start.get(topic, {}).get(number), to)
+            self._range(topic, int(number), start.get(topic, {}).get(number), to, of.get(ID, ""))
             for topic, of in end.items()
-            for number, to in of.items()
+            for number, to in offsets_of(end, end, topic).items()
         ]
         self._check_backwards(ranges)
-        return self.planner.splits(ranges)
+        try:
+            return self.planner.splits(ranges)
+        except TopicMadeAnew as error:
+            raise TopicMadeAnew(f"{error}. {WAYS_ON}") from error
 
-    def _range(self, topic: str, partition: int, start: int | None, end: int) -> Found:
+    def _without_replaced(self, end: Offsets) -> Offsets:
+        """Spark plans a batch once, and may ask for it again much later. What it was to have of a
+        topic that is another one by then is gone; the next batch begins with the new one."""
+        if not self.takes_new_topic:
+            return end
+        ids = {topic: self.planner.topic_id(topic) for topic in end}
+        return {topic: of for topic, of in end.items() if of.get(ID, ids[topic]) == ids[topic]}
+
+    def _check_same(self, topic: str, start: Offsets, end: Offsets) -> None:
+        was, now = start.get(topic, {}).get(ID), end[topic].get(ID)
+        if topic in start and now and not was:
+            log.warning(
+                "topic %s: the checkpoint, of an older version, does not say which topic of that "
+                "name it is of; from this batch on it is the one with id %s", topic, now,
+            )  # fmt: skip
+        if not was or was == now:
+            return
+        there = self.planner.topic_id(topic)  # of a first batch Spark asks again where it begins
+        planned, gone = (end, now) if was == there else (start, was)
+        what = (f"topic {topic} was deleted and made anew: this stream has read the one with id "
+                f"{gone}, and the one of that name has id {there} now")  # fmt: skip
+        if not self.takes_new_topic:
+            raise TopicMadeAnew(
+                f"{what}, where the offsets {offsets_of(planned, planned, topic)} mean nothing. "
+                f"{WAYS_ON}"
+            )
+        log.warning("%s, which is read from its first record on (topicMadeAnew)", what)
+
+    def _range(
+        self, topic: str, partition: int, start: int | None, end: int, topic_id: str
+    ) -> Found:
         """A partition that came after the last batch is read from its first record on."""
         if start is None:
             start = self.planner.log_start(topic, partition)
-        return Found(topic, partition, 0, end, start, end)
+        return Found(topic, partition, 0, end, start, end, topic_id)
 
     def _check_gone(self, start: Offsets, end: Offsets) -> None:
         gone = [(t, n) for t, of in start.items() for n in of if n not in end.get(t, {})]
@@ -84,7 +140,8 @@ class StreamReader(DataSourceStreamReader):
             if each.start > each.end and self.settings.fail_on_data_loss:
                 raise DataLost(
                     f"{each.topic}-{each.partition}: was read to offset {each.start}, and now ends "
-                    f"at {each.end}: the topic was made anew (failOnDataLoss=false goes on)"
+                    f"at {each.end}: its log was cut, or taken back to an older copy "
+                    "(failOnDataLoss=false goes on from there)"
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -116,10 +173,18 @@ class Admission:
 
 def sizes_of(start: Offsets, end: Offsets) -> dict[tuple[str, str], int]:
     return {
-        (topic, number): max(0, to - start.get(topic, {}).get(number, 0))
-        for topic, of in end.items()
-        for number, to in of.items()
+        (topic, number): max(0, to - offsets_of(start, end, topic).get(number, 0))
+        for topic in end
+        for number, to in offsets_of(end, end, topic).items()
     }
+
+
+def offsets_of(offsets: Offsets, end: Offsets, topic: str) -> dict[str, int]:
+    """By partition; none, when they are of another topic than those of `end`."""
+    of = offsets.get(topic, {})
+    was, now = of.get(ID), end.get(topic, {}).get(ID)
+    is_other = was and now and was != now
+    return {} if is_other else {number: at for number, at in of.items() if number != ID}
 
 
 def shared_out(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
@@ -128,10 +193,10 @@ def shared_out(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     total = sum(sizes.values())
     if total <= rows_max:
         return end
-    made: Offsets = {}
+    made: Offsets = {topic: {n: at for n, at in of.items() if n == ID} for topic, of in end.items()}
     for (topic, number), size in sizes.items():
         first = end[topic][number] - size
-        made.setdefault(topic, {})[number] = first + min(size, -(-size * rows_max // total))
+        made[topic][number] = first + min(size, -(-size * rows_max // total))
     return made
 
 

@@ -571,3 +571,20 @@ def cached(path: Path) -> int:
         assert libc.mincore(address, ctypes.c_size_t(len(mapped)), found) == 0
         del begin, address
         return sum(each & 1 for each in found)
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_refused(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    produce(appliance_broker)
+    was = plan(rest)["topic_id"]
+    assert plan(rest, topic_id=was)["topic_id"] == was
+    assert rest.ask("DELETE", "/topics/t").status == 204
+    assert rest.ask("POST", "/topics", {"name": "t", "partitions": 1}).status == 201
+    produce(appliance_broker)
+    now = plan(rest)["topic_id"]
+    for path in ("/topics/t/plan", "/topics/t/partitions/0/batches"):
+        assert refused(rest, path, topic_id=was) == (409, "inconsistent_topic_id")
+        answer = rest.ask("GET", path, prefix="/export/v1", topic_id=was)
+        assert f"topic t has id {now}, got {was}: it was deleted and made anew" in str(answer.body)
+    assert rest.raw("GET", f"/export/v1/topics/t/partitions/0/batches?topic_id={now}").status == 200

@@ -331,6 +331,50 @@ def test_new_messages_are_followed(rest: Rest, appliance_broker: RunningBroker) 
     assert [each["offset"] for each in events] == [3, 5]
 
 
+def test_following_ends_with_the_topic_and_not_in_silence(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    produce(appliance_broker, 2)
+    was = topic_id(rest)
+    url = f"http://{appliance_broker.admin}{PREFIX}{PATH}/live"
+    with urllib.request.urlopen(url, timeout=DEADLINE_S) as stream:
+        assert stream.readline() == b": following\n"
+        made_anew(rest)
+        lines = stream.read().decode().split("\n")
+    assert lines[1:] == ["event: deleted", f'data: {{"topic_id": "{was}"}}', "", ""]
+
+
+def topic_id(rest: Rest) -> str:
+    path = "/topics/orders/plan"
+    found: str = rest.ask("GET", path, prefix="/export/v1").body["topic_id"]
+    return found
+
+
+def made_anew(rest: Rest) -> None:
+    assert rest.ask("DELETE", "/topics/orders").status == 204
+    body = {"name": "orders", "partitions": 3}
+    assert rest.ask("POST", "/topics", body).status == 201
+
+
+def test_a_cursor_does_not_go_on_in_another_topic_of_the_same_name(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    produce(appliance_broker, 4)
+    look = rest.get(PATH, **{"from": "oldest", "limit": 1})
+    whole = rest.get("/topics/orders/range", **{"from": "oldest"})["cursor"]
+    was = topic_id(rest)
+    made_anew(rest)
+    produce(appliance_broker, 9)
+    wanted = (409, "inconsistent_topic_id")
+    assert rest.refused("GET", PATH, cursor=look["next"]) == wanted
+    assert rest.refused("GET", "/topics/orders/export", cursor=whole, format="csv") == wanted
+    body = {"to_topic": "orders", "cursor": whole}
+    assert rest.refused("POST", "/topics/orders/replay", body) == wanted
+    by_hand = whole.partition("@")
+    assert by_hand[2] == was
+    assert rest.ask("GET", PATH, cursor=by_hand[0]).status == 200
+
+
 # Exporting
 
 def exported(rest: Rest, kind: str, **query: Any) -> bytes:

@@ -298,6 +298,24 @@ def test_a_value_that_is_followed_is_whole(shell: Shell, appliance_broker: Runni
         assert process.wait(20) == 0
 
 
+def test_following_says_that_the_topic_was_deleted(
+    shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    shell.out("topic create orders")
+    with subprocess.Popen(
+        [sys.executable, "-m", "appliance", "consume", "orders", "--follow", "--admin",
+         appliance_broker.admin], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        shell.out("produce orders", text="begin\n")
+        assert process.stdout.readline() == b"begin\n"
+        shell.out("topic delete orders --yes")
+        shell.out("topic create orders")
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        assert b"was deleted. If one of its name is there" in process.stderr.read()
+
+
 def test_files_are_produced_line_by_line(shell: Shell, tmp_path: Path) -> None:
     shell.out("topic create orders")
     file = tmp_path / "lines"

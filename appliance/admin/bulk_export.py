@@ -23,12 +23,13 @@ from appliance._export import RangeReader
 from appliance.admin.export_formats import FORMATS, Decoded
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call, Param, get
-from appliance.admin.topics import log_of, topic_of
+from appliance.admin.topics import check_meant, log_of, topic_of
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
 from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
 from appliance.export.sending import Sending
 from appliance.same_machine import choose_congestion
+from appliance.topics import Topic
 
 log = event_log.named("admin")
 
@@ -64,7 +65,7 @@ class Plan(TypedDict):
 
 
 async def make_plan(call: Call) -> Plan:
-    topic, params = topic_of(call), call.params
+    topic, params = topic_meant(call), call.params
     count = len(topic.logs)
     first, last = bounds("from", params["from"], count), bounds("to", params["to"], count)
     prefix = f"{call.broker.node_id}/{topic.name}"
@@ -85,10 +86,17 @@ async def make_plan(call: Call) -> Plan:
     }
 
 
+def topic_meant(call: Call) -> Topic:
+    topic = topic_of(call)
+    check_meant(topic, call.params["topic_id"])
+    return topic
+
+
 # The batches
 
 
 async def send_batches(call: Call) -> web.StreamResponse:
+    topic_meant(call)
     found = log_of(call)
     start, end = range_asked(call, found)
     reader = RangeReader(found, start, end, LIMITS[call.params["isolation"]])
@@ -225,6 +233,12 @@ ISOLATION = Param(
     choices=tuple(LIMITS),
 )
 
+MEANT = Param(
+    "topic_id",
+    str,
+    "Of the topic that is meant: 409 when the one of that name has another id.",
+)
+
 ROUTES = [
     get(
         "/topics/{topic}/plan",
@@ -249,6 +263,7 @@ ROUTES = [
                 maximum=SPLITS_MAX,
             ),
             ISOLATION,
+            MEANT,
         ),
     ),
     get(
@@ -267,6 +282,7 @@ ROUTES = [
                 minimum=0,
             ),
             ISOLATION,
+            MEANT,
             Param(
                 "format",
                 str,

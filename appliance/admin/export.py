@@ -240,7 +240,7 @@ async def send(
 
 async def ranges_asked(call: Call, topic: Topic) -> list[Range]:
     if call.params["cursor"] is not None:
-        return ranges_of(call.params["cursor"], len(topic.logs))
+        return ranges_of(call.params["cursor"], topic)
     number = call.params["partition"]
     chosen = topic.all_logs() if number is None else [log_at(topic, number)]
     return await asyncio.to_thread(first_ranges, chosen, call.params["from"])

@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
+from appliance import kafka_uuid
 from appliance._batch import Record, build
 from appliance._engine import Log
 from appliance.admin import message_filter, scan
@@ -154,7 +155,7 @@ async def list_messages(call: Call) -> Messages:
     is_backward = call.params["from"] == "newest"
     away: list[scan.Problem] = []  # told by the first look
     if call.params["cursor"] is not None:
-        ranges = ranges_of(call.params["cursor"], len(topic.logs))
+        ranges = ranges_of(call.params["cursor"], topic)
     else:
         partition = call.params["partition"]
         logs = topic.open_logs
@@ -180,7 +181,7 @@ async def list_messages(call: Call) -> Messages:
         "scanned_offsets": seen.offsets,
         "scanned_bytes": seen.bytes,
         "left_offsets": sum(each.end - each.first for each in seen.left),
-        "next": cursor_of(seen.left) or None,
+        "next": cursor_of(topic, seen.left) or None,
         "is_complete": not seen.left,
         "problems": [{"partition": a, "offset": b, "what": c} for a, b, c in seen.problems],
     }
@@ -201,7 +202,7 @@ async def find_range(call: Call) -> RangeAnswer:
     begin, end = call.params["from"], call.params["until"]
     found = await asyncio.to_thread(first_ranges, chosen, begin, end)
     return {
-        "cursor": cursor_of(found),
+        "cursor": cursor_of(topic, found),
         "offsets": sum(each.end - each.first for each in found),
         "partitions": [
             {"partition": each.partition, "first_offset": each.first, "end_offset": each.end}
@@ -298,7 +299,8 @@ def data_of(data: bytes | None, most: int) -> Data | None:
 
 
 async def follow(call: Call) -> web.StreamResponse:
-    """Server-sent events: `message` with a message, `skipped` with how many were left out."""
+    """Server-sent events: `message` with a message, `skipped` with how many were left out, and
+    `deleted` when the topic is: one that is made anew is followed by a stream of its own."""
     topic = topic_of(call)
     wanted = message_filter.parse(call.params["filter"])
     response = web.StreamResponse(headers={"Cache-Control": "no-cache"})
@@ -317,6 +319,9 @@ async def send_news(
     quiet_since = time.monotonic()
     while call.process.status == "ok" and may_still_read(call):
         await asyncio.sleep(LIVE_PAUSE_SECONDS)
+        if call.broker.topic_of_id(topic.id) is None:
+            await response.write(event("deleted", {"topic_id": kafka_uuid.text_of(topic.id)}))
+            return
         ranges = news(topic, ends)
         if not ranges:
             if time.monotonic() - quiet_since >= LIVE_BEAT_SECONDS:
@@ -455,7 +460,7 @@ async def replay(call: Call) -> Replayed:
     check_own(target.name)
     wanted = message_filter.parse(body.get("filter", ""))
     if "cursor" in body:
-        ranges = ranges_of(body["cursor"], len(source.logs))
+        ranges = ranges_of(body["cursor"], source)
     else:
         ranges = first_ranges(source.all_logs(), "oldest")
     if body.get("keeps_partition") and len(target.logs) < len(source.logs):
@@ -478,7 +483,7 @@ async def replay(call: Call) -> Replayed:
         "count": len(seen.found),
         "bytes": sum(sizes),
         "scanned_offsets": seen.offsets,
-        "next": cursor_of(seen.left) or None,
+        "next": cursor_of(source, seen.left) or None,
         "first": [shown(each, False) for each in seen.found[:5]],
     }
 

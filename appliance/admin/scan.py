@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from appliance import kafka_uuid
 from appliance._batch import Record, records
 from appliance._engine import Log
 from appliance.admin.message_filter import Filter
+from appliance.admin.topics import check_meant
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole, RequestInvalid
+from appliance.topics import Topic
 
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over
@@ -204,16 +207,21 @@ def _take(
 # Where to go on, as text
 
 
-def cursor_of(ranges: list[Range]) -> str:
-    return ",".join(f"{each.partition}:{each.first}:{each.end}" for each in ranges)
+def cursor_of(topic: Topic, ranges: list[Range]) -> str:
+    """With the id of the topic: somebody may go on long after, when another one has its name."""
+    text = ",".join(f"{each.partition}:{each.first}:{each.end}" for each in ranges)
+    return text and f"{text}@{kafka_uuid.text_of(topic.id)}"
 
 
 OFFSET = re.compile(r"[0-9]{1,18}")
 
 
-def ranges_of(cursor: str, partitions: int) -> list[Range]:
-    found = []
-    for part in cursor.split(","):
+def ranges_of(cursor: str, topic: Topic) -> list[Range]:
+    """One that somebody has written by hand need not name the topic."""
+    text, _, topic_id = cursor.partition("@")
+    check_meant(topic, topic_id or None)
+    partitions, found = len(topic.logs), []
+    for part in text.split(","):
         numbers = part.split(":")
         if len(numbers) != 3 or not all(OFFSET.fullmatch(one) for one in numbers):
             raise RequestInvalid(f"cursor: got {part[:60]!r}, wanted PARTITION:FIRST:END")

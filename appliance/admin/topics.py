@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from typing_extensions import NotRequired
 
+from appliance import kafka_uuid
 from appliance._engine import Log, LogFacts, SegmentInfo, log_facts
+from appliance.admin.guard import Denied
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.survey import Traffic
 from appliance.broker import Broker
@@ -295,6 +298,25 @@ def config_row(entry: ConfigEntry) -> Config:
 
 def topic_of(call: Call) -> Topic:
     return call.broker.topic(call.path["topic"])
+
+
+class TopicMadeAnew(Denied):
+    """The topic of that name is another one than the offsets are of."""
+
+    def __init__(self, topic: Topic, meant: str) -> None:
+        there = kafka_uuid.text_of(topic.id)
+        super().__init__(
+            HTTPStatus.CONFLICT,
+            "inconsistent_topic_id",
+            f"topic {topic.name} has id {there}, got {meant[:40]}: it was deleted and made anew, "
+            "and offsets of the old one mean nothing in it",
+        )
+
+
+def check_meant(topic: Topic, topic_id: str | None) -> None:
+    """None: whichever has the name."""
+    if topic_id not in (None, kafka_uuid.text_of(topic.id)):
+        raise TopicMadeAnew(topic, topic_id or "")
 
 
 def log_of(call: Call) -> Log:

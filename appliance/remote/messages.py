@@ -283,3 +283,8 @@ def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
             elif word == "data" and name == "skipped":
                 left = json.loads(text)["offsets"]
                 click.echo(f"{left} messages came too fast and are left out", err=True)
+            elif word == "data" and name == "deleted":
+                gone = json.loads(text)["topic_id"]
+                raise Failed(
+                    f"topic {topic} with id {gone} was deleted. If one of its name is there, its "
+                    "offsets are others: follow it with a new command", FAILED)  # fmt: skip

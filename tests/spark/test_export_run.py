@@ -155,7 +155,7 @@ def test_markers_aborted_records_and_what_was_compacted_away_are_accounted_for(m
 def test_a_run_that_reads_too_little_fails(make: Make) -> None:
     export = make("short", 1)
     export.topics.send(export.topic, [b"v"] * 10)
-    task = {"topic": export.topic, "partition": 0, "from": 0, "to": 10}
+    task = {"topic": export.topic, "topic_id": "", "partition": 0, "from": 0, "to": 10}
     reading = export_run.reading_of(export.broker, 0, "read_committed")
     with pytest.raises(ExportFailed, match="the log has 3 records, 0 markers and 0 aborted ones"):
         export_tasks.explained(reading, task, [[2, 5, 0]])

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from appliance_spark.stream_read import may_bound_batches
+from appliance_spark.options import Given
+from appliance_spark.stream_read import StreamReader, may_bound_batches
 from tests.support.spark_data import DEADLINE_S, Topics, bounded
 
 KILLS = 2
@@ -130,7 +132,8 @@ def test_a_driver_that_is_killed_loses_nothing(topics: Topics, tmp_path: Path) -
     assert copied(topics, target) == wanted
     batches = [json.loads(path.read_text().splitlines()[-1])
                for path in sorted((tmp_path / "offsets").glob("[0-9]*"), key=by_number)]
-    assert batches[-1] == {"kill-in": {"0": end, "1": end // 2}}
+    assert batches[-1] == {
+        "kill-in": {"0": end, "1": end // 2, "id": topics.topic_id("kill-in")}}
 
 
 def by_number(path: Path) -> int:
@@ -159,3 +162,163 @@ class copying:
         self.driver.wait(DEADLINE_S)
         assert self.driver.stdin
         self.driver.stdin.close()
+
+
+# Topics that are made anew
+
+def made_anew(topics: Topics, topic: str, records: int, partitions: int = 1) -> tuple[str, str]:
+    """The ids that it had and has."""
+    was = topics.topic_id(topic)
+    topics.delete(topic)
+    topics.create(topic, partitions)
+    topics.send(topic, numbers(1000, 1000 + records))
+    return was, topics.topic_id(topic)
+
+
+@pytest.mark.parametrize("records", [5, 10, 60])
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_topic_that_was_made_anew_is_refused_with_both_ids(
+    topics: Topics, tmp_path: Path, records: int, is_strict: bool
+) -> None:
+    """Whether it has fewer records than were read, as many, or more, which nothing else tells."""
+    topic = topics.create(f"anew-{records}-{is_strict}")
+    topics.send(topic, numbers(0, 10))
+    into = tmp_path / "out"
+    assert run(stream(topics, topic), into) == [10]
+    was, now = made_anew(topics, topic, records)
+    for _ in range(2):  # Spark has planned the batch by then, and asks for the same one again
+        with pytest.raises(Exception, match=f"has read the one with id {was}.* has id {now} now"):
+            run(stream(topics, topic, failOnDataLoss=is_strict), into)
+    assert values(topics, into) == Counter(numbers(0, 10))
+    rows = stream(topics, topic, topicMadeAnew="readFromStart", **bounded(20))
+    assert sum(run(rows, into)) == records
+    assert run(rows, into) == []
+    wanted = Counter([*numbers(0, 10), *numbers(1000, 1000 + records)])
+    assert values(topics, into) == wanted
+
+
+def test_a_batch_that_was_planned_of_a_topic_that_is_gone_is_refused_too(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("planned")
+    into = tmp_path / "out"
+    for batch in range(2):
+        topics.send(topic, numbers(batch * 5, batch * 5 + 5))
+        assert run(stream(topics, topic), into) == [5]
+    for path in (f"{into}-checkpoint/commits", f"{into}/_spark_metadata"):
+        (Path(path) / "1").unlink()  # as a driver leaves it that dies before
+        (Path(path) / ".1.crc").unlink(missing_ok=True)
+    was, now = made_anew(topics, topic, 30)
+    with pytest.raises(Exception, match=f"topic planned has id {now}, got {was}.*new checkpoint"):
+        run(stream(topics, topic), into)
+    rows = stream(topics, topic, topicMadeAnew="readFromStart")
+    assert run(rows, into) == [30]
+    assert values(topics, into) == Counter([*numbers(0, 5), *numbers(1000, 1030)])
+
+
+def test_a_topic_made_anew_with_fewer_partitions_is_refused_and_can_be_taken(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("narrower", 3)
+    for number in range(3):
+        topics.send(topic, numbers(number * 10, number * 10 + 10), number)
+    into = tmp_path / "out"
+    assert run(stream(topics, topic), into) == [30]
+    was, now = made_anew(topics, topic, 40)
+    with pytest.raises(Exception, match=f"{was}.* has id {now} now.*'2': 10"):
+        run(stream(topics, topic), into)
+    assert run(stream(topics, topic, topicMadeAnew="readFromStart"), into) == [40]
+
+
+def test_a_topic_made_anew_between_two_batches_stops_the_running_stream(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("running")
+    topics.send(topic, numbers(0, 10))
+    into = tmp_path / "out"
+    writer = stream(topics, topic).writeStream.format("parquet")
+    query = writer.option("checkpointLocation", f"{into}-checkpoint").start(str(into))
+    try:
+        query.processAllAvailable()
+        was, now = made_anew(topics, topic, 50)
+        # it may look in the moment between, when there is none
+        with pytest.raises(Exception, match=f"{was}.* has id {now} now|there is no topic"):
+            query.awaitTermination(DEADLINE_S)
+    finally:
+        query.stop()
+    with pytest.raises(Exception, match=f"{was}.* has id {now} now"):
+        run(stream(topics, topic), into)
+    assert values(topics, into) == Counter(numbers(0, 10))
+
+
+def offsets_in(into: Path, number: int) -> Path:
+    return Path(f"{into}-checkpoint/offsets/{number}")
+
+
+def without_ids(into: Path) -> None:
+    """As an older version has written it."""
+    for path in Path(f"{into}-checkpoint/offsets").glob("[0-9]*"):
+        *head, text = path.read_text().splitlines()
+        plain = {topic: {n: at for n, at in of.items() if n != "id"}
+                 for topic, of in json.loads(text).items()}
+        path.write_text("\n".join([*head, json.dumps(plain)]))
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_checkpoint_without_ids_goes_on_and_has_them_from_then_on(
+    topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.create("older")
+    topics.send(topic, numbers(0, 10))
+    into = tmp_path / "out"
+    assert run(stream(topics, topic), into) == [10]
+    without_ids(into)
+    topics.send(topic, numbers(10, 30))
+    assert run(stream(topics, topic), into) == [20]
+    topic_id = topics.topic_id(topic)
+    assert json.loads(offsets_in(into, 1).read_text().splitlines()[-1]) == {
+        topic: {"0": 30, "id": topic_id}}
+    reader = StreamReader(Given({**topics.options, "subscribe": topic}), StructType([]))
+    assert reader.partitions({topic: {"0": 30}}, reader.reach()) == []
+    assert f"from this batch on it is the one with id {topic_id}" in caplog.text
+    was, now = made_anew(topics, topic, 50)
+    with pytest.raises(Exception, match=f"{was}.* has id {now} now"):
+        run(stream(topics, topic), into)
+    assert values(topics, into) == Counter(numbers(0, 30))
+
+
+def test_a_log_that_ends_before_the_checkpoint_is_refused(topics: Topics, tmp_path: Path) -> None:
+    """The topic is the same, so nobody made it anew: a data directory was taken back, or cut."""
+    topic = topics.create("cut")
+    topics.send(topic, numbers(0, 10))
+    into = tmp_path / "out"
+    assert run(stream(topics, topic), into) == [10]
+    path = offsets_in(into, 0)
+    path.write_text(path.read_text().replace('"0": 10', '"0": 500').replace('"0":10', '"0":500'))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(Exception, match="cut-0: was read to offset 500, and now ends at 10"):
+        run(stream(topics, topic), into)
+    run(stream(topics, topic, failOnDataLoss=False), into)
+    topics.send(topic, numbers(10, 15))
+    assert run(stream(topics, topic, failOnDataLoss=False), into) == [5]
+
+
+def test_a_batch_read_with_offsets_that_were_kept_reads_no_other_topic(topics: Topics) -> None:
+    topic = topics.create("kept-offsets")
+    topics.send(topic, numbers(0, 10))
+    kept = json.dumps({topic: {"0": 10, "id": topics.topic_id(topic)}})
+    assert topics.read(topic, endingOffsets=kept).count() == 10
+    was, now = made_anew(topics, topic, 60)
+    for bound in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(Exception, match=f"option {bound}: .* {was}; .* has id {now} now"):
+            topics.read(topic, **{bound: kept}).count()
+
+
+def test_a_batch_read_that_cannot_reach_the_offset_it_was_given_says_so(topics: Topics) -> None:
+    topic = topics.create("short-of-it")
+    topics.send(topic, numbers(0, 10))
+    for bound in ("startingOffsets", "endingOffsets"):
+        given = {bound: json.dumps({topic: {"0": 11}})}
+        with pytest.raises(Exception, match=f"{bound}: got offset 11 of short-of-it-0, which can"):
+            topics.read(topic, **given).count()
+        topics.read(topic, failOnDataLoss=False, **given).count()

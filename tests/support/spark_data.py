@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from appliance_spark import ApplianceDataSource
+from appliance_spark.export_broker import AdminPort
 from appliance_spark.stream_read import may_bound_batches
 from tests.test_server import Broker
 
@@ -101,6 +102,15 @@ class Sending:
         admin = AdminClient({"bootstrap.servers": self.broker.kafka})
         for gone in admin.delete_records([ck.TopicPartition(topic, 0, offset)]).values():
             gone.result(DEADLINE_S)
+
+    def delete(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.broker.kafka})
+        admin.delete_topics([topic])[topic].result(DEADLINE_S)
+
+    def topic_id(self, topic: str) -> str:
+        plan: dict[str, str] = AdminPort(self.broker.admin).plan(
+            topic, "latest", "latest", 0, "read_committed")
+        return plan["topic_id"]
 
     def log_of(self, topic: str) -> Counter[Place]:
         return log_of(self.broker.kafka, topic)

@@ -38,7 +38,8 @@ function useGathered(onRows) {
 
 export function Following({ path, onRows }) {
   const { left, take, leave } = useGathered(onRows);
-  const { isCut, gaps } = useEvents(path, take, { skipped: (told) => leave(told.offsets) });
+  const [isAnew, setAnew] = useState(false);
+  const { isCut, gaps } = useEvents(path, take, { skipped: (told) => leave(told.offsets), deleted: () => setAnew(true) });
   const missed = gaps > 0 && html`; interrupted ${gaps === 1 ? "once" : some(gaps, "time")}, and what was written meanwhile is not shown`;
-  return html`<p class="muted" role="status">${isCut ? "not following: the broker does not answer; this page tries again" : "following what is written"}${left > 0 && ` … ${count(left)} more came too fast and are not shown`}${missed}</p>`;
+  return html`<p class="muted" role="status">${isCut ? "not following: the broker does not answer; this page tries again" : "following what is written"}${left > 0 && ` … ${count(left)} more came too fast and are not shown`}${missed}${isAnew && "; the topic was deleted meanwhile, and whatever comes is of another one of its name"}</p>`;
 }

@@ -48,7 +48,7 @@ def main() -> None:
     """A message log for one box."""
 
 
-EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "table", "schedule")
+EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schema", "table", "schedule")
 
 
 class ExportCommands(click.Group):

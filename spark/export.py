@@ -26,6 +26,7 @@ from appliance_spark import (
     export_manifest,
     export_outcome,
     export_run,
+    export_schema,
     export_verify,
 )
 from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
@@ -315,6 +316,37 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
         click.echo(json.dumps(done))
         return
     click.echo(f"{done['merged']} files merged into {done['into']}; {done['deleted']} deleted")
+
+
+@export.command()
+@click.argument("topic")
+@with_target
+@click.option("--set", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Use this one from the next run on; nothing is inferred any more.")
+@click.option("--infer-again", "infers", is_flag=True,
+              help="Infer it anew, by a sample of all that the log has now.")
+@click.option("--keep-old-files", "keeps_files", is_flag=True,
+              help="Although a field has another type in files that are there.")
+@with_broker
+@with_json
+def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files: bool,
+           admin: str, token: str | None, retries: int, as_json: bool) -> None:
+    """Show the JSON schema of TOPIC in a target; set it, or infer it anew."""
+    into = Target(target_path(target))
+    if file and infers:
+        raise click.UsageError("--set does not go with --infer-again")
+    if file or infers:
+        with into.locked():
+            manifest = export_manifest.load_known(into)
+            found = (export_run.inferred(manifest, topic, AdminPort(admin, token), retries)
+                     if infers else export_run.given_schema("json", str(file and file.read_text())))
+            manifest = export_schema.put(manifest, topic, found, keeps_files)
+            export_manifest.save(into, manifest)
+    shown = export_schema.shown(export_manifest.load_known(into), topic)
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    click.echo(export_schema.as_text(shown))
 
 
 @export.command()

@@ -156,14 +156,20 @@ def _made_again(
         raise ExportFailed(f"this target was partitioned by {sorted(ways)}: one wanted")
     wanted = {(*key, file["folder"], file["is_dead_letter"])
               for file in lost for key in export_manifest.ranges([file])}
+    versions = {key: file.get("schema_version", 0)
+                for file in lost for key in export_manifest.ranges([file])}
     tasks = [
         {"topic": topic, "partition": partition, "from": start, "to": end,
          "topic_id": manifest["topics"][topic]["topic_id"],
-         "schema": manifest["topics"][topic]["schema"]}
+         "schema": export_manifest.schema_of(
+             manifest["topics"][topic], versions[topic, partition, start, end])}
         for topic, partition, start, end in sorted({key[:4] for key in wanted})
     ]
     work = partial(export_tasks.write, reading, str(staging), ways.pop())
     made = [file for done in export_tasks.spread(spark, tasks, work) for file in done["files"]]
+    for file in made:
+        if version := versions[next(iter(export_manifest.ranges([file])))]:
+            file["schema_version"] = version
     return [
         file for file in made
         if (*next(iter(export_manifest.ranges([file]))), file["folder"], file["is_dead_letter"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,8 @@ def hour_of(found: Any, path: list[str]) -> int:
 def _microseconds(found: Any, name: str) -> int:
     if isinstance(found, datetime):
         return _of(found)
-    if isinstance(found, (int, float)) and not isinstance(found, bool):
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    if is_number and math.isfinite(found):
         for limit, factor in UNITS:
             if abs(found) < limit:
                 return int(found * factor)

@@ -1,14 +1,16 @@
 """JSON values as columns: which fields there are and of what type, and rows made of them.
 
-A type, as it stands in the manifest: "boolean", "long", "double", "string", "null" (only null was
-seen), {"list": TYPE} or {"fields": {NAME: TYPE}}. Two types that do not agree become "string",
-and such a column holds the JSON text of what is not a string; so does one of an empty object.
+A type, as it stands in the manifest: "boolean", "long", "double", "string", {"list": TYPE} or
+{"fields": {NAME: TYPE}}; of a value alone it may be "null", too. A column of "string" holds the
+JSON text of what is not a string. Which types a topic's columns get: `export_infer`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import math
+import re
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +22,18 @@ if TYPE_CHECKING:
     from appliance_spark.export_rows import Parsed
 
 FIELDS_MAX = 2000  # columns of a file; more are ids that were taken for names
-DEPTH_MAX = 32  # what lies deeper is text
+DEPTH_MAX = 8  # objects and lists in one another, as columns: what lies deeper is JSON text
+# The same of a value: a parser of whoever reads it as text has a limit, too, and ours must not
+# depend on how deep the stack is where it is called.
+VALUE_DEPTH_MAX = 200
 REST = "_rest"  # fields that the pinned schema does not have, as JSON text
 TOMBSTONE = "_tombstone"  # the value was null
 LONG = range(-(1 << 63), 1 << 63)
+PLAIN = ("boolean", "long", "double", "string")
 Type = Any
+
+# One that stands in a string is passed over, also in a string that does not end.
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 class Misfit(ValueError):
@@ -35,21 +44,39 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # readers do not agree which of two counts
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"field {twice[:80]!r} is there twice")
+    return found
+
+
 def load(value: bytes) -> dict[str, Any]:
     """Raises ValueError, with a reason for the dead letter."""
-    try:
-        found = json.loads(value, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+    if value.count(b"[") + value.count(b"{") > VALUE_DEPTH_MAX:
+        _check_depth(value)
+    found = json.loads(value, parse_constant=_no_constant, object_pairs_hook=_object)
     if not isinstance(found, dict):
         raise ValueError(f"wanted a JSON object, got {_kind(found)}")
     return found
 
 
+def _check_depth(value: bytes) -> None:
+    """Before it is parsed, which goes a level down in the stack for each of the value's."""
+    depth = 0
+    for sign in _BRACKETS.finditer(value):
+        octet = sign[0]
+        depth += (octet in b"[{") - (octet in b"]}")
+        if depth > VALUE_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {VALUE_DEPTH_MAX} levels")
+
+
 # Which types
 
 def type_of(value: Any, depth: int = 0) -> Type:
-    if isinstance(value, dict) and value and depth < DEPTH_MAX:
+    if isinstance(value, dict) and depth < DEPTH_MAX:
         return {"fields": {name: type_of(each, depth + 1) for name, each in value.items()}}
     if isinstance(value, list) and depth < DEPTH_MAX:
         kinds = (type_of(each, depth + 1) for each in value)
@@ -63,7 +90,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
-        return "long" if value in LONG else "double"
+        return "long" if value in LONG else "string"  # a double would be another number
     return "double" if isinstance(value, float) else "string"
 
 
@@ -82,70 +109,57 @@ def merged(one: Type, other: Type) -> Type:
     return "double" if {str(one), str(other)} == {"long", "double"} else "string"
 
 
-def seen_in(values: Iterable[bytes | None]) -> Type:
-    """Of all values that parse. The others will be dead letters."""
-    found: Type = {"fields": {}}
-    for value in values:
-        try:
-            found = merged(found, {"fields": type_of(load(value))["fields"]}) if value else found
-        except (ValueError, TypeError):  # not JSON, or an empty object: nothing is learned of it
-            continue
-    return found
-
-
-def extended(pinned: Type | None, seen: Type) -> tuple[Type, list[dict[str, Any]]]:
-    """The pinned schema with the fields that are new, and what was added. What is pinned stays as
-    it is: values that do not fit it are dead letters."""
-    changes: list[dict[str, Any]] = []
-    found = _extended(pinned or {"fields": {}}, seen, "", changes)
-    count = _count(found)
-    if count > FIELDS_MAX:
-        raise ExportFailed(
-            f"the JSON has {count} fields, at most {FIELDS_MAX} become columns. Ids were taken for "
-            "names? Give a schema (--schema-file) or export raw"
-        )
-    return found, changes
-
-
-def _extended(pinned: Type, seen: Type, path: str, changes: list[dict[str, Any]]) -> Type:
-    if not isinstance(pinned, dict) or not isinstance(seen, dict) or pinned.keys() != seen.keys():
-        return pinned
-    if "list" in pinned:
-        if pinned["list"] == "null" and seen["list"] != "null":
-            changes.append({"field": f"{path}[]", "change": "typed", "type": _text(seen["list"])})
-            return {"list": _settled(seen["list"])}
-        return {"list": _extended(pinned["list"], seen["list"], f"{path}[]", changes)}
-    fields = dict(pinned["fields"])
-    for name, kind in sorted(seen["fields"].items()):
-        where = f"{path}.{name}" if path else name
-        if name in fields:
-            fields[name] = _extended(fields[name], kind, where, changes)
-        elif kind != "null":
-            fields[name] = _settled(kind)
-            changes.append({"field": where, "change": "added", "type": _text(fields[name])})
-    return {"fields": fields}
-
-
-def _settled(kind: Type) -> Type:
-    """Without nulls of which nothing is known yet, but in lists, which get theirs later."""
-    if isinstance(kind, dict) and "fields" in kind:
-        fields = {n: _settled(k) for n, k in kind["fields"].items() if k != "null"}
-        return {"fields": fields} if fields else "string"
-    if isinstance(kind, dict):
-        return {"list": "string" if kind["list"] == "null" else _settled(kind["list"])}
-    return kind
-
-
-def _text(kind: Type) -> str:
+def text_of(kind: Type) -> str:
     return kind if isinstance(kind, str) else json.dumps(kind)
 
 
-def _count(kind: Type) -> int:
+def count_of(kind: Type) -> int:
+    """How many columns it is."""
     if not isinstance(kind, dict):
         return 1
     if "list" in kind:
-        return _count(kind["list"])
-    return sum(_count(each) for each in kind["fields"].values())
+        return count_of(kind["list"])
+    return sum(count_of(each) for each in kind["fields"].values())
+
+
+def differing(old: Type, new: Type, path: str = "") -> list[str]:
+    """Fields that both have, with other types."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        if "list" in old:
+            return differing(old["list"], new["list"], f"{path}[]")
+        both = sorted(old["fields"].keys() & new["fields"].keys())
+        return [each for name in both
+                for each in differing(old["fields"][name], new["fields"][name],
+                                      f"{path}.{name}".lstrip("."))]
+    return [] if old == new else [f"{path} is {text_of(old)}, wanted {text_of(new)}"]
+
+
+def has_all(new: Type, old: Type) -> bool:
+    """Whether each field of the old type is in the new one."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        if "list" in old:
+            return has_all(new["list"], old["list"])
+        return all(name in new["fields"] and has_all(new["fields"][name], each)
+                   for name, each in old["fields"].items())
+    return bool(old == new)
+
+
+def checked(kind: Type, where: str = "", depth: int = 0) -> Type:
+    """What a person has written, or ExportFailed with the place."""
+    if not where and (not isinstance(kind, dict) or [*kind] != ["fields"]):
+        raise ExportFailed(f'a schema begins with {{"fields": {{...}}}}, got {str(kind)[:80]}')
+    if isinstance(kind, str) and kind in PLAIN:
+        return kind
+    if depth < VALUE_DEPTH_MAX and isinstance(kind, dict):
+        if [*kind] == ["list"]:
+            return {"list": checked(kind["list"], f"{where}[]", depth + 1)}
+        if [*kind] == ["fields"] and isinstance(kind["fields"], dict):
+            for name in kind["fields"]:
+                _checked(name, name.encode("utf-8", "backslashreplace").decode())
+            return {"fields": {name: checked(each, f"{where}.{name}".lstrip("."), depth + 1)
+                               for name, each in kind["fields"].items()}}
+    raise ExportFailed(f"the schema's field {where}: got {str(kind)[:80]}, wanted one of "
+                       f'{", ".join(PLAIN)}, {{"list": TYPE}} or {{"fields": {{NAME: TYPE}}}}')
 
 
 def arrow_type(kind: Type) -> pa.DataType:
@@ -190,7 +204,7 @@ def parser(schema: dict[str, Any]) -> Callable[[list[bytes | None]], Parsed]:
 
 def _row(found: dict[str, Any], fields: dict[str, Type], is_tombstone: bool) -> dict[str, Any]:
     row = {name: fit(found.get(name), kind, name) for name, kind in fields.items()}
-    rest = {name: value for name, value in found.items() if name not in fields}
+    rest = left_over(found, {"fields": fields})
     row[REST] = _json_text(rest, REST) if rest else None
     row[TOMBSTONE] = is_tombstone
     return row
@@ -205,10 +219,7 @@ def fit(value: Any, kind: Type, path: str) -> Any:
     if isinstance(kind, dict):
         return _fit_nested(value, kind, path)
     if kind == "double" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise Misfit(f"field {path}: {value} is too large for a double") from None
+        return _double(value, path)
     if _scalar(value) != kind:
         raise Misfit(f"field {path}: wanted {kind}, got {_kind(value)} {str(value)[:80]}")
     return value
@@ -221,14 +232,44 @@ def _fit_nested(value: Any, kind: dict[str, Any], path: str) -> Any:
         return [fit(each, kind["list"], f"{path}[]") for each in value]
     if not isinstance(value, dict):
         raise Misfit(f"field {path}: wanted an object, got {_kind(value)} {str(value)[:80]}")
-    unknown = [name for name in value if name not in kind["fields"] and value[name] is not None]
-    if unknown:  # below the top there is no place for the rest
-        raise Misfit(f"field {path}: {', '.join(sorted(unknown))[:200]} not in the schema")
     return {n: fit(value.get(n), k, f"{path}.{n}") for n, k in kind["fields"].items()}
 
 
+def _double(value: float, path: str) -> float:
+    """A whole number that a double does not have would become its neighbour."""
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if math.isinf(found) or found != value:
+        raise Misfit(f"field {path}: {str(value)[:80]} is not a number that a double can be")
+    return found
+
+
+def left_over(value: Any, kind: Type) -> Any:
+    """What its columns have no place for, in the form of the value that fits them; None: nothing.
+    Of a list with such a value there is null for each that has none."""
+    if isinstance(value, list) and isinstance(kind["list"], dict):
+        rests = [left_over(each, kind["list"]) if each else None for each in value]
+        return rests if any(rest is not None for rest in rests) else None
+    if not isinstance(value, dict):
+        return None
+    fields = kind["fields"]
+    found = {}
+    for name, each in value.items():
+        below = fields.get(name)
+        if below is None:
+            rest = each
+        else:
+            rest = left_over(each, below) if each and isinstance(below, dict) else None
+        if rest is not None or below is None:
+            found[name] = rest
+    return found or None
+
+
 def _json_text(value: Any, path: str) -> str:
-    return _checked(json.dumps(value, ensure_ascii=False, separators=(",", ":")), path)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _checked(text, path)
 
 
 def _checked(text: str, path: str) -> str:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from appliance_spark import export_json
 from appliance_spark.export_layout import ExportFailed, Target, hour_end_ms, write_durably
 
 FORMAT = 1
@@ -97,6 +98,7 @@ def committed(
     """The manifest after a run: its files are in, and its ends are the new positions."""
     new = _next(manifest, manifest["files"], files, plan["sequence"])
     _advance(new, plan)
+    _mark_schemas(new, plan)
     _reopen(new, files, plan["id"])
     rows, dead = _sum(partitions, "rows"), _sum(partitions, "dead_letters")
     summary = {
@@ -147,7 +149,36 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
             old["schema_changes"] += [
                 {**each, "run": plan["id"]} for each in planned["schema_changes"]
             ]
-        old["schema"], old["isolation"] = planned["schema"], planned["isolation"]
+        old["isolation"] = planned["isolation"]
+        change_schema(old, planned["schema"])
+
+
+def change_schema(of: dict[str, Any], schema: dict[str, Any]) -> None:
+    """One that no longer has all that it had is another: files that were written keep theirs."""
+    old = of.get("schema", schema)
+    if "type" in old and not export_json.has_all(schema.get("type"), old["type"]):
+        version = of.get("schema_version", 0)
+        of.setdefault("old_schemas", {})[str(version)] = old
+        of["schema_version"] = version + 1
+    of["schema"] = schema
+
+
+def schema_of(of: dict[str, Any], version: int) -> dict[str, Any]:
+    """What a topic's files of that version were written with; the first is 0, and need not say."""
+    found: dict[str, Any] = of.get("old_schemas", {}).get(str(version), of["schema"])
+    return found
+
+
+def _mark_schemas(manifest: Manifest, plan: dict[str, Any]) -> None:
+    for file in manifest["files"]:
+        version = manifest["topics"][file["topic"]].get("schema_version", 0)
+        if file["sequence"] == plan["sequence"] and version:
+            file["schema_version"] = version
+
+
+def next_commit(manifest: Manifest) -> Manifest:
+    """The same files, as another commit."""
+    return _next(manifest, manifest["files"], [], manifest["sequence"] + 1)
 
 
 def _reopen(manifest: Manifest, files: list[File], run: str) -> None:

@@ -111,6 +111,7 @@ def dead_letters(batch: pa.RecordBatch, bad: dict[int, str]) -> pa.RecordBatch:
     import pyarrow as pa
 
     index = pa.array(sorted(bad), pa.int64())
-    reasons = pa.array([bad[i][:1000] for i in sorted(bad)], pa.string())
+    texts = [bad[i][:1000].encode("utf-8", "backslashreplace").decode() for i in sorted(bad)]
+    reasons = pa.array(texts, pa.string())
     kept = batch.select(RAW).take(index)
     return pa.RecordBatch.from_arrays([*kept.columns, reasons], names=[*RAW, "reason"])

@@ -13,17 +13,19 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance_spark import (
     export_generation,
     export_iceberg,
+    export_infer,
     export_json,
     export_manifest,
     export_outcome,
     export_plan,
+    export_schema,
     export_tasks,
 )
 from appliance_spark.export_broker import AdminPort
@@ -231,6 +233,8 @@ def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
     """The plan of a run that was stopped, if it is the one we would make, or a new one. What was
     due is done by the new one, which goes to the end."""
     plan = export_plan.make(job.broker, job.wanted, manifest, job.now_ms())
+    for topic in plan["topics"]:
+        export_schema.check_change(manifest, topic["topic"], topic["schema"])
     for path in sorted(job.target.runs.glob("*/plan.json")):
         old = json.loads(path.read_text())
         if old["sequence"] != plan["sequence"]:
@@ -256,24 +260,28 @@ def _tasks(plan: Plan) -> list[dict[str, Any]]:
 def _pin_schemas(
     job: Job, manifest: dict[str, Any], plan: Plan, spark: SparkSession, say: Say
 ) -> None:
-    """A schema that is to be inferred is fixed before the first file: by all values of the run."""
+    """Before the first file: as a person has set it, or by a sample of the records of this run."""
+    known = {t["topic"]: manifest["topics"].get(t["topic"], {}).get("schema", {})
+             for t in plan["topics"]}
     open_topics = [t for t in plan["topics"]
                    if t["schema"]["mode"] == "json" and "type" not in t["schema"]]
     if not open_topics:
         return
-    names = {topic["topic"] for topic in open_topics}
-    tasks = [task for task in _tasks(plan) if task["topic"] in names]
-    kinds = export_tasks.spread(spark, tasks, partial(export_tasks.infer, job.reading))
     for topic in open_topics:
-        mine = [kind for task, kind in zip(tasks, kinds, strict=True)
-                if task["topic"] == topic["topic"]]
-        known = manifest["topics"].get(topic["topic"], {}).get("schema", {}).get("type")
-        seen: Any = reduce(export_json.merged, mine, {"fields": {}})
-        kind, changes = export_json.extended(known, seen)
-        topic["schema"] = {**topic["schema"], "type": kind}
-        topic["schema_changes"] = changes
-        for change in changes:
-            say(f"{topic['topic']}: field {change['field']} {change['change']}, {change['type']}")
+        if known[topic["topic"]].get("by") == export_schema.PERSON:
+            topic["schema"] = known[topic["topic"]]
+    names = {topic["topic"] for topic in open_topics if "type" not in topic["schema"]}
+    tasks = export_schema.tasks_of([task for task in _tasks(plan) if task["topic"] in names])
+    tallies = export_tasks.spread(spark, tasks, partial(export_tasks.infer, job.reading))
+    for topic in open_topics:
+        if topic["topic"] in names:
+            mine = [tally for task, tally in zip(tasks, tallies, strict=True)
+                    if task["topic"] == topic["topic"]]
+            schema, topic["schema_changes"], notes = export_schema.settled(
+                known[topic["topic"]].get("type"), mine)
+            topic["schema"] = {**topic["schema"], **schema}
+            for note in notes:
+                say(f"{topic['topic']}: {note}")
     job.target.store_plan(plan)
 
 
@@ -362,11 +370,34 @@ def _hold(job: Job, plan: Plan, say: Say, side: str) -> None:
             say(f"retention does not wait for {topic['topic']}: {error}")
 
 
+def given_schema(mode: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ExportFailed(f"the schema is not JSON: {error}") from error
+    kind = export_json.checked(found) if mode == "json" else found
+    return {"type": kind, "given": kind}
+
+
+def inferred(
+    manifest: dict[str, Any], topic: str, broker: AdminPort, retries: int
+) -> dict[str, Any]:
+    """Anew, by what the log has now; here, since a sample is no work for many."""
+    of = export_schema.known(manifest, topic)
+    plan = broker.plan(topic, "earliest", "latest", export_infer.SAMPLE_PIECES, of["isolation"])
+    tasks = [{"topic": topic, "topic_id": of["topic_id"], "partition": each["partition"],
+              "from": each["start"], "to": each["end"]}
+             for each in plan["splits"] if each["start"] < each["end"]]
+    reading = reading_of(broker, retries, of["isolation"])
+    tallies = [export_tasks.infer(reading, task) for task in export_schema.tasks_of(tasks)]
+    return export_schema.settled(None, tallies)[0]
+
+
 def with_schema(wanted: Wanted, mode: str, text: str | None, framing: str) -> Wanted:
     """`text` is what a schema file holds; JSON without one is inferred and pinned."""
     schema: dict[str, Any] = {"mode": mode}
     if text is not None:
-        schema["type"] = schema["given"] = json.loads(text)
+        schema |= given_schema(mode, text)
     if mode == "avro":
         if text is None:
             raise ExportFailed("Avro wants its schema: --schema-file")

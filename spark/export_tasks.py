@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 from appliance._batch import headers
 from appliance._columns import Aborted, columns, is_transactional
-from appliance_spark import export_hash, export_json, export_write
+from appliance_spark import export_hash, export_infer, export_schema, export_write
 from appliance_spark.columns import TYPES, Column
 from appliance_spark.endpoint import PASSING, Endpoint, meant, pause
 from appliance_spark.export_layout import ExportFailed
@@ -46,10 +47,10 @@ class Reading:
         endpoint = Endpoint(self.url, self.token or "", self.retries)
         return Source(endpoint, self.isolation, True, ALL)
 
-    def batches(self, task: Task) -> Iterator[pa.RecordBatch]:
+    def batches(self, task: Task) -> Generator[pa.RecordBatch]:
         split = Split(
             task["topic"], task["partition"], task["from"], task["to"], task["topic_id"])
-        return Fetching(self.source, split).batches()
+        yield from Fetching(self.source, split).batches()
 
 
 def spread(spark: SparkSession, tasks: list[Task], work: Callable[[Task], Any]) -> list[Any]:
@@ -89,12 +90,22 @@ def write(reading: Reading, staging: str, way: str, task: Task) -> Any:
 
 
 def infer(reading: Reading, task: Task) -> Any:
-    """The type of the JSON values of a split."""
-    found: Any = {"fields": {}}
-    for batch in reading.batches(task):
-        seen = export_json.seen_in(batch.column("value").to_pylist())
-        found = export_json.merged(found, seen)
-    return found
+    """What a part of the JSON values of a split says of their type."""
+    return export_infer.joined(
+        export_infer.tally_of(_sample(reading, piece)) for piece in export_schema.pieces(task))
+
+
+def _sample(reading: Reading, piece: Task) -> Iterator[bytes | None]:
+    """One value at least, however large it is."""
+    room = piece["sample"]["bytes"]
+    with closing(reading.batches(piece)) as batches:
+        for batch in batches:
+            for value in batch.column("value"):
+                if room <= 0:
+                    return
+                data = value.as_py()
+                room -= len(data or b"") + 1
+                yield data
 
 
 def recount(reading: Reading, task: Task) -> Any:
@@ -219,7 +230,8 @@ def merge(root: str, staging: str, task: Task) -> Any:
         made.abandon()
         raise
     ranges = _joined([part for each in task["files"] for part in each["ranges"]])
-    kept = {name: task["files"][0][name] for name in ("topic", "folder", "is_dead_letter")}
+    alike = ("topic", "folder", "is_dead_letter", "schema_version")
+    kept = {name: task["files"][0][name] for name in alike if name in task["files"][0]}
     return {**written, **kept, "path": task["path"], "ranges": ranges}
 
 

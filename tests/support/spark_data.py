@@ -83,7 +83,7 @@ class Sending:
         producer = ck.Producer({
             "bootstrap.servers": self.broker.kafka, "compression.type": codec, "linger.ms": 20,
             "log_level": 0,
-            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.messages": 1_000_000, "message.max.bytes": 4_000_000,
         })  # fmt: skip
         for value in values:
             producer.produce(topic, value, partition=partition, **record)

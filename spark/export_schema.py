@@ -1,0 +1,161 @@
+"""The schema of a topic in a target: inferred, shown, set by a person, inferred anew.
+
+Which types a topic's JSON has is decided once and kept in the manifest, so whatever was decided
+wrongly would stay. The way back is a new schema, which holds from the next run on:
+
+    added, left out   a field more, or one that goes into `_rest` from now on: nothing is in the way
+    another type      refused while there are files with the old one: readers such as Spark want one
+                      type for a column. They may stay when a person says so; a table cannot follow
+
+What is written stays as it was. Each file knows which schema it has, for `verify` and repair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from appliance_spark import export_infer, export_json, export_manifest
+from appliance_spark.export_layout import ExportFailed
+
+Manifest = dict[str, Any]
+PERSON, INFERENCE = "person", "inference"
+WAY = ("Export all of it with the new one into a new target (appliance export backfill {topic} "
+       "--from earliest --to latest --schema json --schema-file FILE --target NEW), or let the old "
+       "files stay as they are: appliance export schema {topic} --set FILE --keep-old-files")
+
+
+def known(manifest: Manifest, topic: str) -> dict[str, Any]:
+    """What the target has of a topic."""
+    if topic not in manifest["topics"]:
+        raise ExportFailed(f"the target has no topic {topic}, it has {sorted(manifest['topics'])}")
+    found: dict[str, Any] = manifest["topics"][topic]
+    return found
+
+
+def shown(manifest: Manifest, topic: str) -> dict[str, Any]:
+    of = known(manifest, topic)
+    schema, versions = of["schema"], Counter[int]()
+    rows = Counter[int]()
+    for file in _files(manifest, topic):
+        version = file.get("schema_version", 0)
+        versions[version] += 1
+        rows[version] += file["rows"]
+    return {
+        "topic": topic, "mode": schema["mode"], "type": schema.get("type"),
+        "decided_by": _decided_by(schema), "sampled": schema.get("sampled"),
+        "version": of.get("schema_version", 0),
+        "files": [{"version": each, "files": versions[each], "rows": rows[each],
+                   "type": export_manifest.schema_of(of, each).get("type")}
+                  for each in sorted(versions)],
+        "changes": of["schema_changes"],
+    }
+
+
+def as_text(shown: dict[str, Any]) -> str:
+    by = {PERSON: "a person, and nothing is inferred any more", "schema file": "a schema file",
+          INFERENCE: f"inference, by {shown['sampled']} records last time"}[shown["decided_by"]]
+    lines = [json.dumps(shown["type"]), f"{shown['topic']}: {shown['mode']}, decided by {by}"]
+    lines += [f"{each['files']} files with {each['rows']} rows have "
+              f"{'this schema' if each['version'] == shown['version'] else 'an older one: '}"
+              f"{'' if each['version'] == shown['version'] else json.dumps(each['type'])}"
+              for each in shown["files"]]
+    return "\n".join(lines)
+
+
+def _decided_by(schema: dict[str, Any]) -> str:
+    if "given" in schema:
+        return "schema file"
+    return str(schema.get("by", INFERENCE))
+
+
+def _files(manifest: Manifest, topic: str) -> list[dict[str, Any]]:
+    return [file for file in manifest["files"]
+            if file["topic"] == topic and not file["is_dead_letter"]]
+
+
+def put(
+    manifest: Manifest, topic: str, found: dict[str, Any], keeps_files: bool
+) -> Manifest:
+    """A commit of its own: a run that was stopped before it is not done again by its old plan."""
+    of = known(manifest, topic)
+    if of["schema"]["mode"] != "json":
+        raise ExportFailed(f"topic {topic} is exported as {of['schema']['mode']}: only JSON has "
+                           "a schema that can be set here")
+    schema = {"mode": "json", "by": PERSON, **found}
+    schema.pop("given", None)
+    check_change(manifest, topic, schema, keeps_files)
+    new = export_manifest.next_commit(manifest)
+    of = new["topics"][topic]
+    of["schema_changes"].append({"field": "", "change": f"set by {schema['by']}",
+                                 "type": export_json.text_of(schema["type"]),
+                                 "commit": new["sequence"]})
+    export_manifest.change_schema(of, schema)
+    return new
+
+
+def check_change(
+    manifest: Manifest, topic: str, schema: dict[str, Any], keeps_files: bool = False
+) -> None:
+    """Whether files with this schema may stand beside those that are there."""
+    of, files = manifest["topics"].get(topic), _files(manifest, topic)
+    if of is None or not files or "type" not in schema:
+        return
+    old = of["schema"]
+    if old["mode"] != schema["mode"]:
+        raise ExportFailed(f"topic {topic}: {len(files)} files of this target hold it as "
+                           f"{old['mode']}, wanted {schema['mode']}: that wants a new target")
+    if schema["mode"] != "json" or "type" not in old:
+        return
+    others = export_json.differing(old["type"], schema["type"])
+    if not others or (keeps_files and not manifest.get("table")):
+        return
+    rows = sum(file["rows"] for file in files)
+    told = (f"topic {topic}: {len(files)} files with {rows} rows have other types: "
+            f"{'; '.join(others[:5])}{' and more' if len(others) > 5 else ''}. ")
+    if keeps_files:
+        raise ExportFailed(f"{told}The Iceberg table of this target cannot follow: "
+                           "a column of it has one type. Export into a new target")
+    raise ExportFailed(told + WAY.format(topic=topic))
+
+
+# The sample
+
+def tasks_of(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each split gives to the sample of its topic."""
+    count = Counter(task["topic"] for task in tasks)
+    return [
+        {**task, "sample": {"records": -(-export_infer.SAMPLE_RECORDS // count[task["topic"]]),
+                            "bytes": -(-export_infer.SAMPLE_BYTES // count[task["topic"]])}}
+        for task in tasks
+    ]
+
+
+def pieces(task: dict[str, Any]) -> list[dict[str, Any]]:
+    """Evenly over the offsets of a split; all of it when it has no more than its part."""
+    first, count, wanted = task["from"], task["to"] - task["from"], task["sample"]["records"]
+    if count <= wanted:
+        return [task]
+    number = min(export_infer.SAMPLE_PIECES, wanted)
+    size, step = wanted // number, count / number
+    begins = [first + round(step * i) for i in range(number)]
+    share = -(-task["sample"]["bytes"] // number)
+    return [{**task, "from": at, "to": at + size, "sample": {"records": size, "bytes": share}}
+            for at in begins]
+
+
+def settled(
+    pinned: Any, tallies: Iterable[Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    """The schema, what is new in it, and what a person should know."""
+    tally = export_infer.joined(tallies)
+    kind, changes, left_out = export_infer.extended(pinned, tally)
+    notes = [f"field {each['field']} {each['change']}, {each['type']}" for each in changes]
+    if left_out:
+        notes.append(
+            f"{len(left_out)} fields stay in {export_json.REST}, there is no room for them or "
+            f"their names are those of others: {', '.join(left_out[:5])[:300]}")
+    votes = tally["votes"].get("fields", 0)
+    return {"type": kind, "by": INFERENCE, "sampled": votes}, changes, notes

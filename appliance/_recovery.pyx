@@ -34,7 +34,8 @@ from appliance._codes cimport OK, STORAGE_FULL
 from appliance._crc cimport crc32c
 from appliance._descriptors cimport directory_hold, directory_leave, directory_new
 from appliance._files cimport (
-    NAME_SIZE, drop_cache, failure_note, file_name, file_size, read_whole, sync_directory,
+    NAME_SIZE, drop_cache, failure_errno, failure_note, file_name, file_size, read_whole,
+    sync_directory,
 )
 from appliance._holes cimport holes_cut, holes_forget_bytes, holes_place
 from appliance._index cimport AbortedTxn, index_truncate, txn_index_load
@@ -490,6 +491,7 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
     cdef Segment* segment = log.segments[slot].get()
     cdef vector[uint8_t] window
     cdef BatchHeader header
+    cdef char[NAME_SIZE] name
     cdef FileRef file
     cdef int64_t end, past, at = 0, now = storage_latest_ms(log.storage.get())
     cdef int code = segment_file(segment, &file)
@@ -512,7 +514,9 @@ cdef int _scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t
             continue
         code = _load_batch(file.get().fd, position, end, &window, &at, &header)
         if code < 0:
-            return code
+            # The partition stays shut, and is tried again: docs/decisions/unreadable-at-start.md.
+            file_name(name, segment.base_offset, b".log")
+            return failure_note(b"read", name, failure_errno())
         recovered.scanned_bytes += header.size if code == 0 else 0
         if code == 1 or not _follows(log, &header, offset, may_have_gaps, end_limit):
             return 1

@@ -305,3 +305,30 @@ def test_a_read_error_of_a_reader_is_told_and_marked_only_if_it_stays(
         assert "is whole" in refused.texts()[0]
     catalog.close()
     log_dir.abandon()
+
+
+@of_kinds(["ext4"])
+def test_a_bad_sector_in_what_was_promised_keeps_the_log_shut_until_it_can_be_read(
+    disk: BadDisk,
+) -> None:
+    """Why: docs/decisions/unreadable-at-start.md."""
+    log_dir = opened(disk)
+    log = log_dir.create("t", 0, CONFIG)
+    for each in (b"first", MARK + os.urandom(2_000), b"last"):
+        log.append_durable(batch(each))
+    expected = served(log)
+    log_dir.abandon()
+    disk.refuse(MARK)
+    log_dir = opened(disk)
+    why = log_dir.unopened["t", 0]
+    assert "read 00000000000000000000.log: EIO" in why
+    with pytest.raises(StorageIoFailed):
+        log_dir.reopen("t", 0, CONFIG)
+    assert "EIO" in log_dir.unopened["t", 0]
+    disk.heal()
+    log = log_dir.reopen("t", 0, CONFIG)
+    assert served(log) == expected
+    assert log.holes() == []
+    assert log_dir.report.losses == []
+    assert log_dir.unopened == {}
+    log_dir.abandon()

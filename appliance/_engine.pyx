@@ -30,7 +30,8 @@ from appliance._descriptors cimport (
     DirectoryRef, FileRef, directory_hold, directory_rest, file_own,
 )
 from appliance._files cimport (
-    error_of, failure_forget, failure_note, failure_text, open_file, read_whole, sync_directory,
+    error_of, failure_errno, failure_forget, failure_note, failure_text, open_file, read_whole,
+    sync_directory,
 )
 from appliance._index cimport AbortedTxn
 from appliance._journal cimport (
@@ -48,7 +49,7 @@ from appliance._log cimport (
     log_seal_times, log_tell,
 )
 from appliance._native cimport (
-    O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, mutant,
+    EROFS, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, mutant,
 )
 from appliance._offset_map cimport KEYS_MAX
 from appliance._open_logs cimport open_logs_add
@@ -78,7 +79,7 @@ from appliance._watermarks cimport (
 from appliance import compression
 from appliance._batch import check, headers, records
 from appliance.errors import ApplianceError, from_code
-from appliance.spoken import disk_full
+from appliance.spoken import disk_full, read_only
 
 cdef extern from "sys/file.h" nogil:
     int flock(int fd, int operation)
@@ -322,6 +323,8 @@ cdef class Engine:
             code = _engine_open(self.storage, c_path)
         if code == LOG_CLOSED:
             raise error_of(code, f"{path} is in use by another broker: its file `lock` is held")
+        if code != OK and failure_errno() == EROFS:
+            raise error_of(code, read_only(path))
         if code != OK:
             raise error_of(code, f"{path} cannot be opened as a data directory")
 

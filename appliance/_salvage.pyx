@@ -31,7 +31,8 @@ from appliance._native cimport (
 )
 from appliance._search cimport SEARCH_SIZE_MAX, Search, search_good, search_next, search_start
 from appliance._segment cimport (
-    FileRef, Segment, SegmentRef, segment_create, segment_file, segment_new, segment_unlink,
+    FileRef, Segment, SegmentRef, segment_create, segment_file, segment_file_to_write, segment_new,
+    segment_unlink,
 )
 from appliance._storage cimport storage_release_reserve
 
@@ -103,7 +104,7 @@ cdef int salvage_split(PartitionLog* log, size_t slot, int64_t high, int cause,
     cdef BatchHeader header
     cdef FileRef file
     cdef string aside
-    cdef int code = segment_file(segment, &file)
+    cdef int code = segment_file_to_write(segment, &file)
     if code != OK:
         return code
     end = file_size(file.get().fd)
@@ -233,7 +234,7 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
     cdef int64_t stamp = wall_ms()
     cdef bint is_kept = keeps_all
     cdef FileRef file
-    cdef int code = segment_file(segment, &file)
+    cdef int code = segment_file_to_write(segment, &file)
     if code != OK:
         return code
     end = file_size(file.get().fd)

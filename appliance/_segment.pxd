@@ -24,6 +24,7 @@ cdef cppclass Segment:
     DirectoryRef directory         # constant; of the partition
     mutex guard                    # over file, index, index_is_loaded, is_closed
     FileRef file                   # empty until first used; dropped when idle
+    bint is_read_only              # guard; the file is: the file system was when it was opened
     bint is_replaced               # another file took the name: this one must stay open
     bint is_closed                 # guard; its log was: the file is not opened again
     Index index
@@ -71,7 +72,9 @@ cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) 
 cdef int segment_create(Segment* segment) noexcept nogil
 
 # The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile; LOG_CLOSED.
+# To be read: one of a file system that became read-only can be.
 cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
+cdef int segment_file_to_write(Segment* segment, FileRef* file) noexcept nogil
 
 # Opens the file and keeps it so, for its name is about to be given to another.
 cdef int segment_pin(Segment* segment) noexcept nogil

@@ -28,7 +28,7 @@ from appliance._index cimport (
     index_offset_before, index_position, index_position_before, index_store,
 )
 from appliance._native cimport (
-    ENOENT, O_CREAT, O_EXCL, O_RDWR, errno, ftruncate, monotonic_ns, unlinkat,
+    ENOENT, EROFS, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, errno, ftruncate, monotonic_ns, unlinkat,
 )
 
 
@@ -69,9 +69,21 @@ cdef int segment_create(Segment* segment) noexcept nogil:
 
 
 cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil:
+    return _hold_file(segment, file, False)
+
+
+cdef int segment_file_to_write(Segment* segment, FileRef* file) noexcept nogil:
+    return _hold_file(segment, file, True)
+
+
+cdef int _hold_file(Segment* segment, FileRef* file, bint is_to_write) noexcept nogil:
     cdef int code
     segment.guard.lock()
+    if is_to_write and segment.is_read_only and not segment.is_replaced:
+        segment.file.reset()  # nothing was written by it: the file system may take writes again
     code = _open_locked(segment)
+    if code == OK and is_to_write and segment.is_read_only:
+        code = failure_note(b"open to write", b"", EROFS)
     if code == OK:
         file[0] = segment.file
     segment.guard.unlock()
@@ -93,6 +105,9 @@ cdef int _open_locked(Segment* segment) noexcept nogil:
     # Writable although most are only read: a descriptor kept open for the file's active life is
     # what reports a write-back error, whoever caused it.
     fd = open_counted(directory.get().fd, name, O_RDWR)
+    segment.is_read_only = fd < 0 and errno == EROFS
+    if segment.is_read_only:
+        fd = open_counted(directory.get().fd, name, O_RDONLY)
     if fd < 0:
         return OFFSET_OUT_OF_RANGE if errno == ENOENT else fd
     segment.file = file_own(fd)
@@ -218,7 +233,7 @@ cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader
                         int64_t index_interval) noexcept nogil:
     cdef int64_t position = segment.size.load()
     cdef FileRef file
-    cdef int code = segment_file(segment, &file)
+    cdef int code = segment_file_to_write(segment, &file)
     if code != OK:
         return code
     code = write_whole(file.get().fd, data, header.size, position)

@@ -32,23 +32,29 @@ TRACE_MAX = 16_000
 
 
 class Named:
-    """A logger whose calls take facts by name."""
+    """A logger whose calls take facts by name. Of an error it takes the words: whoever keeps lines
+    would keep, by its trace, all that was in use where it came from, open files too."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
 
     def info(self, text: str, **facts: Any) -> None:
-        self._logger.info(text, extra={"facts": facts})
+        self._logger.info(text, extra=_extra(facts))
 
     def warning(self, text: str, **facts: Any) -> None:
-        self._logger.warning(text, extra={"facts": facts})
+        self._logger.warning(text, extra=_extra(facts))
 
     def error(self, text: str, **facts: Any) -> None:
-        self._logger.error(text, extra={"facts": facts})
+        self._logger.error(text, extra=_extra(facts))
 
     def exception(self, text: str, **facts: Any) -> None:
         """For what must not happen: with the trace of the exception being handled."""
-        self._logger.exception(text, extra={"facts": facts})
+        self._logger.exception(text, extra=_extra(facts))
+
+
+def _extra(facts: dict[str, Any]) -> dict[str, Any]:
+    words = {name: str(each) for name, each in facts.items() if isinstance(each, BaseException)}
+    return {"facts": facts | words}
 
 
 class Lines(logging.Formatter):

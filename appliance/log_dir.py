@@ -32,6 +32,7 @@ from appliance.machine.clock import is_kept_right_by_the_kernel
 from appliance.machine.syncs import Syncs, syncs_on
 from appliance.owner_only import DIRECTORY_MODE, make_directory, tighten
 from appliance.recovery_report import Knowledge, RecoveryReport
+from appliance.spoken import read_only
 from appliance.wall_clock import Doubt, WallClock
 
 events = event_log.named("log_dir")
@@ -166,9 +167,7 @@ class LogDir:
         connect at most, and `admin` at the admin port: the logs get what descriptors they leave."""
         config = config or StorageConfig()
         path = Path(path).absolute()
-        if not path.exists():
-            path.mkdir(DIRECTORY_MODE, parents=True)
-            _sync_name(path.parent)
+        _make(path)
         tighten(path)
         descriptors.take(clients, admin)
         remembered = load(path)  # before the journal is touched, whose age may have to do
@@ -666,6 +665,18 @@ def _sync_by(chosen: str, syncs: Syncs) -> str:
     if not syncs.may_syncfs or (chosen == "auto" and (major, minor) < (5, 8)):
         return "files"
     return chosen
+
+
+def _make(path: Path) -> None:
+    if path.exists():
+        return
+    try:
+        path.mkdir(DIRECTORY_MODE, parents=True)
+        _sync_name(path.parent)
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise StorageIoFailed(read_only(str(path))) from error
+        raise _storage_error(error, f"{path} cannot be made") from error
 
 
 def _sync_name(directory: Path) -> None:

@@ -35,6 +35,15 @@ def disk_full(free_bytes: int, low_water_bytes: int) -> str:
     )
 
 
+def read_only(path: str) -> str:
+    """Why nothing can be started there, and what to do."""
+    return (
+        f"{path} is on a file system that is read-only: it was mounted so, or the kernel made it "
+        "so after an error, which its log tells (dmesg). Check it, mount it to be written, and "
+        "start again"
+    )
+
+
 def duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"

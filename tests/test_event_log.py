@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
+import weakref
 from typing import Any
 
-from appliance.event_log import FACT_MAX, LINE_MAX, TRACE_MAX, Keep, Lines, recent
+import pytest
+
+from appliance.event_log import FACT_MAX, LINE_MAX, TRACE_MAX, Keep, Lines, named, recent
 
 
 def record(text: str, exc_info: Any = None, **facts: object) -> logging.LogRecord:
@@ -30,6 +34,28 @@ def test_a_line_of_many_facts_is_cut() -> None:
     facts = {f"fact{i}": "y" * FACT_MAX for i in range(100)}
     assert LINE_MAX < len(Lines().format(record("much", **facts))) < LINE_MAX + 200
     assert len(Lines().format(record("z" * 1_000_000))) < LINE_MAX + 200
+
+
+def test_a_line_that_is_kept_keeps_nothing_of_where_its_error_came_from(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Held:
+        pass
+
+    def fail(held: Held) -> None:
+        try:
+            raise OSError("no")
+        except OSError as error:
+            named("test").warning("it failed", error=error, held=1)
+
+    held = Held()
+    gone = weakref.ref(held)
+    fail(held)
+    del held
+    gc.collect()
+    assert len(caplog.records) == 1
+    assert Lines().format(caplog.records[0]).endswith("it failed error=no held=1")
+    assert gone() is None
 
 
 def test_a_trace_keeps_its_ends() -> None:

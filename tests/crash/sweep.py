@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import errno
 import faulthandler
+import gc
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -81,6 +83,13 @@ class Sweep:
         place = self.root / str(self.stories)
         place.mkdir()
         self.stories += 1
+        label, wrong, fired = self._tell(place, nth, times, error)
+        wrong += still_open(place)
+        self.problems += [f"{label}: {problem}" for problem in wrong]
+        shutil.rmtree(place)
+        return fired > 0
+
+    def _tell(self, place: Path, nth: int, times: int, error: int) -> tuple[str, list[str], int]:
         session = Session(place, 0)
         notes = Notes()
         session.recorder = notes  # type: ignore[assignment]
@@ -91,10 +100,7 @@ class Sweep:
         self.recorder.heal()
         lasting = "once" if times == 1 else "from then on"
         label = f"{self.what} {nth} {errno.errorcode.get(error, 'short')} {lasting}"
-        wrong += self._judge(session, notes, failed, fired, error)
-        self.problems += [f"{label}: {problem}" for problem in wrong]
-        shutil.rmtree(place)
-        return fired > 0
+        return label, wrong + self._judge(session, notes, failed, fired, error), fired
 
     def _judge(
         self, session: Session, notes: Notes, failed: list[BaseException], fired: int, error: int
@@ -110,6 +116,15 @@ class Sweep:
             open_logs(session.root).close()
         seen = observe(session.root, needs_notes=False)
         return wrong + seen.problems + judge(seen, Facts(notes.notes), NEVER - 1)
+
+
+def still_open(place: Path) -> list[str]:
+    """Whatever failed, nobody holds anything of a directory that was let go."""
+    gc.collect()
+    with os.scandir("/proc/self/fd") as entries:
+        links = [each.path for each in entries]
+    targets = [os.readlink(each) for each in links if os.path.islink(each)]
+    return [f"{each} is still open" for each in targets if Path(each).is_relative_to(place)]
 
 
 def is_stated(error: BaseException) -> bool:

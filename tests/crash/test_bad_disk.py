@@ -173,6 +173,39 @@ def test_a_failed_sync_of_the_file_system_fails_every_log_with_unsynced_bytes(
     log_dir.abandon()
 
 
+@of_kinds(["btrfs"])
+def test_what_rests_can_be_read_when_the_file_system_became_read_only(disk: BadDisk) -> None:
+    log_dir = opened(disk)
+    kept, other = (log_dir.create(each, 0, CONFIG) for each in ("kept", "other"))
+    kept.append_durable(batch(b"kept"))
+    kept.roll()
+    log_dir.rest(0)
+    disk.die()
+    with pytest.raises(ApplianceError):
+        other.append_durable(batch(b"lost"))
+    until(lambda: bool(os.statvfs(disk.root).f_flag & os.ST_RDONLY), 60)
+    disk.heal()
+    assert served(kept) == {0: b"kept"}
+    said = told(log_dir)
+    assert any("to be unmounted and checked" in each for each in said), said
+    with pytest.raises(ApplianceError):
+        kept.append_durable(batch(b"more"))
+    log_dir.abandon()
+
+
+@of_kinds(["ext4"])
+def test_a_start_on_a_read_only_file_system_says_what_to_do(disk: BadDisk) -> None:
+    opened(disk).close()
+    gc.collect()
+    subprocess.run(["mount", "-o", "remount,ro", disk.root], check=True)
+    for path in (disk.root / "data", disk.root / "new"):
+        told = f"{path} is on a file system that is read-only: .* mount it to be written"
+        with pytest.raises(StorageIoFailed, match=told):
+            LogDir.open(path, storage("files"))
+    subprocess.run(["mount", "-o", "remount,rw", disk.root], check=True)
+    opened(disk).close()
+
+
 @of_kinds(KINDS)
 def test_a_recovery_point_of_which_the_disk_knows_nothing_is_not_believed(disk: BadDisk) -> None:
     stamp = 1_700_123_456_789

@@ -1,4 +1,5 @@
-"""What health says of a directory that is open without a broker: its logs and its disk."""
+"""What health says of a directory that is open without a broker: its logs, its disk, and the file
+system."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from appliance.health import of_logs, of_storage
+from appliance.machine import file_system
 
 
 def told(log_dir: Any) -> list[str]:
@@ -13,4 +15,5 @@ def told(log_dir: Any) -> list[str]:
     broker: Any = SimpleNamespace(
         log_dir=log_dir, undeleted={}, not_open=lambda: log_dir.unopened
     )
-    return [each.text for area in (of_logs, of_storage) for each in area(broker)]
+    found = [each.text for area in (of_logs, of_storage) for each in area(broker)]
+    return [*found, *file_system.look(log_dir.path).failures()]

@@ -438,8 +438,8 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left, bin
         return
     if not fetch.watches.empty():
         watch_rearm(&log.watches, &fetch.watches[result.target], _limit(fetch, log))
-    result.visible = log_high_watermark(log)
     result.stable = log_last_stable_offset(log)
+    result.visible = log_high_watermark(log)  # after the other, which is never above it then
     result.start = log.log_start_offset.load()
     if most <= 0 and not is_first or cold.size() == LOOKUPS_MAX:
         return  # even to ask the page cache begins to read from the disk
@@ -453,10 +453,22 @@ cdef void _look_at(Plane* plane, Fetch* fetch, Result* result, int64_t left, bin
         result.visible = result.stable = result.start = -1
     elif result.slice.size > most and not is_first:
         result.slice.size = 0
-    elif result.slice.size == 0 and result.visible < log.log_end_offset.load():
+    elif result.slice.size > 0:
+        _tell_no_less(fetch, result)
+    elif result.visible < log.log_end_offset.load():
         # Somebody waits for what is written: that is a reason to make it durable now.
         # Where appended is visible, who waits waits for what is still to come, and for no disk.
         committer_ask(plane.committer.get(), target.log, 0)
+
+
+cdef void _tell_no_less(Fetch* fetch, Result* result) noexcept nogil:
+    """The read may have seen a later watermark: what is told covers every record that is sent.
+
+    kafka-go takes an answer whose watermark is the offset it asked for as one without records.
+    """
+    result.visible = max(result.visible, result.slice.limit_offset)
+    if fetch.is_committed:
+        result.stable = max(result.stable, result.slice.limit_offset)
 
 
 cdef int _read(Fetch* fetch, FetchTarget* target, int64_t max_bytes, bint is_first,

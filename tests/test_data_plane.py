@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from appliance._batch import Record, build, build_control, records
+from appliance._batch import Record, build, build_control, headers, records
 from appliance._data_plane import DataPlane
 from appliance._engine import Log
 from appliance._mirror import gap
@@ -30,6 +30,8 @@ from tests.support.logs import until
 from tests.support.wire_client import TOPIC_ID, WireClient, fetch_frame, frame_of, produce_frame
 
 PARTITIONS = 3
+FETCHES_AT_ONCE = 200
+COMMITS_MET = 400  # by fetches just then
 NETWORK = NetworkConfig(drain_timeout_ms=1000)
 
 
@@ -280,6 +282,46 @@ def test_limits_let_one_batch_through(client: WireClient) -> None:
     sizes = [len(part.records) for part in answer.responses[0].partitions]
     assert sizes[0] > 5000
     assert sizes[1:] == [0, 0]
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_the_watermark_that_is_told_covers_what_is_sent(make: Any, isolation: int) -> None:
+    """Readers ask for the end again and again while commits move it."""
+    plane = make()
+    offset = brought = 0
+    with plane.client() as writer, plane.client() as reader, written_all_the_time(writer):
+        while brought < COMMITS_MET:
+            parts = asked_at_once(reader, offset, isolation)
+            for each in parts:
+                ends = [0, *(one.last_offset + 1 for one in headers(each.records))]
+                assert ends[-1] <= (each.last_stable_offset if isolation else each.high_watermark)
+                assert each.last_stable_offset <= each.high_watermark
+            brought += any(each.records for each in parts)
+            offset = max(each.high_watermark for each in parts)
+
+
+@contextlib.contextmanager
+def written_all_the_time(writer: WireClient) -> Iterator[None]:
+    """One batch after the other, each made durable."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            writer.produce(batch(), acks=-1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def asked_at_once(reader: WireClient, offset: int, isolation: int) -> list[Any]:
+    reader.socket.sendall(fetch_frame(offset, isolation=isolation) * FETCHES_AT_ONCE)
+    answers = [reader.answer(FetchResponse, 1, 12) for _ in range(FETCHES_AT_ONCE)]
+    return [answer.responses[0].partitions[0] for answer in answers]
 
 
 @pytest.mark.parametrize("sendfile_min_bytes", [0, 1 << 30])

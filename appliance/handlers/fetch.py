@@ -93,8 +93,8 @@ def _read(job: Job, room: int, is_first: bool, is_committed: bool) -> Answer:
         answer.error_code = error.kafka_code
         return answer
     answer.records = found if is_first or len(found) <= room else b""
-    answer.high_watermark = job.log.high_watermark
     answer.last_stable_offset = job.log.last_stable_offset
+    answer.high_watermark = job.log.high_watermark  # after the other, which is never above it then
     answer.log_start_offset = job.log.log_start_offset
     if is_committed:
         answer.aborted_transactions = _aborted(job.log, job.asked.fetch_offset, answer.records)

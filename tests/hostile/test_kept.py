@@ -231,7 +231,7 @@ def test_configs_without_end(broker: Serving) -> None:
     places = "1:1" + ",1:1" * 2000
     change = Alter.AlterableConfig("leader.replication.throttled.replicas", 0, places)
     with WireClient(broker.kafka) as client:
-        client.create_topic("configured")
-        client.send(frame_of(Alter([Alter.AlterConfigsResource(2, "configured", [change])]), 44, 1))
+        client.create_topic("much-configured")
+        client.send(frame_of(Alter([Alter.AlterConfigsResource(2, "much-configured", [change])]), 44, 1))
         (found,) = client.answer(API[44].response, 44, 1).responses
     assert (found.error_code, "wanted at most 4096 bytes" in found.error_message) == (40, True)

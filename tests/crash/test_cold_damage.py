@@ -47,8 +47,9 @@ class Box:
         return answer.body["status"], " | ".join(answer.body["reasons"])
 
     def entries(self) -> list[Any]:
+        """Open ones, as soon as they are stored: before that they count, and have no id."""
         found: list[Any] = self.rest.get("/ledger")["entries"]
-        return [each for each in found if each["acknowledged_ms"] is None]
+        return [each for each in found if each["id"] and each["acknowledged_ms"] is None]
 
     def segments(self) -> list[Path]:
         return sorted((self.serving.data / "t-0").glob("*.log"))

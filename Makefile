@@ -4,10 +4,10 @@ ARGS ?=
 # Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts.
 JOBS ?= $(shell expr $$(nproc) + 1)
 # Those that have such tests; to collect all others takes as long as these run
-ALONE = $(shell grep -l 'mark\.alone' tests/test_*.py tests/*/test_*.py)
+ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-CORE := setup.py $(wildcard appliance/*.pyx appliance/*.pxd appliance/*.h)
+CORE := setup.py $(shell find appliance -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 export CXX ?= c++
 # The tests start hundreds of processes: where this is set, each would compile the package's 300 modules.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +51,7 @@ build: .venv/built
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/.cache
-	rm -f appliance/*.so appliance/*.cpp
+	find appliance -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: each step runs again only when what it was made from is newer, so a second run needs no

@@ -1,4 +1,4 @@
-"""One extension per `_*.pyx`.
+"""One extension per `_*.pyx`, in whatever room of the package it is.
 
 APPLIANCE_DEBUG=1                    bounds checks, assertions, line tracing
 APPLIANCE_SANITIZE=address|thread    for the sanitizer runs
@@ -50,18 +50,18 @@ class ParallelBuild(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
 
-sources = sorted(Path("appliance").glob("_*.pyx"))
+sources = sorted(Path("appliance").rglob("_*.pyx"))
 if MUTANTS:
     sources = [source for source in sources if "mutant(" in source.read_text()]
 
-shared_headers = [str(path) for end in ("h", "pxd") for path in Path("appliance").glob(f"*.{end}")]
+shared_headers = [str(path) for end in ("h", "pxd") for path in Path("appliance").rglob(f"*.{end}")]
 
 extensions = [
     Extension(
-        f"appliance.{source.stem}",
+        ".".join(source.with_suffix("").parts),
         [str(source)],
         language="c++",
-        include_dirs=["appliance"],
+        include_dirs=["appliance", "appliance/native"],
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,

@@ -2,13 +2,13 @@
 
 import sys
 
-from appliance.stop_signals import stop_signals
+from appliance.process.stop_signals import stop_signals
 
 
 def main() -> None:
     if sys.argv[1:2] == ["serve"]:
         stop_signals.hold()  # before a second of imports
-    from appliance.cli import main as command
+    from appliance.cli.main import main as command
 
     command()
 

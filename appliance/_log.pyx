@@ -1,1101 +1,1158 @@
-"""One partition's log.
+"""The Python edge of the log engine: `Engine` is a data directory, `Log` one partition in it.
 
-Invariants
-1. log_start <= durable <= end, and high watermark and last stable offset lie between durable's past
-   values and end. Offsets given to readers never move back, but for log_truncate.
-2. Bytes are written, then noted in index and producer state, then log_end_offset is published; so
-   whatever a reader finds below an offset is whole.
-3. durable_offset moves only in log_commit_end, after every file that holds a byte below it, and the
-   directory if a file in it is new, was synced with success.
-4. A log that failed takes no append, syncs nothing again and shows nothing above durable_offset.
-5. Checkpoints describe the log at an offset that was durable before they reached the journal.
-6. log_start_offset is in the journal before a segment below it is unlinked.
-
-States: open -> failed (log_fail,
-                        for good) ; open or failed -> closed (log_close in `_recovery.pyx`).
+Everything here is thin: arguments to C, one block without the GIL, result to Python.
 """
 
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from collections import namedtuple
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
-from appliance._batch cimport (
-    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
-    BatchHeader, batch_check_keys, batch_check_mirrored, batch_control_type, batch_load_header,
-    batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
-)
-from appliance._codes cimport (
-    BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE,
-    FILES_EXHAUSTED, LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE,
-    OFFSET_OUT_OF_RANGE, OK,
-    STORAGE_FULL, STORAGE_IO, TXN_STATE_INVALID,
-)
-from appliance._descriptors cimport descriptors_relieve, directory_hold, directory_rest
-from appliance._files cimport failure_errno, failure_note
-from appliance._index cimport AbortedTxn, txn_index_store
-from appliance._journal cimport Checkpoint, EpochEntry, checkpoint_size, journal_put
-from appliance._native cimport (
-    EDQUOT, EIO, ENOSPC, EROFS, SYNC_FILE_RANGE_WRITE, count_own, errno, monotonic_ns, mutant,
-    sync_file_range,
-)
-from appliance._producers cimport (
-    DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_expire,
-    producers_first_open, producers_note, producers_note_marker, producers_store,
-    producers_store_snapshot, producers_txn_is_open,
-)
-from appliance._read_faults cimport is_read_fault, read_faults_note
-from appliance._segment cimport (
-    SEGMENT_SIZE_MAX, FileRef, Found, Segment, SegmentRef, segment_append, segment_create,
-    segment_file, segment_find, segment_find_time, segment_forget_stored,
-    segment_index_bytes, segment_index_is_stored, segment_load_index, segment_load_largest,
-    segment_new, segment_next_damage, segment_rest, segment_seal_times, segment_store_index,
-)
-from appliance._storage cimport (
-    storage_commit, storage_earliest_ms, storage_mark_full, storage_now,
-)
-from appliance._watch cimport Reached, watches_tell
-from appliance._watermarks cimport watermarks_note
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
-cdef enum:
-    CHECKPOINT_WORTH = 16          # a checkpoint may cost 1/16 of what it saves recovery
+from appliance.native._codes cimport (
+    BATCH_CORRUPT, BATCH_TORN, LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
+)
+from appliance.native._descriptors cimport (
+    DirectoryRef, FileRef, directory_hold, directory_rest, file_own,
+)
+from appliance.native._files cimport (
+    error_of, failure_errno, failure_forget, failure_note, failure_text, open_file, read_whole,
+    sync_directory,
+)
+from appliance.native._native cimport (
+    EROFS, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, monotonic_ns, mutant,
+)
+from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
+from appliance.record._batch cimport (
+    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
+    batch_check_crc, batch_check_header, batch_check_own, batch_load_header,
+)
+from appliance.storage._committer cimport (
+    SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
+    committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
+    committer_write_behind,
+)
+from appliance.storage._index cimport AbortedTxn
+from appliance.storage._journal cimport (
+    Checkpoint, Hole, Journal, journal_close, journal_find, journal_open, journal_remove,
+    journal_start,
+)
+from appliance.storage._open_logs cimport open_logs_add
+from appliance.storage._partition_log cimport (
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
+    READ_VISIBLE,
+    AppendOptions, Appended as CAppended,
+    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_append_mirrored,
+    log_end_for_epoch, log_find_time,
+    log_high_watermark, log_last_stable_offset, log_note_fault, log_note_fault_at, log_read,
+    log_rest, log_roll,
+    log_seal_times, log_tell,
+)
+from appliance.storage._producers cimport Producer
+from appliance.storage._read_faults cimport (
+    ReadFault, read_faults_take, read_faults_wake,
+)
+from appliance.storage._recovery cimport log_close, log_open
+from appliance.storage._relief cimport relief_watch
+from appliance.storage._retention cimport (
+    log_delete_before, log_kept_bytes, log_retain, log_truncate,
+)
+from appliance.storage._salvage cimport Recovered as CRecovered
+from appliance.storage._segment cimport (
+    FileRef, Segment, SegmentRef,
+)
+from appliance.storage._storage cimport (
+    Storage, StorageRef, storage_commit, storage_earliest_ms, storage_now, storage_poll,
+    storage_release_reserve,
+)
+from appliance.storage.compaction._cleanable cimport cleanable_roll
+from appliance.storage.compaction._cleaner cimport compact
+from appliance.storage.compaction._offset_map cimport KEYS_MAX
+
+from appliance.native._traffic cimport TIME_BUCKETS
+from appliance.storage._watermarks cimport (
+    Watermarks, watermarks_close, watermarks_find, watermarks_open, watermarks_start,
+    watermarks_take_back,
+)
+
+from appliance.errors import ApplianceError, from_code
+from appliance.process.spoken import disk_full, read_only
+from appliance.record import compression
+from appliance.record._batch import check, headers, records
+
+cdef extern from "sys/file.h" nogil:
+    int flock(int fd, int operation)
+    enum:
+        LOCK_EX, LOCK_NB
+
+Appended = namedtuple("Appended", "base_offset last_offset append_time duplicate")
+Recovered = namedtuple(
+    "Recovered",
+    "scanned_bytes cut_bytes cut_records cut_offset aside_bytes was_known is_noted "
+    "promised_offset losses",
+)
+RecoveredLoss = namedtuple("RecoveredLoss", "first_offset end_offset cause aside")
+ReadFaultInfo = namedtuple(
+    "ReadFaultInfo", "topic partition base_offset offset why times age_s"
+)
+SegmentInfo = namedtuple("SegmentInfo", "base_offset end_offset size largest_timestamp path")
+LogFacts = namedtuple(
+    "LogFacts",
+    "log_start_offset log_end_offset durable_offset high_watermark last_stable_offset leader_epoch "
+    "segments size largest_timestamp unflushed_records unflushed_bytes unflushed_age_ms "
+    "flush_took_us flushed_ago_ms batches_of_clients bytes_of_clients records_of_clients "
+    "is_alive",
+)
+ProducerInfo = namedtuple(
+    "ProducerInfo",
+    "producer_id epoch last_sequence last_offset txn_first_offset last_timestamp coordinator_epoch",
+)
+
+_LIMITS = {"visible": READ_VISIBLE, "end": READ_END, "stable": READ_STABLE}
+_ORIGINS = {
+    "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
+}
+# In the order of `Cause`.
+_CAUSES = ("a segment is missing", "a file is shorter than it was", "a batch is damaged",
+           "a batch is damaged, and may have been acknowledged")
+_SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
+
+# `LogFacts` of one log.
+cdef struct Facts:
+    int64_t log_start_offset
+    int64_t log_end_offset
+    int64_t durable_offset
+    int64_t high_watermark
+    int64_t last_stable_offset
+    int64_t segments
+    int64_t size
+    int64_t largest_timestamp
+    int64_t unflushed_bytes
+    int64_t unflushed_ns
+    int64_t flushed_ago_ns
 
 
 # ---- without the GIL ----
 
-# Appending
+cdef void _look(PartitionLog* log, int64_t now_ns, Facts* facts) noexcept nogil:
+    cdef int64_t oldest = log.committing_ns.load(), flushed = log.flushed_ns.load()
+    cdef size_t i
+    if oldest == 0:
+        oldest = log.oldest_unflushed_ns.load()
+    facts.unflushed_ns = max(<int64_t>0, now_ns - oldest) if oldest != 0 else 0
+    facts.flushed_ago_ns = max(<int64_t>0, now_ns - flushed) if flushed != 0 else -1
+    # In this order: a reader never sees an end before what lies below it.
+    facts.log_start_offset = log.log_start_offset.load()
+    facts.last_stable_offset = log_last_stable_offset(log)
+    facts.high_watermark = log_high_watermark(log)
+    facts.durable_offset = log.durable_offset.load()
+    facts.log_end_offset = log.log_end_offset.load()
+    facts.unflushed_bytes = max(<int64_t>0, log.bytes_appended.load() - log.bytes_durable.load())
+    if facts.durable_offset >= facts.log_end_offset:
+        facts.unflushed_bytes = facts.unflushed_ns = 0
+    facts.size = 0
+    facts.largest_timestamp = -1
+    log.list_guard.lock()
+    facts.segments = log.segments.size()
+    for i in range(log.segments.size()):
+        facts.size += log.segments[i].get().size.load()
+        facts.largest_timestamp = max(facts.largest_timestamp,
+                                      log.segments[i].get().largest_timestamp.load())
+    log.list_guard.unlock()
 
-cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
-                    const AppendOptions* options, Appended* appended) noexcept nogil:
+
+cdef int _engine_open(StorageRef storage, const char* path) noexcept nogil:
+    cdef int fd = open_file(-100, path, O_RDONLY | O_DIRECTORY)
+    if fd < 0:
+        return fd
+    storage.get().directory = file_own(fd)
+    storage.get().lock_fd = open_file(fd, b"lock", O_RDWR | O_CREAT)
+    if storage.get().lock_fd < 0:
+        return storage.get().lock_fd
+    if flock(storage.get().lock_fd, LOCK_EX | LOCK_NB) < 0:
+        return LOG_CLOSED
+    cdef int code = journal_open(&storage.get().journal, fd)
+    return code if code != OK else watermarks_open(&storage.get().marks, fd)
+
+
+cdef int _engine_start(StorageRef storage, CommitterRef committer) noexcept nogil:
+    cdef Journal* journal = &storage.get().journal
+    cdef Watermarks* marks = &storage.get().marks
     cdef int code
-    log.guard.lock()
-    code = _append_locked(log, data, header, options, appended)
-    log.guard.unlock()
-    if code == FILES_EXHAUSTED and descriptors_relieve():
-        # Nothing was written, and what was stamped is stamped again.
-        log.guard.lock()
-        code = _append_locked(log, data, header, options, appended)
-        log.guard.unlock()
-    if log.shows_appended.load() or log.failed.load() != OK:
-        log_tell(log)
-    return code
+    # A journal that lost its newest generation must not use that number for another one.
+    journal.generation = max(journal.generation, marks.found_generation)
+    code = journal_start(journal)
+    if code != OK and storage_release_reserve(storage.get()):
+        code = journal_start(journal)
+    if code != OK:
+        return code
+    if (watermarks_start(marks, journal.durable_generation, journal.durable_records) != OK
+            and storage_release_reserve(storage.get())):
+        watermarks_start(marks, journal.durable_generation, journal.durable_records)
+    storage_poll(storage.get())
+    return committer_start(committer.get())
 
 
-cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
-                             Appended* appended) noexcept nogil:
+cdef void _end_wakes(Storage* storage) noexcept nogil:
+    cdef int fd = storage.faults.wake_fd
+    read_faults_wake(&storage.faults, -1)
+    if fd >= 0:
+        close(fd)
+
+
+cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                       const AppendOptions* options, CAppended* appended) noexcept nogil:
     cdef BatchHeader header
-    cdef AppendOptions options
-    cdef Appended each
-    cdef int64_t at = 0
-    cdef int code = OK
-    options.origin, options.leader_epoch = ORIGIN_MIRROR, -1
-    storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
-    appended.base_offset = appended.last_offset = appended.append_time = -1
-    appended.commit_by_ns = INT64_MAX
-    appended.duplicate, appended.write_behind = True, False
-    while at < size:
-        code = batch_check_mirrored(data + at, size - at, &header)
-        if code == OK:
-            code = log_append(log, data + at, &header, &options, &each)
-        if code != OK:
-            break
-        appended.base_offset = each.base_offset if at == 0 else appended.base_offset
-        appended.last_offset = each.last_offset
-        appended.commit_by_ns = min(appended.commit_by_ns, each.commit_by_ns)
-        appended.duplicate = appended.duplicate and each.duplicate
-        appended.write_behind = appended.write_behind or each.write_behind
-        at += header.size
+    cdef int code = _check(data, size, options.origin, &header)
+    if code == OK:
+        code = log_append(log.get(), data, &header, options, appended)
+    if code == OK:
+        committer_ask(committer, log, appended.commit_by_ns)
+        if appended.write_behind:
+            committer_write_behind(committer, log)
     return code
 
 
-cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
-                        const AppendOptions* options, Appended* appended) noexcept nogil:
-    cdef int32_t epoch = <int32_t>log.leader_epoch.load()
-    cdef Segment* segment
-    cdef int code = _check(log, data, header, options, appended)
-    if code != OK:
-        return OK if code == DUPLICATE else code
-    if options.leader_epoch > epoch:
-        epoch = options.leader_epoch
-        log.leader_epoch.store(epoch)
-    if _must_roll(log, header, options.earliest_ms):
-        code = log_roll_locked(log)
-        if code != OK:
-            return _refused(log, code)
-    header.base_offset = log.log_end_offset.load()
-    header.leader_epoch = epoch
-    batch_stamp(data, header.base_offset, epoch)
-    appended.append_time = -1
-    if (log.settings.append_time and options.origin != ORIGIN_MIRROR
-            and not header.attributes & ATTRIBUTE_CONTROL):
-        batch_stamp_append_time(data, header.size, options.latest_ms)
+cdef int _append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                          CAppended* appended) noexcept nogil:
+    cdef int code = log_append_mirrored(log.get(), data, size, appended)
+    committer_ask(committer, log, appended.commit_by_ns)
+    if appended.write_behind:
+        committer_write_behind(committer, log)
+    return code
+
+
+cdef int _check(const uint8_t* data, int64_t size, int origin, BatchHeader* header) noexcept nogil:
+    """The coordinator may write control batches, and in a transaction batches without sequence,
+    which no client may; all else is the same."""
+    cdef int code
+    if origin != ORIGIN_COORDINATOR:
+        return batch_check(data, size, header)
+    if size >= BATCH_HEADER_SIZE:
         batch_load_header(data, header)
-        appended.append_time = options.latest_ms
-    else:
-        # What the client claimed as its largest timestamp gave way to the records' own.
-        batch_stamp_max_timestamp(data, header)
-    segment = log.segments.back().get()
-    code = segment_load_index(segment)
-    if code == OK:
-        code = segment_append(segment, data, header, log.settings.index_interval_bytes)
-    if code != OK:
-        return _refused(log, code)
-    segment.read_ns.store(monotonic_ns())
-    if segment.created_ms == 0:
-        segment.created_ms = options.earliest_ms
-    log_note(log, segment, data, header, options.latest_ms)
-    appended.base_offset = header.base_offset
-    appended.last_offset = header.base_offset + header.last_offset_delta
-    appended.duplicate = False
-    if options.origin != ORIGIN_COORDINATOR:
-        count_own(log.batches_of_clients, 1)
-        count_own(log.bytes_of_clients, header.size)
-        count_own(log.records_of_clients, header.records_count)
-    _publish(log, segment, header, appended)
-    return OK
+        if header.attributes & ATTRIBUTE_CONTROL:
+            code = batch_check_header(header, size)
+            if code == OK and header.size != size:
+                code = BATCH_TORN
+            return code if code != OK else batch_check_crc(data, header)
+    return batch_check_own(data, size, header)
 
 
-cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
-                const AppendOptions* options, Appended* appended) noexcept nogil:
-    cdef bint is_mirror = options.origin == ORIGIN_MIRROR
-    cdef bint is_client = options.origin != ORIGIN_COORDINATOR and not is_mirror
-    cdef BatchSeen seen
-    cdef int32_t coordinator_epoch
-    cdef int code
-    if log.failed.load() != OK:
-        return LOG_FAILED
-    if log.is_closed.load():
-        return LOG_CLOSED
-    if is_mirror != log.settings.is_mirror:
-        return LOG_MIRRORED
-    if (is_client or is_mirror) and log.storage.get().is_full.load():
-        return STORAGE_FULL
-    if 0 <= options.leader_epoch < log.leader_epoch.load():
-        return LEADER_EPOCH_OLD
-    if is_client and header.size > log.settings.max_message_bytes:
-        return BATCH_TOO_LARGE
-    if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
-        return BATCH_LARGER_THAN_SEGMENT
-    if is_mirror:
-        return _check_place(log, header, appended)
-    if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
-        if batch_check_keys(data, header) != OK:
-            return BATCH_INVALID
-    if is_client and not _timestamps_are_legal(&log.settings, header, options):
-        return BATCH_TIMESTAMP
-    if header.attributes & ATTRIBUTE_CONTROL:
-        batch_control_type(data, header, &coordinator_epoch)
-        return producers_check_marker(&log.producers, header, coordinator_epoch)
-    code = producers_check(&log.producers, header, &seen)
-    if code == DUPLICATE:
-        appended.write_behind = False
-        appended.base_offset = seen.last_offset - seen.offset_delta
-        appended.last_offset = seen.last_offset
-        appended.append_time = seen.timestamp if log.settings.append_time else -1
-        appended.duplicate = True
-        # The first answer may have been lost before the data was durable: the second waits for it
-        # too.
-        appended.commit_by_ns = INT64_MAX if seen.last_offset < log.durable_offset.load() else 0
-    elif code == OK and options.origin == ORIGIN_UNVERIFIED:
-        # Its transaction may have ended since somebody looked: a batch behind the marker would open
-        # one that nobody knows of, and hold up readers for good.
-        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-            if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
-                return TXN_STATE_INVALID
-    return code
+cdef int _read(const LogRef& log, int64_t offset, int64_t max_bytes, int limit,
+               vector[uint8_t]* into) noexcept nogil:
+    """Whole batches only: the slice may end within one."""
+    cdef Slice slice
+    cdef BatchHeader header
+    cdef int64_t at = 0, got
+    cdef int code = log_read(log.get(), offset, max_bytes, limit, &slice)
+    if code != OK or slice.size == 0:
+        return code
+    into.resize(slice.size)
+    got = read_whole(slice.file.get().fd, into.data(), slice.size, slice.position)
+    if got < slice.size:
+        log_note_fault(log.get(), slice.segment_base, offset, _fault_of(got))
+    if got < 0:
+        return <int>got
+    while at + BATCH_HEADER_SIZE <= got:
+        batch_load_header(into.data() + at, &header)
+        if batch_check_header(&header, got - at) != OK:
+            break
+        at += header.size
+    into.resize(at)
+    # A file that was cut meanwhile: to answer nothing would say that the log ends here.
+    return OK if at > 0 else BATCH_TORN
 
 
-cdef int _check_place(PartitionLog* log, const BatchHeader* header,
-                      Appended* appended) noexcept nogil:
-    """Whether a batch of another log goes on just where this one ends, or is here already."""
-    cdef int64_t end_offset = log.log_end_offset.load()
-    if header.base_offset == end_offset:
-        return OK
-    if header.base_offset + header.last_offset_delta >= end_offset:
-        return OFFSET_OUT_OF_RANGE
-    appended.base_offset = header.base_offset
-    appended.last_offset = header.base_offset + header.last_offset_delta
-    appended.append_time = -1
-    appended.duplicate = True
-    appended.write_behind = False
-    appended.commit_by_ns = INT64_MAX if appended.last_offset < log.durable_offset.load() else 0
-    return DUPLICATE
-
-
-cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,
-                                const AppendOptions* options) noexcept nogil:
-    if settings.append_time:
-        return not header.attributes & ATTRIBUTE_APPEND_TIME
-    # -1 says that there is no timestamp. No sum here can overflow: now is far from both ends.
-    # A clock in doubt refuses nobody: the producer's may be the right one.
-    if header.max_timestamp > options.latest_ms:
-        if header.max_timestamp - options.latest_ms > settings.timestamp_after_max_ms:
+cdef bint _are_whole(const uint8_t* data, int64_t size) noexcept nogil:
+    cdef BatchHeader header
+    cdef int64_t at = 0
+    while at + BATCH_HEADER_SIZE <= size:
+        batch_load_header(data + at, &header)
+        if batch_check_header(&header, size - at) != OK:
             return False
-    if header.base_timestamp == -1 or header.base_timestamp > options.earliest_ms:
-        return True
-    if settings.timestamp_before_max_ms == INT64_MAX:
-        return True
-    return header.base_timestamp >= options.earliest_ms - settings.timestamp_before_max_ms
+        if batch_check_crc(data + at, &header) != OK:
+            return False
+        at += header.size
+    return at == size
 
 
-cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
-    cdef Segment* segment = log.segments.back().get()
-    cdef LogSettings* settings = &log.settings
-    cdef int64_t size = segment.size.load(), end_offset
-    if size == 0:
-        return False
-    if size + header.size > min(settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
-        return True
-    end_offset = log.log_end_offset.load() + header.last_offset_delta
-    if end_offset - segment.base_offset > SEGMENT_SIZE_MAX:
-        return True
-    if segment_index_bytes(segment) > settings.segment_index_bytes:
-        return True
-    if segment.first_timestamp >= 0:
-        if header.max_timestamp - segment.first_timestamp > settings.segment_ms:
-            return True
-    return segment.created_ms > 0 and now_ms - segment.created_ms > settings.segment_ms
+cdef int _fault_of(int64_t got) noexcept nogil:
+    """Of a read that gave fewer bytes than the segment has."""
+    return <int>min(got, <int64_t>BATCH_TORN)
 
 
-cdef int _refused(PartitionLog* log, int code) noexcept nogil:
-    """What a failed write means for the log: no space, no descriptor is the request's trouble."""
-    if code == STORAGE_FULL:
-        storage_mark_full(log.storage.get())
-    elif code == LOG_FAILED or code == STORAGE_IO:
-        log_fail(log, code)
-        return LOG_FAILED
-    return code
-
-
-cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
-                   const BatchHeader* header,
-                   int64_t now_ms) noexcept nogil:
-    cdef EpochEntry entry
-    if log.epochs.empty() or header.leader_epoch > log.epochs.back().epoch:
-        entry.epoch = header.leader_epoch
-        entry.start_offset = header.base_offset
-        log.epochs.push_back(entry)
-    if header.attributes & ATTRIBUTE_CONTROL:
-        _note_marker(log, segment, data, header, now_ms)
-        return
-    producers_note(&log.producers, header, now_ms)
-    if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-        log.first_open_offset.store(producers_first_open(&log.producers))
-
-
-cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
-                       const BatchHeader* header,
-                       int64_t now_ms) noexcept nogil:
-    cdef AbortedTxn txn
-    cdef EndedTxn ended
-    cdef int32_t coordinator_epoch
-    cdef int kind = batch_control_type(data, header, &coordinator_epoch)
-    txn.first_offset = -1
-    cdef bint was_aborted = producers_note_marker(&log.producers, header, kind, coordinator_epoch,
-                                                  now_ms, &txn)
-    log.list_guard.lock()
-    if was_aborted:
-        txn.last_stable_offset = min(producers_first_open(&log.producers), txn.last_offset + 1)
-        log.aborted.push_back(txn)
-        segment.txn_is_dirty.store(True)
-    if txn.first_offset >= 0:
-        # Readers of committed data must not pass it before its marker is visible too.
-        ended.first_offset = txn.first_offset
-        ended.marker_offset = header.base_offset
-        log.ended.push_back(ended)
-    log.list_guard.unlock()
-    log.first_open_offset.store(producers_first_open(&log.producers))
-
-
-cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header,
-                   Appended* appended) noexcept nogil:
-    cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
-    cdef int64_t now
-    segment.end_offset.store(end_offset)
-    log.log_end_offset.store(end_offset)
-    count_own(log.bytes_appended, header.size)
-    log.unflushed_records += header.records_count
-    appended.write_behind = _is_far_behind(log, segment)
-    appended.commit_by_ns = INT64_MAX
-    if log.oldest_unflushed_ns.load() == 0:
-        now = monotonic_ns()
-        log.oldest_unflushed_ns.store(now)
-        # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing
-        # follows.
-        if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
-            appended.commit_by_ns = now + log.settings.flush_ms * 1000000
-    if log.unflushed_records >= log.settings.flush_messages:
-        appended.commit_by_ns = 0
-    # Somebody waits for just this: it costs one flush, not the flush interval.
-    if log.watches.readers.load() > 0 and not log.shows_appended.load():
-        appended.commit_by_ns = 0
-
-
-cdef bint _is_far_behind(PartitionLog* log, const Segment* segment) noexcept nogil:
-    cdef int64_t step = log.storage.get().write_behind_bytes
-    if step <= 0 or segment.size.load() - segment.written_behind < step:
-        return False
-    return not log.behind_is_wanted.exchange(True)
-
-
-cdef void log_write_behind(PartitionLog* log) noexcept nogil:
-    cdef Segment* segment
-    cdef FileRef file
-    cdef int64_t position, size
-    cdef int code
-    log.guard.lock()
-    segment = log.segments.back().get()
-    code = segment_file(segment, &file)
-    position = segment.written_behind
-    size = segment.size.load() - position
-    segment.written_behind = position + size
-    log.behind_is_wanted.store(False)
-    log.guard.unlock()
-    if code != OK or size <= 0 or log.failed.load() != OK:
-        return
-    # What it could not start, the sync will do and report. But what has no place on the disk yet
-    # gets it now: where that fails the bytes may be dropped, and the sync has nothing to report.
-    if sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE) < 0:
-        if errno in (EIO, ENOSPC, EDQUOT, EROFS):
-            failure_note(b"write", b"", errno)
-            log_fail(log, STORAGE_IO)
-            log_tell(log)
-
-
-cdef int log_roll(PartitionLog* log) noexcept nogil:
-    cdef int code = _roll(log)
-    if code == FILES_EXHAUSTED and descriptors_relieve():
-        code = _roll(log)
-    return code
-
-
-cdef int _roll(PartitionLog* log) noexcept nogil:
-    cdef int code = OK
-    log.guard.lock()
-    if log.failed.load() != OK:
-        code = LOG_FAILED
-    elif log.is_closed.load():
-        code = LOG_CLOSED
-    elif log.segments.back().get().size.load() > 0:
-        code = log_roll_locked(log)
-    log.guard.unlock()
-    return code
-
-
-cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
-    cdef int64_t end_offset = log.log_end_offset.load()
-    cdef SegmentRef segment = segment_new(log.directory, end_offset)
-    cdef FileRef directory
-    cdef int code = directory_hold(log.directory.get(), &directory)
-    if code == OK:
-        code = segment_create(segment.get())
-    if code != OK:
-        return code
-    segment_seal_times(log.segments.back().get())
-    log.list_guard.lock()
-    log.segments.push_back(segment)
-    log.list_guard.unlock()
-    log.active_base.store(end_offset)
-    log.dirty_directory = directory
-    log.is_changed.store(True)
-    if not log.producers.producers.empty():
-        # For Kafka's tools. Recovery believes the journal, so nothing hangs on this file.
-        producers_store_snapshot(&log.producers, directory.get().fd, end_offset)
-    return OK
-
-
-cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
-                          int16_t producer_epoch) noexcept nogil:
-    cdef bint is_open
-    log.guard.lock()
-    is_open = producers_txn_is_open(&log.producers, producer_id, producer_epoch)
-    log.guard.unlock()
-    return is_open
-
-
-# Reading
-
-cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil:
-    if mutant(b"visible_ahead_of_durable"):
-        return log.log_end_offset.load()
-    if log.shows_appended.load() and log.failed.load() == OK:
-        return log.log_end_offset.load()
-    return log.durable_offset.load()
-
-
-cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil:
-    cdef int64_t visible = -1, stable = 0
-    cdef size_t i
-    # What ends is noted among the ended before it leaves the open ones, and forgotten there only
-    # when the watermark has passed it: with one watermark before and after, nothing is missed.
-    while visible != log_high_watermark(log):
-        visible = log_high_watermark(log)
-        stable = log.first_open_offset.load()
-        log.list_guard.lock()
-        for i in range(log.ended.size()):
-            if log.ended[i].marker_offset >= visible:
-                stable = min(stable, log.ended[i].first_offset)
-        log.list_guard.unlock()
-    return min(stable, visible)
-
-
-cdef int64_t log_limit(PartitionLog* log, int limit) noexcept nogil:
-    if limit == READ_END:
-        return log.log_end_offset.load()
-    if limit == READ_STABLE:
-        return log_last_stable_offset(log)
-    return log_high_watermark(log)
-
-
-cdef size_t _segment_at(PartitionLog* log, int64_t offset) noexcept nogil:
-    """Slot of the last segment with a base at or below `offset`; list_guard is held."""
-    cdef size_t low = 0, high = log.segments.size(), middle
-    while low < high:
-        middle = (low + high) // 2
-        if log.segments[middle].get().base_offset <= offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1 if low > 0 else 0
-
-
-cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
-                  Slice* slice) noexcept nogil:
-    cdef int64_t truncations = log.truncations.load()
-    cdef int code = _read_at(log, offset, max_bytes, limit, slice)
-    if code == FILES_EXHAUSTED and descriptors_relieve():
-        code = _read_at(log, offset, max_bytes, limit, slice)
-    if code != OK and (truncations & 1 or truncations != log.truncations.load()):
-        # The end moved back under this read: whatever it met says nothing. The reader asks again.
-        slice.size = 0
-        code = OK
-    elif code != OK and offset < log.log_start_offset.load():
-        code = OFFSET_OUT_OF_RANGE  # retention came by
-    elif code != OK:
-        log_note_fault(log, slice.segment_base, offset, code)
-    return code
-
-
-cdef void log_note_fault(PartitionLog* log, int64_t segment_base, int64_t offset,
-                         int code) noexcept nogil:
-    if is_read_fault(code) and not log.is_closed.load():
-        read_faults_note(&log.storage.get().faults, log.name, segment_base, offset, code)
-
-
-cdef void log_note_fault_at(PartitionLog* log, int64_t offset, int code) noexcept nogil:
-    cdef int64_t base
-    log.list_guard.lock()
-    base = log.segments[_segment_at(log, offset)].get().base_offset
-    log.list_guard.unlock()
-    log_note_fault(log, base, offset, code)
-
-
-cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
-                  Slice* slice) noexcept nogil:
-    cdef SegmentRef segment
-    cdef Found found
-    cdef int64_t hole_at
-    cdef int code
-    slice.position = slice.size = 0
-    slice.segment_base = -1
-    slice.limit_offset = log_limit(log, limit)
-    if offset < log.log_start_offset.load() or offset > log.log_end_offset.load():
-        return OFFSET_OUT_OF_RANGE
-    while offset < slice.limit_offset:
-        if offset < log.log_start_offset.load():
-            return OFFSET_OUT_OF_RANGE  # retention came by
-        code = _find_segment(log, offset, &segment, &hole_at)
-        if code == OFFSET_IN_HOLE and _pass_skipped(log, &offset):
-            continue
-        if code != OK:
-            return code
-        slice.segment_base = segment.get().base_offset
-        code = segment_find(segment.get(), offset, &found)
-        if code == OK:
-            return _fill_slice(log, segment.get(), &found, offset, hole_at, max_bytes, slice)
-        if code != OFFSET_OUT_OF_RANGE:
-            return code
-        # Compaction left nothing at the end of that segment: the next one begins with what follows.
-        if offset >= log.gaps_end.load() or _is_gone(log, segment):
-            return BATCH_CORRUPT
-        if not _next_base(log, offset, &offset):
+cdef int _flush(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
+    cdef int64_t end_offset
+    cdef int code = OFFSET_OUT_OF_RANGE
+    # A truncation meanwhile takes the end away: then there is a new one.
+    while code == OFFSET_OUT_OF_RANGE:
+        end_offset = log.get().log_end_offset.load()
+        if log.get().durable_offset.load() >= end_offset:
             return OK
-    return OK
-
-
-cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment,
-                       int64_t* hole_at) noexcept nogil:
-    """With where the next hole begins: a repair changes segments and holes as one."""
-    cdef size_t i
-    cdef int code = OK
-    hole_at[0] = INT64_MAX
-    log.list_guard.lock()
-    segment[0] = log.segments[_segment_at(log, offset)]
-    for i in range(log.holes.size()):
-        if log.holes[i].first_offset <= offset < log.holes[i].end_offset:
-            code = OFFSET_IN_HOLE
-        elif log.holes[i].first_offset > offset:
-            hole_at[0] = min(hole_at[0], log.holes[i].first_offset)
-    log.list_guard.unlock()
+        code = committer_await(committer, log, end_offset - 1, deadline_ns)
     return code
-
-
-cdef bint _is_gone(PartitionLog* log, const SegmentRef& segment) noexcept nogil:
-    """Whether the file is not there, and the segment is one of the log's still: whoever takes a
-    segment away takes it from the list first."""
-    cdef FileRef file
-    cdef bint is_listed
-    if segment_file(segment.get(), &file) != OFFSET_OUT_OF_RANGE:
-        return False
-    log.list_guard.lock()
-    is_listed = log.segments[_segment_at(log, segment.get().base_offset)] == segment
-    log.list_guard.unlock()
-    return is_listed
-
-
-cdef bint _starts_in_hole(PartitionLog* log, Segment* segment) noexcept nogil:
-    cdef SegmentRef found
-    cdef int64_t next_hole
-    return _find_segment(log, segment.base_offset, &found, &next_hole) == OFFSET_IN_HOLE
-
-
-cdef bint _pass_skipped(PartitionLog* log, int64_t* offset) noexcept nogil:
-    cdef int64_t end = offset[0]
-    cdef size_t i
-    log.list_guard.lock()
-    for i in range(log.holes.size()):
-        if log.holes[i].is_skipped and log.holes[i].first_offset <= end < log.holes[i].end_offset:
-            end = log.holes[i].end_offset
-    log.list_guard.unlock()
-    if end == offset[0]:
-        return False
-    offset[0] = end
-    return True
-
-
-cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept nogil:
-    cdef size_t slot
-    cdef bint found
-    log.list_guard.lock()
-    slot = _segment_at(log, offset) + 1
-    found = slot < log.segments.size()
-    if found:
-        base[0] = log.segments[slot].get().base_offset
-    log.list_guard.unlock()
-    return found
-
-
-cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t offset,
-                     int64_t hole_at, int64_t max_bytes, Slice* slice) noexcept nogil:
-    cdef Found first_hidden
-    cdef int64_t end = segment.size.load()
-    cdef int code
-    # The CRC does not cover the base offset, so a reader could not notice that it is wrong.
-    if found.header.base_offset > offset and offset >= log.gaps_end.load():
-        return BATCH_CORRUPT
-    if found.header.base_offset >= slice.limit_offset:
-        return OK
-    code = segment_file(segment, &slice.file)
-    if code != OK:
-        return code
-    if segment.end_offset.load() > slice.limit_offset:
-        code = segment_find(segment, slice.limit_offset, &first_hidden)
-        if code == OK:
-            end = first_hidden.position
-        elif code != OFFSET_OUT_OF_RANGE:
-            return code
-    slice.position = found.position
-    slice.size = min(end - found.position, max(max_bytes, found.header.size))
-    return _stop_before_hole(segment, hole_at, slice)
-
-
-cdef int _stop_before_hole(Segment* segment, int64_t hole_at, Slice* slice) noexcept nogil:
-    cdef Found damaged
-    cdef int code
-    slice.size = min(slice.size, segment_next_damage(segment, slice.position) - slice.position)
-    if hole_at >= segment.end_offset.load():
-        return OK
-    code = segment_find(segment, hole_at - 1, &damaged)
-    if code == OK:
-        slice.size = min(slice.size, damaged.position + damaged.header.size - slice.position)
-    return OK if code == OFFSET_OUT_OF_RANGE else code
-
-
-cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
-                       Slice* slice) noexcept nogil:
-    cdef int64_t truncations = log.truncations.load()
-    cdef int code = _find_time(log, timestamp, from_offset, limit, slice)
-    if code == FILES_EXHAUSTED and descriptors_relieve():
-        code = _find_time(log, timestamp, from_offset, limit, slice)
-    if code != OK and not truncations & 1 and truncations == log.truncations.load():
-        log_note_fault(log, slice.segment_base, slice.segment_base, code)
-    return code
-
-
-cdef int _find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
-                    Slice* slice) noexcept nogil:
-    cdef SegmentRef segment
-    cdef Found found
-    cdef int64_t next_offset = from_offset
-    cdef int code
-    slice.position = slice.size = 0
-    slice.limit_offset = log_limit(log, limit)
-    while _candidate(log, timestamp, &next_offset, &segment):
-        slice.segment_base = segment.get().base_offset
-        code = segment_load_largest(segment.get())
-        if code == OFFSET_OUT_OF_RANGE:
-            if _is_gone(log, segment) and not _starts_in_hole(log, segment.get()):
-                return BATCH_CORRUPT
-            continue  # retention came by, or what was there is known to be lost
-        if code != OK:
-            return code
-        if (segment.get().largest_timestamp.load() < timestamp
-                or segment.get().end_offset.load() <= from_offset):
-            continue
-        code = _find_time_in(segment.get(), timestamp, from_offset, &found)
-        if code == OFFSET_OUT_OF_RANGE:
-            if _is_gone(log, segment) and not _starts_in_hole(log, segment.get()):
-                return BATCH_CORRUPT
-            continue
-        if code != OK or found.header.base_offset >= slice.limit_offset:
-            return code
-        slice.position = found.position
-        slice.size = found.header.size
-        return segment_file(segment.get(), &slice.file)
-    return OK
-
-
-cdef bint _candidate(PartitionLog* log, int64_t timestamp, int64_t* next_offset,
-                     SegmentRef* segment) noexcept nogil:
-    """The first segment from `next_offset` on that may have such a record; moves `next_offset`."""
-    cdef Segment* it
-    cdef size_t slot
-    cdef bint is_found = False
-    if next_offset[0] == INT64_MAX:
-        return False  # there was no segment behind the last one
-    log.list_guard.lock()
-    slot = _segment_at(log, next_offset[0])
-    while slot < log.segments.size() and not is_found:
-        it = log.segments[slot].get()
-        if not it.largest_is_known.load() or it.largest_timestamp.load() >= timestamp:
-            segment[0] = log.segments[slot]
-            is_found = True
-        slot += 1
-    if is_found:
-        next_offset[0] = INT64_MAX
-        if slot < log.segments.size():
-            next_offset[0] = log.segments[slot].get().base_offset
-    log.list_guard.unlock()
-    return is_found
-
-
-cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset,
-                       Found* found) noexcept nogil:
-    cdef int code = segment_find_time(segment, timestamp, found)
-    while code == OK and (found.header.base_offset + found.header.last_offset_delta < from_offset
-                          or found.header.max_timestamp < timestamp):
-        code = segment_find(segment, found.header.base_offset + found.header.last_offset_delta + 1,
-                            found)
-    return code
-
-
-cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset,
-                      vector[AbortedTxn]* into) noexcept nogil:
-    cdef size_t low = 0, high, middle
-    log.list_guard.lock()
-    high = log.aborted.size()
-    while low < high:
-        middle = (low + high) // 2
-        if log.aborted[middle].last_offset < from_offset:
-            low = middle + 1
-        else:
-            high = middle
-    while low < log.aborted.size():
-        if log.aborted[low].first_offset < end_offset:
-            into.push_back(log.aborted[low])
-        # Nothing that ended later can have begun below this one's stable offset.
-        if log.aborted[low].last_stable_offset >= end_offset:
-            break
-        low += 1
-    log.list_guard.unlock()
-
-
-cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
-                            int64_t* end_offset) noexcept nogil:
-    cdef size_t i
-    log.guard.lock()
-    found[0] = -1
-    end_offset[0] = -1
-    for i in range(log.epochs.size()):
-        if log.epochs[i].epoch > epoch:
-            break
-        found[0] = log.epochs[i].epoch
-        end_offset[0] = log.log_end_offset.load()
-        if i + 1 < log.epochs.size():
-            end_offset[0] = log.epochs[i + 1].start_offset
-    log.guard.unlock()
-
-
-# Durability
-
-cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
-                           CommitPlan* plan) noexcept nogil:
-    cdef PartitionLog* it = log.get()
-    cdef Segment* segment
-    cdef FileRef file
-    cdef size_t slot
-    plan.log = log
-    plan.result = OK
-    plan.error = 0
-    it.guard.lock()
-    it.commit_is_wanted.store(False)
-    if it.failed.load() != OK or it.is_closed.load():
-        plan.result = LOG_FAILED if it.failed.load() != OK else LOG_CLOSED
-        it.guard.unlock()
-        return
-    plan.end_offset = it.log_end_offset.load()
-    plan.truncations = it.truncations.load()
-    if not mutant(b"segment_without_directory_sync"):
-        plan.directory = it.dirty_directory
-    it.dirty_directory.reset()
-    it.unflushed_records = 0
-    it.committing_ns.store(it.oldest_unflushed_ns.exchange(0))
-    plan.bytes_appended = it.bytes_appended.load()
-    plan.began_ns = monotonic_ns()
-    slot = it.segments.size()
-    while slot > 0:
-        slot -= 1
-        segment = it.segments[slot].get()
-        if segment.synced_size < segment.size.load():
-            # Open since its first unsynced byte: log_rest lets go of no such file.
-            plan.segments.push_back(it.segments[slot])
-            if segment_file(segment, &file) != OK:
-                plan.result = STORAGE_IO
-            plan.files.push_back(file)
-            plan.sizes.push_back(segment.size.load())
-        elif slot + 1 < it.segments.size():
-            break
-        if mutant(b"roll_without_sync_of_old_segment"):
-            break
-    if mutant(b"watermark_before_sync"):
-        watermarks_note(&it.storage.get().marks, it.name, plan.end_offset)
-    plan.with_checkpoint = with_checkpoint
-    if with_checkpoint:
-        log_capture(it, &plan.checkpoint)
-    it.guard.unlock()
-
-
-cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
-    cdef PartitionLog* log = plan.log.get()
-    cdef size_t i
-    if plan.result == LOG_CLOSED:
-        return
-    if plan.result != OK:
-        if plan.error != 0:
-            failure_note(b"sync", b"", plan.error)  # another thread met it
-        log_fail(log, plan.result)
-        log_tell(log)
-        return
-    log.guard.lock()
-    log.committing_ns.store(0)
-    if plan.truncations != log.truncations.load():
-        log.guard.unlock()
-        return
-    for i in range(plan.segments.size()):
-        plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
-    if plan.end_offset > log.durable_offset.load():
-        # Before anybody is answered, so that after a kill recovery knows what was. Not for a log
-        # that is closed: its note was taken back, and its name may be another's soon.
-        if not log.is_closed.load():
-            watermarks_note(&log.storage.get().marks, log.name, plan.end_offset)
-        log.durable_offset.store(plan.end_offset)
-    log.bytes_durable.store(plan.bytes_appended)
-    if not plan.files.empty():
-        log.flushed_ns.store(monotonic_ns())
-        log.flush_took_ns.store(log.flushed_ns.load() - plan.began_ns)
-    _forget_ended(log)
-    log.guard.unlock()
-    log_tell(log)
-    if not plan.with_checkpoint and (not plan.files.empty() or plan.directory.get() != NULL):
-        log.is_changed.store(True)
-
-
-cdef void _forget_ended(PartitionLog* log) noexcept nogil:
-    cdef int64_t visible = log_high_watermark(log)
-    cdef size_t i, kept = 0
-    log.list_guard.lock()
-    for i in range(log.ended.size()):
-        if log.ended[i].marker_offset >= visible:
-            log.ended[kept] = log.ended[i]
-            kept += 1
-    log.ended.resize(kept)
-    log.list_guard.unlock()
-
-
-cdef void log_fail(PartitionLog* log, int code) noexcept nogil:
-    # The first reason is the true one; what follows is its echo.
-    if log.failed.load() == OK:
-        log.failed_errno.store(failure_errno() if code <= LOG_FAILED else 0)
-        log.failed.store(code)
-
-
-cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
-    """What was not durable when the log failed does not come back, whether the disk has it or not.
-
-    Its writers hear that it is not written, and write it again: librdkafka may do so under its next
-    epoch, by which no log knows it again. Recovery would keep what the disk happens to have, and
-    the records would be there twice. Durable before anybody is told; where the journal cannot be
-    written, either, the next start finds what it finds.
-    """
-    log.saved_guard.lock()
-    if log.saved.end_limit > log.durable_offset.load() and not log.is_closed.load():
-        log.saved.end_limit = log.durable_offset.load()
-        log_save_locked(log)
-    log.saved_guard.unlock()
-
-
-cdef void log_tell(PartitionLog* log) noexcept nogil:
-    cdef Reached reached
-    if log.failed.load() != OK:
-        _end_at_durable(log)
-    if log.watches.count.load() == 0:
-        return
-    reached.durable = log.durable_offset.load()
-    reached.visible = log_high_watermark(log)
-    reached.stable = log_last_stable_offset(log)
-    reached.is_over = log.failed.load() != OK or log.is_closed.load()
-    watches_tell(&log.watches, &reached)
-
-
-# Recovery points
-
-cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
-    """The log as it stands now; guard is held. What maintenance owns is filled in when saved."""
-    cdef Segment* segment = log.segments.back().get()
-    producers_expire(&log.producers, storage_earliest_ms(log.storage.get()),
-                     log.settings.producer_expiration_ms)
-    checkpoint.recovery_offset = log.log_end_offset.load()
-    checkpoint.segment_base = segment.base_offset
-    checkpoint.position = segment.size.load()
-    checkpoint.created_ms = segment.created_ms
-    checkpoint.first_timestamp = segment.first_timestamp
-    checkpoint.largest_timestamp = segment.largest_timestamp.load()
-    checkpoint.largest_timestamp_offset = segment.largest_timestamp_offset.load()
-    checkpoint.leader_epoch = <int32_t>log.leader_epoch.load()
-    checkpoint.epochs = log.epochs
-    checkpoint.producers.clear()
-    producers_store(&log.producers, &checkpoint.producers)
-
-
-cdef void _fill_list(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
-    """The list of segments as it is now, so that one that goes missing is missed."""
-    cdef size_t i
-    checkpoint.bases.clear()
-    log.list_guard.lock()
-    for i in range(log.segments.size()):
-        if log.segments[i].get().base_offset < checkpoint.segment_base:
-            checkpoint.bases.push_back(log.segments[i].get().base_offset)
-    checkpoint.holes = log.holes
-    log.list_guard.unlock()
-
-
-cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil:
-    cdef int64_t appended
-    cdef bint is_due
-    if not log.saved_guard.try_lock():
-        return False
-    appended = log.bytes_appended.load() - log.bytes_at_saved
-    is_due = appended >= CHECKPOINT_WORTH * checkpoint_size(&log.saved)
-    # Retention and compaction stop short of the segment that recovery begins in: it must move on.
-    is_due = is_due or log.saved.segment_base != log.active_base.load()
-    log.saved_guard.unlock()
-    return is_due
-
-
-cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
-    """After what recovery will believe unseen was synced."""
-    cdef PartitionLog* log = plan.log.get()
-    cdef Checkpoint* saved = &log.saved
-    cdef int code = plan.indexes
-    if code != OK:
-        # A failed sync is final; a full disk or no free descriptor is tried again at the next
-        # point.
-        if code == STORAGE_IO:
-            log_fail(log, code)
-        return code
-    log.saved_guard.lock()
-    # A log closed for deletion must not come back into the journal.
-    if (not log.is_closed.load() and plan.truncations == log.truncations.load()
-            and plan.checkpoint.recovery_offset >= saved.recovery_offset):
-        plan.checkpoint.log_start_offset = saved.log_start_offset
-        plan.checkpoint.end_limit = saved.end_limit
-        plan.checkpoint.swap_base = saved.swap_base
-        plan.checkpoint.swap_end = saved.swap_end
-        plan.checkpoint.cleaned_offset = saved.cleaned_offset
-        plan.checkpoint.gaps_end = saved.gaps_end
-        saved[0] = plan.checkpoint
-        if mutant(b"producer_state_ahead_of_log"):
-            log.guard.lock()
-            saved.producers.clear()
-            producers_store(&log.producers, &saved.producers)
-            log.guard.unlock()
-        log.bytes_at_saved = log.bytes_appended.load()
-        _fill_list(log, saved)
-        journal_put(&log.storage.get().journal, log.name, saved)
-    log.saved_guard.unlock()
-    return OK
-
-
-cdef int64_t log_unfinished(PartitionLog* log) noexcept nogil:
-    cdef size_t slot
-    cdef int64_t count = 0
-    log.list_guard.lock()
-    slot = log.segments.size() - 1
-    while slot > 0 and not log.segments[slot - 1].get().index_is_final.load():
-        slot -= 1
-        count += 1
-    log.list_guard.unlock()
-    return count
-
-
-cdef void log_store_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
-    plan.indexes = _store_indexes(plan, is_durable)
-    if plan.indexes == FILES_EXHAUSTED and descriptors_relieve():
-        plan.indexes = _store_indexes(plan, is_durable)
-
-
-cdef void log_finish_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
-    cdef size_t i
-    for i in range(plan.sealed.size()):
-        if is_durable:
-            _finish_segment(plan.log.get(), plan.sealed[i].get())
-        else:
-            segment_forget_stored(plan.sealed[i].get())
-    plan.sealed.clear()
-
-
-cdef int _store_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
-    """A lost offset or time index costs a walk. A lost transaction index would show aborted ones,
-    so the recovery point must not pass it unsynced: it is always durable.
-    """
-    cdef PartitionLog* log = plan.log.get()
-    cdef vector[SegmentRef] segments
-    cdef Segment* segment
-    cdef size_t slot
-    cdef bint is_sealed
-    cdef int code = OK
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
-    slot = segments.size()
-    while slot > 0 and code == OK:
-        slot -= 1
-        segment = segments[slot].get()
-        is_sealed = slot + 1 < segments.size()
-        if is_sealed and segment.index_is_final.load():
-            break
-        if segment.txn_is_dirty.load():
-            code = log_store_aborted(log, segment)
-            if code != OK:
-                return code
-        # Derived files: a full disk leaves them short, and the next checkpoint tries again.
-        if segment_store_index(segment, is_sealed and is_durable) == OK and is_sealed:
-            if is_durable:
-                _finish_segment(log, segment)
-            else:
-                plan.sealed.push_back(segments[slot])
-    return code
-
-
-cdef void _finish_segment(PartitionLog* log, Segment* segment) noexcept nogil:
-    """Sealed for good, unless it was rolled after the commit began and still has bytes to sync."""
-    log.guard.lock()
-    segment.index_is_final.store(segment.synced_size == segment.size.load())
-    log.guard.unlock()
-
-
-cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
-    cdef vector[AbortedTxn] here
-    cdef int64_t end_offset = segment.end_offset.load()
-    cdef FileRef directory
-    cdef size_t i
-    cdef int code = directory_hold(segment.directory.get(), &directory)
-    if log.is_closed.load():
-        code = LOG_CLOSED  # the file may be another log's by now
-    if code != OK:
-        return code
-    log.list_guard.lock()
-    segment.txn_is_dirty.store(False)
-    for i in range(log.aborted.size()):
-        if segment.base_offset <= log.aborted[i].last_offset < end_offset:
-            here.push_back(log.aborted[i])
-    log.list_guard.unlock()
-    code = txn_index_store(directory.get().fd, segment.base_offset, here.data(), here.size())
-    if code != OK:
-        segment.txn_is_dirty.store(True)
-    return code
-
-
-cdef void log_put_locked(PartitionLog* log) noexcept nogil:
-    _fill_list(log, &log.saved)
-    journal_put(&log.storage.get().journal, log.name, &log.saved)
-
-
-cdef int log_save_locked(PartitionLog* log) noexcept nogil:
-    # Another log may have its name in the journal by now: one that was opened again, or made anew.
-    if log.is_closed.load():
-        return LOG_CLOSED
-    log_put_locked(log)
-    return storage_commit(log.storage.get())
-
-
-cdef void log_seal_times(PartitionLog* log) noexcept nogil:
-    cdef Segment* active
-    log.guard.lock()
-    active = log.segments.back().get()
-    # An index that nobody loaded in this life is as it was left.
-    if active.index_is_loaded and log.failed.load() == OK:
-        segment_seal_times(active)
-        log.is_changed.store(True)
-    log.guard.unlock()
-
-
-cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
-    cdef vector[SegmentRef] segments
-    cdef Segment* active
-    cdef size_t i
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
-    log.guard.lock()
-    for i in range(segments.size() - 1):
-        if segments[i].get().index_is_final.load():
-            segment_rest(segments[i].get(), before_ns, False)
-    active = log.segments.back().get()
-    # A write-back error is told to descriptors that were open when it happened: only a file with
-    # nothing left to write may be closed, and only an index that is in its file may be dropped.
-    if active.synced_size == active.size.load() and segment_index_is_stored(active):
-        segment_rest(active, before_ns, False)
-    directory_rest(log.directory.get())
-    log.guard.unlock()
-
-
-cdef int64_t log_close_idle(PartitionLog* log, int64_t before_ns) noexcept nogil:
-    cdef Segment* segment
-    cdef int64_t closed = 0
-    cdef size_t i
-    if not log.guard.try_lock():
-        return 0
-    for i in range(log.segments.size()):
-        segment = log.segments[i].get()
-        # As in log_rest: an unsynced file stays open. The index stays, so it need be in no file.
-        if segment.synced_size == segment.size.load():
-            closed += segment_rest(segment, before_ns, True)
-    closed += directory_rest(log.directory.get())
-    log.guard.unlock()
-    return closed
-
-
-cdef bint log_is_dirty(PartitionLog* log) noexcept nogil:
-    return log.oldest_unflushed_ns.load() != 0
 
 
 # ---- with the GIL ----
+
+cdef class Engine:
+    """A data directory: its lock, its journal, its committer."""
+
+    def __cinit__(self, str path not None, *, int64_t checkpoint_interval_ms=1000,
+                  int64_t reserve_bytes=0, int64_t low_water_bytes=0, str sync="auto",
+                  int sync_threads=4, int64_t write_behind_bytes=1 << 20,
+                  int64_t poll_interval_ms=200):
+        cdef bytes raw = path.encode()
+        cdef const char* c_path = raw
+        cdef int code
+        self.path = path
+        self.storage = make_shared[Storage]()
+        self.storage.get().faults.wake_fd = -1
+        self.storage.get().reserve_bytes = reserve_bytes
+        self.storage.get().low_water_bytes = low_water_bytes
+        self.storage.get().write_behind_bytes = write_behind_bytes
+        self.committer = make_shared[Committer]()
+        self.committer.get().storage = self.storage
+        self.committer.get().sync_by = _SYNC_BY[sync]
+        self.committer.get().threads_count = sync_threads
+        self.committer.get().checkpoint_interval_ns = checkpoint_interval_ms * 1000000
+        self.committer.get().poll_interval_ns = poll_interval_ms * 1000000
+        with nogil:
+            failure_forget()
+            code = _engine_open(self.storage, c_path)
+        if code == LOG_CLOSED:
+            raise error_of(code, f"{path} is in use by another broker: its file `lock` is held")
+        if code != OK and failure_errno() == EROFS:
+            raise error_of(code, read_only(path))
+        if code != OK:
+            raise error_of(code, f"{path} cannot be opened as a data directory")
+
+    def __dealloc__(self):
+        # Also of one that could not be opened, or that nobody started.
+        if self.is_closed or self.storage.get() == NULL:
+            return
+        if self.is_started:
+            committer_stop(self.committer.get())
+        journal_close(&self.storage.get().journal, False)
+        watermarks_close(&self.storage.get().marks)
+        _end_wakes(self.storage.get())
+        if self.storage.get().lock_fd > 0:
+            close(self.storage.get().lock_fd)
+
+    @property
+    def was_clean(self):
+        return self.storage.get().journal.was_clean
+
+    @property
+    def is_new(self):
+        """Whether no journal was found: the directory is new, or was never ours."""
+        return self.storage.get().journal.generation == 0
+
+    @property
+    def journal_is_behind(self):
+        """Whether it is older than what the watermarks say of it: its newest part is damaged."""
+        cdef const Journal* journal = &self.storage.get().journal
+        cdef const Watermarks* marks = &self.storage.get().marks
+        if not marks.was_found:
+            return False
+        if journal.durable_generation != marks.found_generation:
+            return journal.durable_generation < marks.found_generation
+        return journal.durable_records < marks.found_records
+
+    @property
+    def journal_is_lost(self):
+        """Whether there was one, and neither of its files can be read."""
+        cdef const Journal* journal = &self.storage.get().journal
+        return not journal.was_found and (self.storage.get().marks.was_found
+                                          or min(journal.sizes[0], journal.sizes[1]) > 0)
+
+    @property
+    def has_watermarks(self):
+        return self.storage.get().marks.was_found
+
+    @property
+    def is_same_boot(self):
+        """Whether the machine ran on since the last life, so that every watermark is there."""
+        return self.storage.get().marks.was_found and self.storage.get().marks.is_same_boot
+
+    @property
+    def closed_ms(self):
+        return self.storage.get().journal.closed_ms
+
+    @property
+    def is_full(self):
+        return self.storage.get().is_full.load()
+
+    @property
+    def free_bytes(self):
+        return self.storage.get().free_bytes.load()
+
+    @property
+    def full_in_words(self):
+        return disk_full(self.free_bytes, self.storage.get().low_water_bytes)
+
+    @property
+    def journal_failed(self):
+        return self.committer.get().journal_failed.load()
+
+    def known(self):
+        """Directory names that the journal has a checkpoint for."""
+        names = []
+        for entry in self.storage.get().journal.live:
+            names.append((<bytes>entry.first).decode())
+        return names
+
+    def promised(self, str name not None):
+        """(log start offset, end) of what was durable of a log that the journal knows."""
+        cdef Checkpoint checkpoint
+        cdef string c_name = name.encode()
+        cdef int64_t noted = watermarks_find(&self.storage.get().marks, c_name)
+        if not journal_find(&self.storage.get().journal, c_name, &checkpoint):
+            return 0, max(noted, <int64_t>0)
+        return (max(checkpoint.log_start_offset, <int64_t>0),
+                max(checkpoint.recovery_offset, min(noted, checkpoint.end_limit)))
+
+    def wake_at_read_faults(self):
+        """A descriptor that is readable when `take_read_faults` has something; the engine's."""
+        cdef int fd = self.storage.get().faults.wake_fd
+        if fd < 0:
+            fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+            if fd < 0:
+                raise OSError(errno, "there is no descriptor for hearing of read errors")
+            read_faults_wake(&self.storage.get().faults, fd)
+        return fd
+
+    def take_read_faults(self):
+        """Reads of stored records that failed or were refused since the last call, by segment."""
+        cdef vector[ReadFault] found
+        cdef int64_t now_ns = monotonic_ns()
+        cdef size_t i
+        with nogil:
+            read_faults_take(&self.storage.get().faults, &found)
+        return [_read_fault(&found[i], now_ns) for i in range(found.size())]
+
+    @property
+    def read_faults(self):
+        """How many there were in this life; how many of them have no place among those taken."""
+        return (self.storage.get().faults.count.load(), self.storage.get().faults.unnamed.load())
+
+    def counters(self):
+        cdef Committer* committer = self.committer.get()
+        cdef int64_t began = committer.sync_began_ns.load()
+        return {
+            "commits": committer.commits.load(),
+            "logs_committed": committer.logs_committed.load(),
+            "syncs": committer.syncs.load(),
+            "sync_ns": committer.sync_ns.load(),
+            "sync_age_ns": monotonic_ns() - began if began else 0,
+        }
+
+    def believe(self, int64_t wall_ms):
+        """What time it is now by whom the machine's clock is measured against: see storage_now."""
+        self.storage.get().believed_ahead_ms.store(wall_ms - monotonic_ns() // 1000000)
+
+    def commit_times(self):
+        """How many commits took how long, by `TIME_BOUNDS_NS`, and their sum in nanoseconds."""
+        cdef Committer* committer = self.committer.get()
+        cdef int i
+        counts = [committer.commit_times.counts[i].load() for i in range(TIME_BUCKETS)]
+        return counts, committer.commit_times.sum_ns.load()
+
+    def start(self):
+        """After every log found was opened: a fresh journal generation, the committer's threads."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = _engine_start(self.storage, self.committer)
+        if code != OK:
+            raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
+        self.is_started = True
+
+    def open_log(self, str name not None, settings, *, bint is_again=False):
+        """The log in directory `name`, which must exist, and what recovery met there. `is_again`:
+        it could not be opened before, or failed, so that nothing of it is trusted."""
+        cdef Log log = Log.__new__(Log)
+        cdef LogSettings c_settings
+        cdef string c_name = name.encode()
+        cdef CRecovered found
+        cdef Journal* journal = &self.storage.get().journal
+        # Once started, only a new log's directory is known to be as this process left it.
+        cdef bint is_trusted = journal.was_clean and not self.is_started
+        cdef size_t i
+        cdef int code
+        if self.is_started:
+            journal.guard.lock()
+            is_trusted = journal.live.count(c_name) == 0
+            journal.guard.unlock()
+        _fill_settings(&c_settings, settings)
+        failure_forget()
+        log.engine = self
+        log.name = name
+        log.topic, _, partition = name.rpartition("-")
+        log.partition = int(partition)
+        with nogil:
+            code = log_open(self.storage, c_name, &c_settings, is_trusted, &log.log, &found)
+            if code == OK:
+                open_logs_add(&self.committer.get().open_logs, log.log)
+        if code != OK:
+            raise error_of(code, f"{name}: the log cannot be opened")
+        relief_watch(self.committer, log.log)
+        losses = [
+            RecoveredLoss(found.losses[i].first_offset, found.losses[i].end_offset,
+                          _CAUSES[found.losses[i].cause], found.losses[i].aside.decode())
+            for i in range(found.losses.size())
+        ]
+        return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_records,
+                              found.cut_offset, found.aside_bytes, bool(found.was_known),
+                              bool(found.is_noted), found.promised_offset, losses)
+
+    def release_reserve(self):
+        """Lets go of the space held back: whether there was any."""
+        cdef bint was_held
+        with nogil:
+            was_held = storage_release_reserve(self.storage.get())
+        return was_held
+
+    def sync_directory(self):
+        """Makes the names in the data directory durable."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = OK
+            if not mutant(b"partition_without_parent_sync"):
+                code = sync_directory(self.storage.get().directory.get().fd)
+        if code != OK:
+            raise error_of(code, f"{self.path}: the directory cannot be synced")
+
+    def forget_names(self, list names not None):
+        """Takes logs that are closed, or never were open, out of the journal, durably."""
+        if not names:
+            return
+        cdef vector[string] gone = [name.encode() for name in names]
+        cdef int code = OK
+        cdef size_t i
+        with nogil:
+            failure_forget()
+            code = watermarks_take_back(&self.storage.get().marks, &gone, -1)
+            for i in range(gone.size()):
+                if code == OK:
+                    journal_remove(&self.storage.get().journal, gone[i])
+            if self.is_started and code == OK:
+                code = storage_commit(self.storage.get())
+        if code != OK:
+            raise error_of(code, f"{names[0]} and {len(names) - 1} more: their deletion cannot be "
+                                  "written to the journal")
+
+    def commit_journal(self):
+        """Makes what was put into the journal durable: after a log was created."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = storage_commit(self.storage.get())
+        if code != OK:
+            raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
+
+    def checkpoint(self):
+        """Recovery points of every log that changed are in the journal when this returns."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = committer_checkpoint(self.committer.get(), True)
+        if code != OK:
+            raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
+
+    def poll(self):
+        """Looks at the free space now rather than at the next turn."""
+        with nogil:
+            storage_poll(self.storage.get())
+
+    def close(self, bint cleanly=True):
+        """The caller has flushed and checkpointed the logs. Unclean is for tests."""
+        cdef int code
+        if self.is_closed:
+            return
+        self.is_closed = True
+        with nogil:
+            failure_forget()
+            if self.is_started:
+                committer_stop(self.committer.get())
+            code = journal_close(&self.storage.get().journal, cleanly and self.is_started)
+            watermarks_close(&self.storage.get().marks)
+            _end_wakes(self.storage.get())
+            close(self.storage.get().lock_fd)
+            self.storage.get().lock_fd = -1
+        if code != OK:
+            raise error_of(code, f"{self.path}: the clean stop cannot be written to the journal")
+
+
+cdef _read_fault(const ReadFault* fault, int64_t now_ns):
+    name = (<bytes>fault.name).decode()
+    why = type(from_code(fault.code, "")).__name__
+    if fault.error != 0:
+        failure_note(b"", b"", fault.error)
+        why = failure_text()
+        failure_forget()
+    topic, _, partition = name.rpartition("-")
+    return ReadFaultInfo(topic, int(partition), fault.base_offset, fault.offset, why, fault.count,
+                      max(<int64_t>0, now_ns - fault.last_ns) / 1e9)
+
+
+cdef int _fill_settings(LogSettings* c, settings) except -1:
+    c.segment_bytes = settings.segment_bytes
+    c.segment_ms = settings.segment_ms
+    c.segment_index_bytes = settings.segment_index_bytes
+    c.index_interval_bytes = settings.index_interval_bytes
+    c.retention_ms = settings.retention_ms
+    c.retention_bytes = settings.retention_bytes
+    c.flush_messages = settings.flush_messages
+    c.flush_ms = settings.flush_ms
+    c.max_message_bytes = settings.max_message_bytes
+    c.timestamp_before_max_ms = settings.message_timestamp_before_max_ms
+    c.timestamp_after_max_ms = settings.message_timestamp_after_max_ms
+    c.producer_expiration_ms = settings.producer_id_expiration_ms
+    c.append_time = settings.message_timestamp_type == "LogAppendTime"
+    c.shows_appended = settings.visibility == "appended"
+    c.cleanup_delete = "delete" in settings.cleanup_policy
+    c.cleanup_compact = "compact" in settings.cleanup_policy
+    c.min_cleanable_dirty_ratio = settings.min_cleanable_dirty_ratio
+    c.delete_retention_ms = settings.delete_retention_ms
+    c.min_compaction_lag_ms = settings.min_compaction_lag_ms
+    c.max_compaction_lag_ms = settings.max_compaction_lag_ms
+    c.is_mirror = settings.mirror_source != ""
+    if c.cleanup_compact:
+        # Only sealed segments are compacted, so they are sealed in time for it.
+        c.segment_ms = min(c.segment_ms, c.max_compaction_lag_ms)
+    return 0
+
+
+cdef class FileSlice:
+    """Bytes of a segment that stay readable for as long as this object lives, deleted or not."""
+
+    cdef FileRef file
+    cdef readonly int64_t position
+    cdef readonly int64_t size
+
+    @property
+    def fd(self):
+        return self.file.get().fd if self.file.get() != NULL else -1
+
+
+cdef class DirectoryHold:
+    """Keeps the directory of a log open. A log that rests opens its directory by name; in the
+    moment in which that has moved and the log is not closed yet it would find nothing there, and
+    fail as if the disk had."""
+
+    cdef DirectoryRef directory
+    cdef FileRef file
+
+    def __enter__(self):
+        with nogil:
+            # Where it cannot be opened nobody else can open it, either, and it may be moved.
+            failure_forget()
+            directory_hold(self.directory.get(), &self.file)
+
+    def __exit__(self, *failure):
+        with nogil:
+            self.file.reset()
+            directory_rest(self.directory.get())
+
+
+cdef class Log:
+    """One partition's log."""
+
+    # Writing
+
+    def append(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
+               str origin="client", object now_ms=None):
+        """Validates, stamps and writes one record batch. Not durable yet: see await_durable."""
+        cdef vector[uint8_t] copy
+        cdef AppendOptions options
+        cdef CAppended appended
+        cdef int code
+        _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
+        self._check_keys(batch, options.origin)
+        with nogil:
+            failure_forget()
+            copy.assign(&batch[0], &batch[0] + batch.shape[0])
+            code = engine_append(self.engine.committer.get(), self.log, copy.data(), copy.size(),
+                                 &options, &appended)
+        if code != OK:
+            raise error_of(code, self._refused(code, batch))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time,
+                        bool(appended.duplicate))
+
+    def append_in_place(self, unsigned char[::1] batch not None, *, object leader_epoch=None,
+                        str origin="client", object now_ms=None):
+        """As append, but the caller's buffer itself is stamped: no copy."""
+        cdef AppendOptions options
+        cdef CAppended appended
+        cdef int code
+        _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
+        self._check_keys(batch, options.origin)
+        with nogil:
+            failure_forget()
+            code = engine_append(self.engine.committer.get(), self.log, &batch[0], batch.shape[0],
+                                 &options, &appended)
+        if code != OK:
+            raise error_of(code, self._refused(code, batch))
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time,
+                        bool(appended.duplicate))
+
+    def append_mirrored(self, const unsigned char[::1] batches not None):
+        """Writes batches of another log at the offsets that they have there: the first that is not
+        here already begins at the log end. Not durable yet: see await_durable."""
+        cdef vector[uint8_t] copy
+        cdef CAppended appended
+        cdef int code
+        if batches.shape[0] == 0:
+            raise error_of(BATCH_TORN, f"{self.name}: 0 bytes, at least one batch is wanted")
+        with nogil:
+            failure_forget()
+            copy.assign(&batches[0], &batches[0] + batches.shape[0])
+            code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
+                                    &appended)
+        if code != OK:
+            facts = self._refused(code, batches)
+            raise error_of(code, f"{facts}; the mirror's next batch goes on from there")
+        return Appended(appended.base_offset, appended.last_offset, appended.append_time,
+                        bool(appended.duplicate))
+
+    def append_durable(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
+                       str origin="client", object now_ms=None, double timeout_s=30.0):
+        appended = self.append(batch, leader_epoch=leader_epoch, origin=origin, now_ms=now_ms)
+        self.await_durable(appended.last_offset, timeout_s)
+        return appended
+
+    def await_durable(self, int64_t offset, double timeout_s=30.0):
+        """Returns once every record at or below `offset` is on disk."""
+        cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = committer_await(self.engine.committer.get(), self.log, offset, deadline_ns)
+        if code != OK:
+            raise error_of(code, self._not_durable(offset, timeout_s))
+
+    cdef str _not_durable(self, int64_t offset, double timeout_s):
+        return (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up to "
+                f"{self.durable_offset}, log end {self.log_end_offset}")
+
+    def flush(self, double timeout_s=30.0):
+        """Everything appended so far is durable when this returns."""
+        cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = _flush(self.engine.committer.get(), self.log, deadline_ns)
+        if code != OK:
+            raise error_of(code,
+                            f"{self.name}: cannot be flushed; durable up to {self.durable_offset}, "
+                                  f"log end {self.log_end_offset}")
+
+    def seal_times(self):
+        """Before a clean stop: the active time index ends with the largest timestamp."""
+        with nogil:
+            log_seal_times(self.log.get())
+
+    def ask_commit(self):
+        """Asks for a commit without waiting for it."""
+        with nogil:
+            committer_ask(self.engine.committer.get(), self.log, 0)
+
+    def roll(self):
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_roll(self.log.get())
+            if code == OK:
+                committer_ask(self.engine.committer.get(), self.log, 0)
+        self._raise(code, "cannot begin a new segment")
+
+    def configure(self, settings):
+        cdef LogSettings c_settings
+        _fill_settings(&c_settings, settings)
+        with nogil:
+            self.log.get().guard.lock()
+            self.log.get().settings = c_settings
+            self.log.get().shows_appended.store(c_settings.shows_appended)
+            self.log.get().is_compacted.store(c_settings.cleanup_compact)
+            self.log.get().is_mirror.store(c_settings.is_mirror)
+            self.log.get().guard.unlock()
+            log_tell(self.log.get())
+
+    def close(self):
+        with nogil:
+            log_close(self.log.get())
+            log_tell(self.log.get())
+            committer_forget(self.engine.committer.get())
+
+    def directory_held(self):
+        """While its directory is moved: see `DirectoryHold`."""
+        cdef DirectoryHold hold = DirectoryHold()
+        hold.directory = self.log.get().directory
+        return hold
+
+    def files_held(self):
+        """How many of its files somebody reads or syncs just now."""
+        cdef vector[SegmentRef] segments
+        cdef size_t i
+        cdef int held = 0
+        with nogil:
+            self.log.get().list_guard.lock()
+            segments = self.log.get().segments
+            self.log.get().list_guard.unlock()
+            for i in range(segments.size()):
+                segments[i].get().guard.lock()
+                held += segments[i].get().file.use_count() > 1
+                segments[i].get().guard.unlock()
+        return held
+
+    def settle(self):
+        """After `close`: nothing that was begun before goes on when this returns."""
+        with nogil:
+            self.log.get().maintenance.lock()
+            self.log.get().saved_guard.lock()
+            self.log.get().saved_guard.unlock()
+            self.log.get().maintenance.unlock()
+
+    def settle_journal(self):
+        """After `close`: nothing puts it into the journal any more when this returns. It waits for
+        no compaction, which only meets a log that is closed."""
+        with nogil:
+            self.log.get().saved_guard.lock()
+            self.log.get().saved_guard.unlock()
+
+    # Reading
+
+    def read(self, int64_t offset, int64_t max_bytes=1 << 20, str up_to="visible"):
+        """Whole batches from the one that holds `offset`, at least that one; b"" at the limit."""
+        cdef vector[uint8_t] data
+        cdef int limit = _LIMITS[up_to]
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = _read(self.log, offset, max_bytes, limit, &data)
+        if code != OK:
+            raise error_of(code, f"{self.name}: cannot read at offset {offset}; log start "
+                                  f"{self.log_start_offset}, log end {self.log_end_offset}")
+        return PyBytes_FromStringAndSize(<const char*>data.data(), data.size())
+
+    def slice(self, int64_t offset, int64_t max_bytes=1 << 20, str up_to="visible"):
+        """The same bytes as a range of a file, for sendfile; it may end within a batch."""
+        cdef FileSlice result = FileSlice.__new__(FileSlice)
+        cdef Slice slice
+        cdef int limit = _LIMITS[up_to]
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_read(self.log.get(), offset, max_bytes, limit, &slice)
+        if code != OK:
+            raise error_of(code, f"{self.name}: cannot read at offset {offset}; log start "
+                                  f"{self.log_start_offset}, log end {self.log_end_offset}")
+        result.file = slice.file
+        result.position = slice.position
+        result.size = slice.size
+        return result
+
+    def batch_for_timestamp(self, int64_t timestamp_ms, int64_t from_offset=0, str up_to="visible"):
+        """The first batch that ends at or after `from_offset` and has a record at or after
+        `timestamp_ms`; b"" when there is none."""
+        cdef vector[uint8_t] data
+        cdef Slice slice
+        cdef int limit = _LIMITS[up_to]
+        cdef int64_t got = 0
+        with nogil:
+            failure_forget()
+            got = log_find_time(self.log.get(), timestamp_ms, from_offset, limit, &slice)
+            if got == OK and slice.size > 0:
+                data.resize(slice.size)
+                got = read_whole(slice.file.get().fd, data.data(), slice.size, slice.position)
+                if got < slice.size:
+                    got = _fault_of(got)
+                    log_note_fault(self.log.get(), slice.segment_base, slice.segment_base, <int>got)
+        self._raise(<int>min(got, <int64_t>0), f"cannot search for timestamp {timestamp_ms}")
+        return PyBytes_FromStringAndSize(<const char*>data.data(), data.size())
+
+    def offset_for_timestamp(self, int64_t timestamp_ms, str up_to="visible"):
+        """(offset, timestamp) of the first record at or after `timestamp_ms`, or None."""
+        start = self.log_start_offset
+        while True:
+            data = self.batch_for_timestamp(timestamp_ms, start, up_to)
+            if not data:
+                return None
+            batch = headers(data)[0]
+            if batch.is_control:
+                # Kafka's answer too: a consumer that starts at a marker skips it.
+                return batch.base_offset, batch.max_timestamp
+            for record in self._records(data, batch.base_offset):
+                if record.timestamp >= timestamp_ms and record.offset >= start:
+                    return record.offset, record.timestamp
+            start = batch.last_offset + 1
+
+    cdef _records(self, data, int64_t offset):
+        try:
+            return records(data)
+        except ApplianceError:
+            self.note_damaged(offset, data)
+            raise
+
+    def note_damaged(self, int64_t offset, const unsigned char[::1] batches not None):
+        """For who cannot make sense of batches that were read there: where they are not what was
+        written, health tells so, and the segment is verified. What `read` refuses is noted already.
+        A client may have written records that nobody can read: then the disk is well."""
+        with nogil:
+            if batches.shape[0] == 0 or not _are_whole(&batches[0], batches.shape[0]):
+                log_note_fault_at(self.log.get(), offset, BATCH_CORRUPT)
+
+    def aborted_transactions(self, int64_t first_offset, int64_t end_offset):
+        """(producer id, first offset, offset of the abort marker) of those that touch the range."""
+        cdef vector[AbortedTxn] found
+        cdef size_t i
+        with nogil:
+            log_aborted(self.log.get(), first_offset, end_offset, &found)
+        return [(found[i].producer_id, found[i].first_offset, found[i].last_offset)
+                for i in range(found.size())]
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        cdef int32_t found
+        cdef int64_t end_offset
+        with nogil:
+            log_end_for_epoch(self.log.get(), epoch, &found, &end_offset)
+        return found, end_offset
+
+    # Shortening
+
+    def truncate(self, int64_t offset):
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_truncate(self.log.get(), offset)
+            committer_notify(self.engine.committer.get())
+        self._raise(code,
+                    f"cannot be truncated to offset {offset}; log start {self.log_start_offset}")
+
+    def delete_before(self, int64_t offset):
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_delete_before(self.log.get(), offset)
+        self._raise(code,
+                    f"cannot delete up to offset {offset}; high watermark {self.high_watermark}")
+
+    def retain(self, object now_ms=None, int64_t keep_from=INT64_MAX):
+        """Applies retention, but for segments with an offset from `keep_from` on; the count of
+        segments deleted."""
+        cdef int64_t now = _time_of(self.log.get(), now_ms)
+        cdef bint rolled
+        cdef int64_t deleted
+        with nogil:
+            failure_forget()
+            deleted = log_retain(self.log.get(), now, keep_from, &rolled)
+            if rolled:
+                committer_ask(self.engine.committer.get(), self.log, 0)
+        self._raise(<int>min(deleted, <int64_t>0), "retention cannot be applied")
+        return deleted
+
+    def kept_bytes(self, int64_t keep_from, object now_ms=None):
+        """Bytes that `retain` would delete if it were not for `keep_from`."""
+        cdef int64_t now = _time_of(self.log.get(), now_ms)
+        cdef int64_t size
+        with nogil:
+            failure_forget()
+            size = log_kept_bytes(self.log.get(), now, keep_from)
+        self._raise(<int>min(size, <int64_t>0), "cannot tell what retention would delete")
+        return size
+
+    def compact(self, object now_ms=None, *, object latest_ms=None, int64_t keys_max=KEYS_MAX):
+        """One round of compaction, if the log is due: whether there was one. What is young or old
+        is so by `now_ms`; `latest_ms`, which may be later while the clock is in doubt, is what
+        tombstones stay on from. `keys_max` bounds memory."""
+        cdef int64_t now = _time_of(self.log.get(), now_ms)
+        cdef int64_t latest = now if latest_ms is None else latest_ms
+        with nogil:
+            if cleanable_roll(self.log.get(), now):
+                committer_ask(self.engine.committer.get(), self.log, 0)
+        return bool(compact(self.log, now, latest, keys_max))
+
+    def rest(self, int64_t idle_ms):
+        """Lets go of the files of sealed segments that nobody read for `idle_ms`."""
+        with nogil:
+            log_rest(self.log.get(), monotonic_ns() - idle_ms * 1000000)
+
+    # Looking
+
+    @property
+    def log_start_offset(self):
+        return self.log.get().log_start_offset.load()
+
+    @property
+    def log_end_offset(self):
+        return self.log.get().log_end_offset.load()
+
+    @property
+    def durable_offset(self):
+        return self.log.get().durable_offset.load()
+
+    @property
+    def high_watermark(self):
+        return log_high_watermark(self.log.get())
+
+    @property
+    def last_stable_offset(self):
+        return log_last_stable_offset(self.log.get())
+
+    @property
+    def leader_epoch(self):
+        return self.log.get().leader_epoch.load()
+
+    @property
+    def failed(self):
+        """Why this log takes no more appends; None while it does."""
+        cdef int64_t code = self.log.get().failed.load()
+        return None if code == OK else type(from_code(code, "")).__name__
+
+    @property
+    def failed_text(self):
+        """`failed`, with what the kernel said; "" while it takes appends."""
+        cdef int64_t code = self.log.get().failed.load()
+        if code == OK:
+            return ""
+        failure_note(b"", b"", <int>self.log.get().failed_errno.load())
+        text = failure_text()
+        failure_forget()
+        return " ".join(filter(None, [self.failed, text]))
+
+    @property
+    def unflushed_age_ms(self):
+        cdef int64_t oldest = self.log.get().oldest_unflushed_ns.load()
+        return 0 if oldest == 0 else (monotonic_ns() - oldest) // 1000000
+
+    @property
+    def size(self):
+        return sum(segment.size for segment in self.segments())
+
+    def holes(self):
+        """Ranges [first, end) that were set aside as damaged or are gone."""
+        cdef vector[Hole] holes
+        cdef size_t i
+        with nogil:
+            self.log.get().list_guard.lock()
+            holes = self.log.get().holes
+            self.log.get().list_guard.unlock()
+        return [(holes[i].first_offset, holes[i].end_offset) for i in range(holes.size())]
+
+    def segments(self):
+        cdef vector[SegmentRef] segments
+        cdef Segment* segment
+        cdef size_t i
+        with nogil:
+            self.log.get().list_guard.lock()
+            segments = self.log.get().segments
+            self.log.get().list_guard.unlock()
+        found = []
+        for i in range(segments.size()):
+            segment = segments[i].get()
+            found.append(SegmentInfo(
+                segment.base_offset, segment.end_offset.load(), segment.size.load(),
+                segment.largest_timestamp.load() if segment.largest_is_known.load() else None,
+                f"{self.engine.path}/{self.name}/{segment.base_offset:020d}.log",
+            ))
+        return found
+
+    def producers(self):
+        cdef unordered_map[int64_t, Producer] producers
+        cdef Producer producer
+        with nogil:
+            self.log.get().guard.lock()
+            producers = self.log.get().producers.producers
+            self.log.get().guard.unlock()
+        found = []
+        for entry in producers:
+            producer = entry.second
+            found.append(ProducerInfo(
+                entry.first, producer.epoch,
+                producer.batches[producer.count - 1].last_sequence if producer.count else -1,
+                producer.batches[producer.count - 1].last_offset if producer.count else -1,
+                producer.txn_first_offset, producer.last_timestamp, producer.coordinator_epoch,
+            ))
+        return found
+
+    cdef _raise(self, int code, str doing):
+        if code != OK:
+            raise error_of(code, f"{self.name}: {doing}")
+
+    cdef _check_keys(self, const unsigned char[::1] batch, int origin):
+        """What log_append does where it can: a compressed batch must be decompressed for it."""
+        cdef BatchHeader header
+        cdef int64_t most
+        if origin == ORIGIN_COORDINATOR or not self.log.get().is_compacted.load():
+            return
+        if batch.shape[0] >= BATCH_HEADER_SIZE:
+            batch_load_header(&batch[0], &header)
+            if header.attributes & ATTRIBUTE_CODEC:
+                with nogil:
+                    self.log.get().guard.lock()
+                    most = self.log.get().settings.max_message_bytes
+                    self.log.get().guard.unlock()
+                check(batch, keys_required=True, size_max=compression.RATIO_MAX * most)
+
+    cdef str _refused(self, int code, const unsigned char[::1] batch):
+        cdef BatchHeader header
+        if code == STORAGE_FULL:  # nothing is wrong with the batch
+            return f"{self.name}: {self.engine.full_in_words}"
+        facts = f"{self.name}: batch of {batch.shape[0]} bytes"
+        if batch.shape[0] >= BATCH_HEADER_SIZE:
+            batch_load_header(&batch[0], &header)
+            facts += (f" (length field {header.size - 12}, magic {header.magic}, "
+                      f"{header.records_count} records, "
+                      f"producer {header.producer_id} epoch {header.producer_epoch} "
+                      f"sequence {header.base_sequence})")
+        return f"{facts} refused at log end {self.log_end_offset}"
+
+
+cdef int _fill_options(AppendOptions* options, PartitionLog* log, object leader_epoch, str origin,
+                       object now_ms) except -1:
+    options.origin = _ORIGINS[origin]
+    options.leader_epoch = -1 if leader_epoch is None else leader_epoch
+    if now_ms is None:
+        storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
+    else:
+        options.earliest_ms = options.latest_ms = now_ms
+    return 0
+
+
+cdef int64_t _time_of(PartitionLog* log, object now_ms) except? -1:
+    """By which something is old."""
+    return storage_earliest_ms(log.storage.get()) if now_ms is None else now_ms
+
+
+def log_facts(list logs not None):
+    """What is to be seen of each log. One call for many: whoever asks a thousand times lets go of
+    the GIL, and waits for it, once."""
+    cdef vector[LogRef] wanted
+    cdef vector[Facts] found
+    cdef int64_t now_ns = monotonic_ns()
+    cdef size_t i
+    for log in logs:
+        wanted.push_back((<Log?>log).log)
+    found.resize(wanted.size())
+    with nogil:
+        for i in range(wanted.size()):
+            _look(wanted[i].get(), now_ns, &found[i])
+    return [_log_facts(wanted[i].get(), &found[i]) for i in range(wanted.size())]
+
+
+cdef _log_facts(PartitionLog* log, Facts* facts):
+    return LogFacts(
+        facts.log_start_offset, facts.log_end_offset, facts.durable_offset, facts.high_watermark,
+        facts.last_stable_offset, max(log.leader_epoch.load(), <int64_t>0), facts.segments,
+        facts.size, facts.largest_timestamp,
+        max(<int64_t>0, facts.log_end_offset - facts.durable_offset), facts.unflushed_bytes,
+        facts.unflushed_ns // 1000000, log.flush_took_ns.load() // 1000,
+        facts.flushed_ago_ns // 1000000 if facts.flushed_ago_ns >= 0 else -1,
+        log.batches_of_clients.load(), log.bytes_of_clients.load(), log.records_of_clients.load(),
+        log.failed.load() == OK,
+    )

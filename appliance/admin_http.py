@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from appliance import event_log
 from appliance.admin import access, api, audit, live, mirrors, schemas
 from appliance.admin.connections import Connections, Site, bounded, within_descriptors
 from appliance.admin.console import Console
@@ -23,6 +22,7 @@ from appliance.admin.survey import Survey
 from appliance.config import Address
 from appliance.errors import ApplianceError
 from appliance.export.reading import Reading
+from appliance.process import event_log
 
 log = event_log.named("admin")
 

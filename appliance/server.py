@@ -28,22 +28,25 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from appliance import admin_http, descriptors, event_log, refused_reads, scrub
-from appliance._data_plane import DataPlane
-from appliance.broker import Broker
-from appliance.broker_configs import CLEANER_BACKOFF
-from appliance.catalog import NAME as CATALOG
-from appliance.catalog import has_admin_users
+from appliance import admin_http
+from appliance.api.dispatch import Dispatcher
+from appliance.broker.broker import Broker
+from appliance.broker.health import AdminConnections, Health, Watch, decide, sentence
+from appliance.catalog.catalog import NAME as CATALOG
+from appliance.catalog.catalog import has_admin_users
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
-from appliance.dispatch import Dispatcher
+from appliance.config.broker_configs import CLEANER_BACKOFF
+from appliance.data_dir import descriptors
+from appliance.data_dir.log_dir import Progress
 from appliance.errors import ApplianceError, ListenFailed
-from appliance.health import AdminConnections, Health, Watch, decide, sentence
-from appliance.log_dir import Progress
 from appliance.machine import limits, memory
-from appliance.stop_signals import stop_signals
+from appliance.network._data_plane import DataPlane
+from appliance.process import event_log
+from appliance.process.stop_signals import stop_signals
+from appliance.repair import refused_reads, scrub
 
 if TYPE_CHECKING:
-    from appliance.zookeeper import Registration
+    from appliance.zookeeper.registration import Registration
 
 log = event_log.named("server")
 
@@ -203,7 +206,7 @@ class Server:
             yield
             return
         # only now: kazoo takes a start 50 ms, and few want it
-        from appliance.zookeeper import Identity, Registration
+        from appliance.zookeeper.registration import Identity, Registration
 
         us = Identity(config.node_id, broker.cluster_id, broker.advertised, config.data_dir)
         self.registration = Registration(config.zookeeper, us)

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance import _batch
-from appliance.log_dir import LogConfig, LogDir, StorageConfig
+from appliance.data_dir.log_dir import LogConfig, LogDir, StorageConfig
+from appliance.record import _batch
 
 BATCH_BYTES = 65536
 BATCHES = 8192  # 512 MiB a run, below the dirty limit of an ordinary machine

@@ -16,8 +16,8 @@ import os
 import time
 from collections.abc import Callable
 
-from appliance import _batch, arrow
-from appliance.compression import NAMES
+from appliance.record import _batch, arrow
+from appliance.record.compression import NAMES
 
 RECORDS_COUNT = 1000
 BATCHES_COUNT = 50

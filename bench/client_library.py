@@ -17,8 +17,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance import _batch
-from appliance.zookeeper_server import ZooKeeperServer
+from appliance.record import _batch
+from appliance.zookeeper.server import ZooKeeperServer
 from bench.peers.brokers import Appliance
 from bench.peers.consumers import WAYS
 from bench.peers.producers import WAYS as PRODUCERS

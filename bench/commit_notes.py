@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance import _batch
-from appliance.log_dir import LogConfig, LogDir, StorageConfig
+from appliance.data_dir.log_dir import LogConfig, LogDir, StorageConfig
+from appliance.record import _batch
 
 IN_FLIGHT = 5
 SECONDS = 1.0

@@ -18,10 +18,10 @@ import sys
 import tempfile
 import time
 
-from appliance import _batch
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.config import LogConfig, StorageConfig
-from appliance.log_dir import LogDir
+from appliance.data_dir.log_dir import LogDir
+from appliance.record import _batch
 
 CODECS = ("none", "lz4", "zstd", "gzip")
 RECORDS = 1_000_000

@@ -40,8 +40,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from appliance.admin.shared import AGE_SECONDS_MAX
-from appliance.wire.find_coordinator import FindCoordinatorRequest
-from appliance.wire.offset_commit import OffsetCommitRequest
+from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest
 from bench.peers import clients, members
 from tests.support.serving import Serving
 

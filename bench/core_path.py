@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance import _batch, arrow
-from appliance.log_dir import Log, LogConfig, LogDir, StorageConfig
+from appliance.data_dir.log_dir import Log, LogConfig, LogDir, StorageConfig
+from appliance.record import _batch, arrow
 
 TOPIC = "bench"
 RECORD_BYTES, RECORDS, READ_BYTES, PLACES = 100, 500, 1 << 20, 100

@@ -32,7 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance import _batch
+from appliance.record import _batch
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient
 

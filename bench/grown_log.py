@@ -27,8 +27,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance import _batch
-from appliance._engine import Log
+from appliance._log import Log
+from appliance.record import _batch
 from bench.core_path import LOG, READ_BYTES, RECORDS, TOPIC, batch_of, opened
 
 ROOM = 4 << 30  # that stays free

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance import _batch
+from appliance.record import _batch
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient
 

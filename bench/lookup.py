@@ -18,10 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance._batch import Record, build
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.config import LogConfig
-from appliance.log_dir import LogDir
+from appliance.data_dir.log_dir import LogDir
+from appliance.record._batch import Record, build
 
 SEGMENTS = (1, 10, 100, 1000)
 BATCHES = 20_000

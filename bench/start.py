@@ -20,10 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance import _batch
 from appliance.config import LogConfig, StorageConfig
-from appliance.log_dir import LogDir
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from appliance.data_dir.log_dir import LogDir
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.record import _batch
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 

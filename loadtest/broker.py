@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from appliance.client.connection import Address
 from appliance.client.errors import BrokerRefused, TopicUnknown
-from appliance.wire import ErrorCode, codec
-from appliance.wire.create_topics import API as CREATE_TOPICS
-from appliance.wire.create_topics import CreateTopicsRequest
-from appliance.wire.fetch import API as FETCH
-from appliance.wire.fetch import FetchRequest
-from appliance.wire.init_producer_id import API as INIT_PRODUCER_ID
-from appliance.wire.init_producer_id import InitProducerIdRequest
-from appliance.wire.list_offsets import API as LIST_OFFSETS
-from appliance.wire.list_offsets import ListOffsetsRequest
-from appliance.wire.metadata import API as METADATA
-from appliance.wire.metadata import MetadataRequest
-from appliance.wire.produce import API as PRODUCE
-from appliance.wire.produce import ProduceRequest
+from appliance.protocol import ErrorCode, codec
+from appliance.protocol.messages.create_topics import API as CREATE_TOPICS
+from appliance.protocol.messages.create_topics import CreateTopicsRequest
+from appliance.protocol.messages.fetch import API as FETCH
+from appliance.protocol.messages.fetch import FetchRequest
+from appliance.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
+from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
+from appliance.protocol.messages.list_offsets import API as LIST_OFFSETS
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest
+from appliance.protocol.messages.metadata import API as METADATA
+from appliance.protocol.messages.metadata import MetadataRequest
+from appliance.protocol.messages.produce import API as PRODUCE
+from appliance.protocol.messages.produce import ProduceRequest
 from loadtest.connection import Connection
 from loadtest.ledger import Place
 

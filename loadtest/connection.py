@@ -16,9 +16,9 @@ from typing import Any
 from appliance import __version__
 from appliance.client.connection import Address
 from appliance.client.errors import BrokerRefused, BrokerUnavailable, ConnectionLost
-from appliance.wire import Api, MalformedMessage, VersionUnsupported, codec, headers
-from appliance.wire.api_versions import API as API_VERSIONS
-from appliance.wire.api_versions import ApiVersionsRequest
+from appliance.protocol import Api, MalformedMessage, VersionUnsupported, codec, headers
+from appliance.protocol.messages.api_versions import API as API_VERSIONS
+from appliance.protocol.messages.api_versions import ApiVersionsRequest
 
 SIZE = struct.Struct(">i")
 ANSWER_SIZE_MAX = 256 << 20  # far above what any user fetches at a time

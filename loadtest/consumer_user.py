@@ -7,8 +7,8 @@ import time
 
 from locust import task
 
-from appliance import _batch
 from appliance.errors import ApplianceError
+from appliance.record import _batch
 from loadtest import broker, tally
 from loadtest.broker import Fetched, Wish
 from loadtest.user import BrokerUser

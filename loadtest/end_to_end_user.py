@@ -12,8 +12,8 @@ import time
 import gevent
 from gevent import Greenlet
 
-from appliance._record_reader import Progress, RecordReader
 from appliance.errors import ApplianceError
+from appliance.record._record_reader import Progress, RecordReader
 from loadtest import broker, payload, tally
 from loadtest.broker import Wish
 from loadtest.producer_user import ProducerUser

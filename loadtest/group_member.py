@@ -8,19 +8,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from appliance.wire import ErrorCode
-from appliance.wire.heartbeat import API as HEARTBEAT
-from appliance.wire.heartbeat import HeartbeatRequest
-from appliance.wire.join_group import API as JOIN_GROUP
-from appliance.wire.join_group import JoinGroupRequest, JoinGroupResponse
-from appliance.wire.leave_group import API as LEAVE_GROUP
-from appliance.wire.leave_group import LeaveGroupRequest
-from appliance.wire.offset_commit import API as OFFSET_COMMIT
-from appliance.wire.offset_commit import OffsetCommitRequest
-from appliance.wire.offset_fetch import API as OFFSET_FETCH
-from appliance.wire.offset_fetch import OffsetFetchRequest
-from appliance.wire.sync_group import API as SYNC_GROUP
-from appliance.wire.sync_group import SyncGroupRequest
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.heartbeat import API as HEARTBEAT
+from appliance.protocol.messages.heartbeat import HeartbeatRequest
+from appliance.protocol.messages.join_group import API as JOIN_GROUP
+from appliance.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from appliance.protocol.messages.leave_group import API as LEAVE_GROUP
+from appliance.protocol.messages.leave_group import LeaveGroupRequest
+from appliance.protocol.messages.offset_commit import API as OFFSET_COMMIT
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest
+from appliance.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
+from appliance.protocol.messages.sync_group import API as SYNC_GROUP
+from appliance.protocol.messages.sync_group import SyncGroupRequest
 from loadtest.broker import checked
 from loadtest.connection import Connection
 

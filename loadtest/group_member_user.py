@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from locust import task
 
-from appliance import _batch
 from appliance.client.errors import BrokerRefused
 from appliance.errors import ApplianceError
+from appliance.record import _batch
 from loadtest import broker, tally
 from loadtest.broker import Wish
 from loadtest.group_member import REJOIN, Member

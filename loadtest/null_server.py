@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from appliance.wire import API, codec, headers
-from appliance.wire.api_versions import ApiVersionsResponse
-from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from appliance.wire.init_producer_id import InitProducerIdResponse
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
-from appliance.wire.produce import ProduceRequest, ProduceResponse
+from appliance.protocol import API, codec, headers
+from appliance.protocol.messages.api_versions import ApiVersionsResponse
+from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from appliance.protocol.messages.init_producer_id import InitProducerIdResponse
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 SIZE = struct.Struct(">i")
 KEY_VERSION_ID = struct.Struct(">hhi")

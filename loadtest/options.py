@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from typing import Any
 
-from appliance import compression
+from appliance.record import compression
 from loadtest import payload, slo
 from loadtest.curves import SHAPES
 

@@ -11,11 +11,11 @@ import time
 
 from locust import task
 
-from appliance import compression
-from appliance._record_builder import batch_head, encode_records
 from appliance.client.errors import ConnectionLost
 from appliance.errors import ApplianceError
-from appliance.wire.codec import Pieces
+from appliance.protocol.codec import Pieces
+from appliance.record import compression
+from appliance.record._record_builder import batch_head, encode_records
 from loadtest import broker, tally
 from loadtest.connection import Connection
 from loadtest.ledger import NOWHERE, Batch

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from appliance._record_reader import Progress, RecordReader
+from appliance.record._record_reader import Progress, RecordReader
 from loadtest import broker, payload
 from loadtest.broker import Connect
 from loadtest.ledger import NOWHERE, Batch, Ledger, Place

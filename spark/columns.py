@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from appliance import arrow
-from appliance._columns import Aborted, Columns, columns
+from appliance.record import arrow
+from appliance.record._columns import Aborted, Columns, columns
 from appliance_spark.options import OptionInvalid
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from appliance import event_log
-from appliance.remote.api import refused, unreached
+from appliance.cli.remote.api import refused, unreached
+from appliance.process import event_log
 from appliance_spark import (
     export_compact,
     export_definition,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from appliance.remote.rest import Rest, RestRefused, RestUnreached
+from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 from appliance_spark.export_layout import ExportFailed
 
 TOPICS_AT_ONCE = 1000

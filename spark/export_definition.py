@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from appliance import export_options
-from appliance.patterns import PatternInvalid, compiled
+from appliance.export import export_options
+from appliance.process.patterns import PatternInvalid, compiled
 from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path

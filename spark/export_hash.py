@@ -1,14 +1,14 @@
 """The hash of records: one number per record, and sums of them that do not depend on order.
 
 A file's hash is the sum over its records modulo 2^64, so that of many files is the sum of theirs,
-and the log's own is found by reading it again. What is hashed: `appliance/_record_hash.pyx`.
+and the log's own is found by reading it again. What is hashed: `appliance/record/_record_hash.pyx`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appliance._record_hash import record_hashes
+from appliance.record._record_hash import record_hashes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from appliance._batch import headers
-from appliance._columns import Aborted, columns, is_transactional
+from appliance.record._batch import headers
+from appliance.record._columns import Aborted, columns, is_transactional
 from appliance_spark import export_hash, export_infer, export_schema, export_write
 from appliance_spark.columns import TYPES, Column
 from appliance_spark.endpoint import PASSING, Endpoint, meant, pause

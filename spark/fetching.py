@@ -19,8 +19,8 @@ from http.client import HTTPResponse, IncompleteRead
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from appliance._columns import Aborted, Columns, is_transactional
 from appliance._crc import crc32c
+from appliance.record._columns import Aborted, Columns, is_transactional
 from appliance_spark.columns import Column, Decoder
 from appliance_spark.endpoint import (
     GONE,

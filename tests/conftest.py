@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance import event_log
+from appliance.process import event_log
 
 pytest_plugins = ["appliance.testing"]
 

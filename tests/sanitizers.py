@@ -25,29 +25,29 @@ TESTS = Path(__file__).resolve().parent
 REPOSITORY = TESTS.parent
 CACHE = TESTS / ".cache"
 ENGINE_TESTS = (
-    "test_admin_bulk_export.py",
-    "test_batch.py",
-    "test_committer.py",
-    "test_data_plane.py",
-    "test_export_parts.py",
-    "test_groups_offsets.py",
-    "test_journal.py",
-    "test_list_offsets.py",
-    "test_log.py",
-    "test_log_dir.py",
-    "test_log_mirrored.py",
-    "test_log_waits.py",
-    "test_mirror_batches.py",
-    "test_producers.py",
-    "test_quota.py",
-    "test_record_builder.py",
-    "test_record_reader.py",
-    "test_recovery.py",
-    "test_retention.py",
-    "test_share_reading.py",
-    "test_threads.py",
-    "test_traffic.py",
-    "test_wire.py",
+    "admin/test_admin_bulk_export.py",
+    "record/test_batch.py",
+    "storage/test_committer.py",
+    "network/test_data_plane.py",
+    "export/test_export_parts.py",
+    "groups/test_groups_offsets.py",
+    "storage/test_journal.py",
+    "network/test_list_offsets.py",
+    "storage/test_log.py",
+    "data_dir/test_log_dir.py",
+    "storage/test_log_mirrored.py",
+    "data_dir/test_log_waits.py",
+    "record/test_mirror_batches.py",
+    "storage/test_producers.py",
+    "network/test_quota.py",
+    "record/test_record_builder.py",
+    "record/test_record_reader.py",
+    "storage/test_recovery.py",
+    "storage/test_retention.py",
+    "share/test_share_reading.py",
+    "storage/test_threads.py",
+    "native/test_traffic.py",
+    "protocol/test_wire.py",
 )
 REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)
 OURS = re.compile(r"/_\w+\.cpython-[^/]*\.so|\(_\w+\.cpython-[^/)]*\.so")
@@ -83,12 +83,12 @@ SANITIZERS = {
         ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
         {"APPLIANCE_THREADS_S": "10", "APPLIANCE_TESTS_SLOW": "10"},
         (
-            "test_committer.py",
-            "test_data_plane.py",
-            "test_groups_offsets.py",
-            "test_log_waits.py",
-            "test_quota.py",
-            "test_threads.py",
+            "storage/test_committer.py",
+            "network/test_data_plane.py",
+            "groups/test_groups_offsets.py",
+            "data_dir/test_log_waits.py",
+            "network/test_quota.py",
+            "storage/test_threads.py",
         ),
     ),
 }
@@ -111,7 +111,7 @@ def build(sanitizer: Sanitizer) -> None:
         sys.exit(f"the engine does not build:\n{done.stderr[-4000:]}")
     for source in (REPOSITORY / "appliance").rglob("*.py"):
         to = sanitizer.folder / source.relative_to(REPOSITORY)
-        to.parent.mkdir(exist_ok=True)
+        to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, to)
     static = "appliance/static"
     shutil.copytree(REPOSITORY / static, sanitizer.folder / static, dirs_exist_ok=True)
@@ -119,7 +119,8 @@ def build(sanitizer: Sanitizer) -> None:
     for folder in ("support", "data"):
         shutil.copytree(TESTS / folder, sanitizer.folder / "tests" / folder, dirs_exist_ok=True)
     for name in ENGINE_TESTS:
-        shutil.copy2(TESTS / name, sanitizer.folder / "tests")
+        (sanitizer.folder / "tests" / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(TESTS / name, sanitizer.folder / "tests" / name)
 
 
 def runtime(name: str) -> str:

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from appliance.cli import main
+from appliance.cli.main import main
 from appliance.testing import RunningBroker, running_broker
 
 ROOT = Path(__file__).parents[1]

@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
-from appliance import _batch, config
-from appliance.broker import Broker as Control
+from appliance import config
+from appliance.broker.broker import Broker as Control
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
-from appliance.log_dir import LogDir
+from appliance.protocol.messages.create_topics import CreateTopicsRequest
+from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from appliance.protocol.messages.metadata import MetadataRequest
+from appliance.record import _batch
 from appliance.server import Interval, Server
-from appliance.wire.create_topics import CreateTopicsRequest
-from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
-from appliance.wire.metadata import MetadataRequest
 from tests.support.broker import with_broker
 from tests.support.wire_client import WireClient, frame_of
 

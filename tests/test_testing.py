@@ -16,10 +16,13 @@ import pytest
 
 from appliance.config import SettingInvalid
 from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.testing import RunningBroker, running_broker
-from appliance.wire import ErrorCode
-from appliance.wire.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
 from tests.support.logs import batch
 from tests.support.wire_client import WireClient, frame_of
 

@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-from appliance.acls import (
+from appliance.access.acls import (
     ANY,
     IS_ENFORCED,
     Acl,

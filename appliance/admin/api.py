@@ -42,7 +42,7 @@ from appliance.admin.route import ANYONE, Call, Place, Route, get
 from appliance.admin.shared import Shared
 from appliance.admin.streams import StreamsTooMany
 from appliance.errors import ApplianceError
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
 
 # The status of a refusal, by its Kafka code; others are the asker's mistake.
 STATUS = {

@@ -23,12 +23,12 @@ from typing import Any, TypedDict
 
 from aiohttp import web
 
-from appliance import event_log
 from appliance.admin.route import ADMIN, Call, Param, Route, get
-from appliance.broker import Broker
-from appliance.catalog import STRANGER, AuditRow
+from appliance.broker.broker import Broker
+from appliance.catalog.catalog import STRANGER, AuditRow
 from appliance.errors import ApplianceError
-from appliance.export_options import OPTIONS
+from appliance.export.export_options import OPTIONS
+from appliance.process import event_log
 
 log = event_log.named("admin")
 

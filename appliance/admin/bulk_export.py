@@ -17,19 +17,20 @@ from typing import Any, TypedDict, TypeVar
 
 from aiohttp import web
 
-from appliance import event_log, kafka_uuid
-from appliance._engine import Log
-from appliance._export import RangeReader
+from appliance._log import Log
 from appliance.admin.export_formats import FORMATS, Decoded
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topics import check_meant, log_of, topic_of
+from appliance.catalog import kafka_uuid
 from appliance.errors import ApplianceError, RequestInvalid
+from appliance.export._export import RangeReader
 from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
 from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
 from appliance.export.sending import Sending
-from appliance.same_machine import choose_congestion
-from appliance.topics import Topic
+from appliance.native.same_machine import choose_congestion
+from appliance.process import event_log
+from appliance.topics.topic import Topic
 
 log = event_log.named("admin")
 

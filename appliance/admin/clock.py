@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.machine.clock import told
-from appliance.wall_clock import Way
+from appliance.machine.wall_clock import Way
 
 
 class ClockAnswer(TypedDict):

@@ -28,9 +28,10 @@ from typing import Any, cast
 
 from aiohttp import StreamReader, hdrs, web
 
-from appliance import descriptors, event_log
-from appliance.closures import ClosureLog
+from appliance.api.closures import ClosureLog
 from appliance.config import AdminConfig
+from appliance.data_dir import descriptors
+from appliance.process import event_log
 
 log = event_log.named("admin")
 

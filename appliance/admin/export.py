@@ -20,15 +20,15 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from appliance import event_log
-from appliance._batch import Record
 from appliance.admin import message_filter
 from appliance.admin.messages import FILTER, first_ranges, looked, may_still_read
 from appliance.admin.route import Call, Param, get
 from appliance.admin.scan import Found, Range, ranges_of
 from appliance.admin.topics import log_at, topic_of
 from appliance.errors import ApplianceError
-from appliance.topics import Topic
+from appliance.process import event_log
+from appliance.record._batch import Record
+from appliance.topics.topic import Topic
 
 log = event_log.named("admin")
 

@@ -14,11 +14,11 @@ import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from appliance import arrow
-from appliance._columns import Aborted, columns
-from appliance._export import RangeReader
 from appliance.admin.export import FormatNotInstalled, Sink, harmless, text_of
 from appliance.errors import ApplianceError
+from appliance.export._export import RangeReader
+from appliance.record import arrow
+from appliance.record._columns import Aborted, columns
 
 # Of one read: decompressed it is several times as much, and a stream holds that in memory.
 FRAME_BYTES = 256 << 10

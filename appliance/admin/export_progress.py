@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from appliance._engine import Log
-from appliance.broker import Broker
+from appliance._log import Log
+from appliance.broker.broker import Broker
 from appliance.export.book import Last, fault_of, wanted_by
-from appliance.topics import Topic
+from appliance.topics.topic import Topic
 
 
 class Progress(NamedTuple):

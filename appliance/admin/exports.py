@@ -10,14 +10,13 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import NotRequired
 
-from appliance import export_options
 from appliance.admin.bulk_export import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.route import Call, Param, delete, get, post, put
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
 from appliance.config import LONG_MAX
 from appliance.errors import RequestInvalid
-from appliance.export import due
+from appliance.export import due, export_options
 from appliance.export.book import Last, fault_of
 from appliance.export.holds import Hold
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from appliance.admin.offset_reset import Reset, ResetAnswer, reset
 from appliance.admin.route import ADMIN, Call, Param, delete, get, post
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups import subscription
 from appliance.groups.consumer_group import ConsumerGroup

@@ -23,7 +23,7 @@ from appliance.admin.process import Process
 from appliance.admin.route import ADMIN, ANYONE, Route
 from appliance.admin.sessions import Failures, Sessions
 from appliance.admin.users import Identity, Users
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 
 COOKIE = "appliance_session"

@@ -1,4 +1,4 @@
-"""Health in the words of `appliance/health.py`, and what the first page shows beside it."""
+"""Health in the words of `appliance/broker/health.py`, and what the first page shows beside it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 from typing import NamedTuple, TypedDict
 
 from appliance import __version__
-from appliance._engine import LogFacts
+from appliance._log import LogFacts
 from appliance.admin.export_progress import progress_of
 from appliance.admin.process import Process
 from appliance.admin.route import Call, get
 from appliance.admin.storage import Storage, storage_of
 from appliance.admin.survey import Survey, Taken
-from appliance.broker import Broker
-from appliance.health import Level, sentence
+from appliance.broker.broker import Broker
+from appliance.broker.health import Level, sentence
 from appliance.machine.clock import ClockNow
 from appliance.machine.raid import Array
-from appliance.spoken import duration
+from appliance.process.spoken import duration
 
 
 class Found(TypedDict):

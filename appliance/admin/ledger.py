@@ -8,8 +8,8 @@ from typing import TypedDict
 from typing_extensions import NotRequired
 
 from appliance.admin.route import OPERATOR, Call, Param, get, post
+from appliance.catalog.ledger import Entry, Kind
 from appliance.errors import RequestInvalid
-from appliance.ledger import Entry, Kind
 
 IDS_MAX = 10_000  # in one request
 PAGE, PAGE_MAX = 100, 1000  # entries of an answer: of about 300 bytes each

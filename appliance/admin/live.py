@@ -19,12 +19,12 @@ from typing import Any
 
 from aiohttp import web
 
-from appliance import event_log
 from appliance.admin.health import health_of
 from appliance.admin.process import Process
 from appliance.admin.route import Call, get
 from appliance.admin.survey import Survey
 from appliance.admin.traffic import INTERVAL_S, Sample, Traffic
+from appliance.process import event_log
 
 log = event_log.named("admin")
 

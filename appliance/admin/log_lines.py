@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from appliance import event_log
 from appliance.admin.route import Call, Param, get
+from appliance.process import event_log
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 LEVELS = ("debug", "info", "warning", "error", "critical")

@@ -28,7 +28,7 @@ from appliance.admin.route import (
 )
 from appliance.admin.sessions import LoginRefused
 from appliance.admin.users import Users
-from appliance.catalog import AdminToken
+from appliance.catalog.catalog import AdminToken
 from appliance.errors import ApplianceError, RequestInvalid
 
 DAY_MS = 86_400_000

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from appliance import patterns
-from appliance._batch import Record
 from appliance.errors import ApplianceError
+from appliance.process import patterns
+from appliance.record._batch import Record
 
 TEXT_MAX = 2000  # of a filter; a person writes less
 CONDITIONS_MAX = 20

@@ -15,9 +15,7 @@ from typing import Any, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
-from appliance import kafka_uuid
-from appliance._batch import Record, build
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.admin import message_filter, scan
 from appliance.admin.decoding import DecodeFailed, Decoder, Decoders
 from appliance.admin.message_filter import Filter
@@ -25,8 +23,10 @@ from appliance.admin.route import Call, Param, get, post
 from appliance.admin.scan import Bounds, Found, Look, Range, cursor_of, look, ranges_of
 from appliance.admin.schemas import PARTS, decoders_of
 from appliance.admin.topics import log_at, topic_of
+from appliance.catalog import kafka_uuid
 from appliance.errors import RequestInvalid
-from appliance.topics import Topic, check_own
+from appliance.record._batch import Record, build
+from appliance.topics.topic import Topic, check_own
 
 LOOK_BYTES_MAX = 32 << 20  # read from logs in one look
 LOOK_SECONDS_MAX = 2.0  # then whoever searches sees how far it came

@@ -28,7 +28,7 @@ from appliance.admin import (
 )
 from appliance.admin.process import Process
 from appliance.export.reading import Reading
-from appliance.unattended import outcome
+from appliance.process.unattended import outcome
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

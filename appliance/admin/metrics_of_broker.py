@@ -16,15 +16,17 @@ from prometheus_client.core import (
     Metric,
 )
 
-from appliance import __version__, _descriptors, descriptors
-from appliance._data_plane import DataPlane
-from appliance._traffic import TIME_BOUNDS_NS
+from appliance import __version__
 from appliance.admin.groups import protocol_of
 from appliance.admin.process import Process
-from appliance.broker import Broker
-from appliance.health import AdminConnections
+from appliance.broker.broker import Broker
+from appliance.broker.health import AdminConnections
+from appliance.data_dir import descriptors
+from appliance.native import _descriptors
+from appliance.native._traffic import TIME_BOUNDS_NS
+from appliance.network._data_plane import DataPlane
+from appliance.protocol import MODULES
 from appliance.txn.states import State
-from appliance.wire import MODULES
 
 PREFIX = "appliance_"
 BOUNDS = (*(str(ns / 1e9) for ns in TIME_BOUNDS_NS), "+Inf")

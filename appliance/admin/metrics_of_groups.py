@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from appliance.admin.metrics_of_broker import gauge, one
 from appliance.admin.metrics_of_topics import Column, in_slices
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
 from appliance.groups.lag import GroupLag
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from appliance.admin.metrics_of_broker import counter, gauge, one
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
 from appliance.machine.file_system import FileSystem
 from appliance.machine.memory import Memory
 from appliance.machine.raid import Array

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from appliance._data_plane import DataPlane
-from appliance._engine import LogFacts, log_facts
+from appliance._log import LogFacts, log_facts
 from appliance.admin.metrics_of_broker import counter, gauge, one
 from appliance.admin.survey import slices
-from appliance.broker import Broker
-from appliance.topics import Topic
+from appliance.broker.broker import Broker
+from appliance.network._data_plane import DataPlane
+from appliance.topics.topic import Topic
 
 SLICE = 100  # a sample takes about 8 microseconds to write
 

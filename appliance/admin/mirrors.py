@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from appliance._engine import log_facts
+from appliance._log import log_facts
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.errors import ApplianceError, RequestInvalid
-from appliance.topics import Topic
+from appliance.topics.topic import Topic
 
 MIRRORS_MAX = 100
 SILENT_INTERVALS = 3  # without a report: then it has stopped, or cannot reach us

@@ -13,13 +13,13 @@ from typing import Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-from appliance._engine import Log
-from appliance.broker import Broker
+from appliance._log import Log
+from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import GroupRefused
-from appliance.topics import TopicUnknown
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
+from appliance.topics.topic import TopicUnknown
 
 
 class Which(TypedDict):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from appliance._data_plane import DataPlane
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
+from appliance.broker.health import AdminConnections, Health, Registered, Watch
 from appliance.config import Address, BrokerConfig
-from appliance.health import AdminConnections, Health, Registered, Watch
+from appliance.network._data_plane import DataPlane
 
 
 class Process(Protocol):

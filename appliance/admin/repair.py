@@ -11,16 +11,16 @@ from typing import TypedDict
 
 from typing_extensions import NotRequired
 
-from appliance import _repair, repair, set_aside
-from appliance._batch import Record
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.admin.messages import append, partition_for
 from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
 from appliance.admin.topics import PartitionUnknown
+from appliance.data_dir.log_dir import Key, LogDir, directory_name
 from appliance.errors import RequestInvalid
-from appliance.log_dir import Key, LogDir, directory_name
-from appliance.repair import Importing, Span
-from appliance.topics import Topic, check_own
+from appliance.record._batch import Record
+from appliance.repair import _repair, repair, set_aside
+from appliance.repair.repair import Importing, Span
+from appliance.topics.topic import Topic, check_own
 
 REOPEN, SKIP, IMPORT, COPY = "reopen", "skip", "import", "copy"
 ACTIONS = (REOPEN, SKIP, IMPORT, COPY)

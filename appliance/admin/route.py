@@ -26,7 +26,7 @@ from appliance.admin.process import Process
 from appliance.admin.shared import Shared
 from appliance.admin.streams import Streams
 from appliance.admin.survey import Survey
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.export.reading import Reading
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from appliance import kafka_uuid
-from appliance._batch import Record, records
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.admin.message_filter import Filter
 from appliance.admin.topics import check_meant
+from appliance.catalog import kafka_uuid
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole, RequestInvalid
-from appliance.topics import Topic
+from appliance.record._batch import Record, records
+from appliance.topics.topic import Topic
 
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over

@@ -15,9 +15,9 @@ from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, Schema
 from appliance.admin.protobuf_decoder import ProtobufDecoder
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.admin.topics import topic_of
-from appliance.catalog import TopicSchema
+from appliance.catalog.catalog import TopicSchema
 from appliance.errors import ApplianceError
-from appliance.topics import Topic
+from appliance.topics.topic import Topic
 
 PARTS = ("key", "value")
 BUILT_MAX = 100  # decoders that are kept in memory; the others are built again when they are used

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 from typing_extensions import NotRequired
 
 from appliance.admin.route import Call, get, post
-from appliance.scrub import Round, known_damage
+from appliance.repair.scrub import Round, known_damage
 
 
 class ScrubFound(TypedDict):

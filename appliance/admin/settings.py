@@ -6,9 +6,9 @@ from typing import Any, TypedDict
 
 from appliance import config as configuration
 from appliance.admin.route import ADMIN, Call, get, patch
-from appliance.broker_configs import ConfigSource
 from appliance.config import Setting
-from appliance.config_key import ConfigChange, ConfigOperation
+from appliance.config.broker_configs import ConfigSource
+from appliance.config.config_key import ConfigChange, ConfigOperation
 
 DYNAMIC = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
-from appliance.unattended import outcome
+from appliance.process.unattended import outcome
 
 FRESH_SECONDS = 1.0
 SHARE = 0.05

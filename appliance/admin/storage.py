@@ -13,8 +13,8 @@ from typing import TypedDict
 
 from appliance.admin.process import Process
 from appliance.admin.survey import Survey, Taken
-from appliance.broker import Broker
-from appliance.topics import Topic
+from appliance.broker.broker import Broker
+from appliance.topics.topic import Topic
 
 RATE_SECONDS_MIN = 60.0
 

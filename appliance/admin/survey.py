@@ -12,12 +12,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
-from appliance._data_plane import DataPlane
-from appliance._engine import LogFacts, log_facts
-from appliance._traffic import TIME_BOUNDS_NS
+from appliance._log import LogFacts, log_facts
 from appliance.admin.process import Process
-from appliance.topics import Topic
-from appliance.unattended import outcome
+from appliance.native._traffic import TIME_BOUNDS_NS
+from appliance.network._data_plane import DataPlane
+from appliance.process.unattended import outcome
+from appliance.topics.topic import Topic
 
 FRESH_SECONDS = 1.0
 SLICE_LOGS = 1000

@@ -10,16 +10,16 @@ from typing import Any, TypedDict, cast
 
 from typing_extensions import NotRequired
 
-from appliance import kafka_uuid
-from appliance._engine import Log, LogFacts, SegmentInfo, log_facts
+from appliance._log import Log, LogFacts, SegmentInfo, log_facts
 from appliance.admin.guard import Denied
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.survey import Traffic
-from appliance.broker import Broker
-from appliance.broker_configs import ConfigEntry
-from appliance.config_key import ConfigChange, ConfigOperation, ConfigType
+from appliance.broker.broker import Broker
+from appliance.catalog import kafka_uuid
+from appliance.config.broker_configs import ConfigEntry
+from appliance.config.config_key import ConfigChange, ConfigOperation, ConfigType
 from appliance.errors import ApplianceError
-from appliance.topics import DEFAULT, Topic, check_own
+from appliance.topics.topic import DEFAULT, Topic, check_own
 
 TIME_ENTRY = struct.Struct(">qi")  # of a time index: timestamp, offset above the base
 FLUSH_SECONDS_MAX = 30.0  # for emptying a topic, what is not durable yet must become so

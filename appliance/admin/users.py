@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import argon2
 
 from appliance.admin.route import ADMIN, ROLES
-from appliance.catalog import AdminToken, AdminUser, Catalog
+from appliance.catalog.catalog import AdminToken, AdminUser, Catalog
 from appliance.errors import ApplianceError, RequestInvalid
-from appliance.wall_clock import wall_now_ms
+from appliance.machine.wall_clock import wall_now_ms
 
 NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
 PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; a longer one would be work for nobody's good

@@ -28,10 +28,10 @@ from appliance.client.errors import (
     ConnectionLost,
     RequestTimedOut,
 )
-from appliance.same_machine import choose_congestion
-from appliance.wire import Api, ErrorCode, MalformedMessage, VersionUnsupported, codec, headers
-from appliance.wire.api_versions import API as API_VERSIONS
-from appliance.wire.api_versions import ApiVersionsRequest
+from appliance.native.same_machine import choose_congestion
+from appliance.protocol import Api, ErrorCode, MalformedMessage, VersionUnsupported, codec, headers
+from appliance.protocol.messages.api_versions import API as API_VERSIONS
+from appliance.protocol.messages.api_versions import ApiVersionsRequest
 
 Room = Callable[[int], bytearray | memoryview]
 

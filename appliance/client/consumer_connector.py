@@ -31,7 +31,6 @@ from kazoo.client import KazooState
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
 
-from appliance import event_log
 from appliance.client.assignment import StreamId, Table, TopicPartition, assign
 from appliance.client.cluster import Cluster
 from appliance.client.consumer_config import ZOOKEEPER, ConsumerConfig
@@ -50,6 +49,7 @@ from appliance.client.partition import NO_BROKER
 from appliance.client.stream import Claim, Stream
 from appliance.client.subscription import Filter, Subscription, Topics
 from appliance.errors import ApplianceError
+from appliance.process import event_log
 
 log = event_log.named("consumer")
 

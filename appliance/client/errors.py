@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from appliance.errors import ApplianceError
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
 
 # Codes after which the same request may succeed: Kafka's own list of retriable errors, as far as
 # the requests of this library can meet them.

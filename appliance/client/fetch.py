@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from appliance import _batch
 from appliance.client.assignment import TopicPartition
 from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
 from appliance.client.errors import BrokerRefused, MessageTooLarge, OffsetOutOfRange
-from appliance.wire import ErrorCode, codec
-from appliance.wire.fetch import API as FETCH
-from appliance.wire.fetch import FetchRequest, FetchResponse
+from appliance.protocol import ErrorCode, codec
+from appliance.protocol.messages.fetch import API as FETCH
+from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
+from appliance.record import _batch
 
 LAST_BY_NAME = 12
 LENGTH_AT, LENGTH_END = 8, 12  # of a batch: how many bytes follow

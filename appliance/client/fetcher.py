@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from appliance import event_log
-from appliance._record_reader import RecordReader
 from appliance.client import fetch
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
@@ -23,6 +21,8 @@ from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset
 from appliance.client.partition import NO_BROKER
 from appliance.client.stream import Claim
 from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.record._record_reader import RecordReader
 
 log = event_log.named("consumer")
 

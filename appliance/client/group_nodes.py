@@ -18,11 +18,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from appliance import event_log
 from appliance.client import subscription
 from appliance.client.assignment import StreamId, TopicPartition
 from appliance.client.errors import BrokerUnavailable
 from appliance.client.subscription import Subscription
+from appliance.process import event_log
 
 log = event_log.named("consumer")
 

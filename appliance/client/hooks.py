@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from appliance._record_builder import key_hash
 from appliance.client.outcome import Outcome, Records
+from appliance.record._record_builder import key_hash
 
 
 class Encoder:

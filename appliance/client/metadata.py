@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance import event_log
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
 from appliance.client.errors import (
@@ -28,9 +27,10 @@ from appliance.client.errors import (
     TopicUnknown,
 )
 from appliance.client.partition import NO_BROKER, BrokerPartition
-from appliance.wire import ErrorCode
-from appliance.wire.metadata import API as METADATA
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.metadata import API as METADATA
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 log = event_log.named("client")
 

@@ -20,13 +20,13 @@ from appliance.client.consumer_config import KAFKA, ConsumerConfig
 from appliance.client.errors import BrokerRefused, BrokerUnavailable, CommitFailed
 from appliance.client.group_nodes import GroupNodes
 from appliance.errors import ApplianceError
-from appliance.wire import Api
-from appliance.wire.find_coordinator import API as FIND_COORDINATOR
-from appliance.wire.find_coordinator import FindCoordinatorRequest
-from appliance.wire.offset_commit import API as OFFSET_COMMIT
-from appliance.wire.offset_commit import OffsetCommitRequest
-from appliance.wire.offset_fetch import API as OFFSET_FETCH
-from appliance.wire.offset_fetch import OffsetFetchRequest
+from appliance.protocol import Api
+from appliance.protocol.messages.find_coordinator import API as FIND_COORDINATOR
+from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
+from appliance.protocol.messages.offset_commit import API as OFFSET_COMMIT
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest
+from appliance.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 
 Offsets = Mapping[TopicPartition, int]
 

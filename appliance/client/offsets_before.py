@@ -6,8 +6,8 @@ from appliance.client.assignment import TopicPartition
 from appliance.client.connection import Connection
 from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
 from appliance.client.errors import BrokerRefused
-from appliance.wire.list_offsets import API as LIST_OFFSETS
-from appliance.wire.list_offsets import ListOffsetsRequest
+from appliance.protocol.messages.list_offsets import API as LIST_OFFSETS
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest
 
 LATEST, EARLIEST = -1, -2
 NONE = -1  # what a broker answers when nothing is as new as that

@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from appliance import event_log
 from appliance.client.batch import Batch, Group, batches_of
 from appliance.client.cluster import Cluster
 from appliance.client.hooks import CallbackHandler
@@ -23,6 +22,7 @@ from appliance.client.producer_config import MOVE, ProducerConfig
 from appliance.client.router import Router, merged
 from appliance.client.sender import Sender
 from appliance.errors import ApplianceError
+from appliance.process import event_log
 
 log = event_log.named("client")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance import compression
 from appliance.client.config import MIB, ClientConfig, setting
 from appliance.client.errors import ConfigInvalid
+from appliance.record import compression
 
 # How many batches of a producer the broker remembers for each partition. With more in flight a
 # batch that is sent again could not be told from a new one.

@@ -6,13 +6,13 @@ import random
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from appliance._record_builder import check_fields, split_by_key
 from appliance.client.batch import Group
 from appliance.client.cluster import Cluster
 from appliance.client.hooks import Encoder, Partitioner
 from appliance.client.outcome import HookFailed, Records
 from appliance.client.partition import BrokerPartition
 from appliance.client.producer_config import ProducerConfig
+from appliance.record._record_builder import check_fields, split_by_key
 
 Fields = list[bytes | None]
 

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from appliance import compression, event_log
 from appliance.client.batch import Batch, Identity
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
@@ -41,11 +40,13 @@ from appliance.client.outcome import DeliveryTimedOut, Outcome
 from appliance.client.partition import NO_BROKER, BrokerPartition
 from appliance.client.producer_config import MOVE, ProducerConfig
 from appliance.errors import ApplianceError
-from appliance.wire import ErrorCode, MalformedMessage, VersionUnsupported, codec
-from appliance.wire.init_producer_id import API as INIT_PRODUCER_ID
-from appliance.wire.init_producer_id import InitProducerIdRequest
-from appliance.wire.produce import API as PRODUCE
-from appliance.wire.produce import ProduceRequest, ProduceResponse
+from appliance.process import event_log
+from appliance.protocol import ErrorCode, MalformedMessage, VersionUnsupported, codec
+from appliance.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
+from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
+from appliance.protocol.messages.produce import API as PRODUCE
+from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
+from appliance.record import compression
 
 log = event_log.named("client")
 

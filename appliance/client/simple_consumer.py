@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from appliance import arrow
-from appliance._record_reader import Message, Progress, RecordReader, whole_batches
 from appliance.client import fetch
 from appliance.client.assignment import TopicPartition
 from appliance.client.cluster import Cluster
@@ -32,6 +30,8 @@ from appliance.client.errors import (
 from appliance.client.fetch import Fetched, Wanted
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset, spread
 from appliance.client.partition import BrokerPartition
+from appliance.record import arrow
+from appliance.record._record_reader import Message, Progress, RecordReader, whole_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,9 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from appliance._record_reader import MessageIterator, Progress, RecordReader
 from appliance.client.assignment import StreamId, TopicPartition
 from appliance.client.errors import ConsumerTimeout
+from appliance.record._record_reader import MessageIterator, Progress, RecordReader
 
 
 class Claim:

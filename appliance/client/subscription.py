@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from appliance import patterns
+from appliance.process import patterns
 
 WHITELIST, BLACKLIST = "white_list", "black_list"
 

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from appliance import event_log
 from appliance.client.event_queue import EventQueue
 from appliance.client.hooks import EventHandler
 from appliance.client.outcome import ProducerClosed, QueueFull, Records
 from appliance.client.pipe import WAIT_S, Pipe, closed, failure
+from appliance.process import event_log
 
 log = event_log.named("client")
 

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from appliance import event_log
-from appliance.catalog import Catalog
+from appliance.catalog.catalog import Catalog
 from appliance.errors import ApplianceError
 from appliance.export import due
 from appliance.export.due import NEXT_RUN_BELIEVED_S
-from appliance.export_options import migrated
-from appliance.patterns import PatternInvalid, compiled
+from appliance.export.export_options import migrated
+from appliance.process import event_log
+from appliance.process.patterns import PatternInvalid, compiled
 
 log = event_log.named("export")
 

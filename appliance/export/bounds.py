@@ -13,7 +13,7 @@ import re
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.errors import RequestInvalid
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from appliance import event_log
-from appliance._engine import Log
-from appliance.catalog import Catalog, HoldRow
+from appliance._log import Log
+from appliance.catalog.catalog import Catalog, HoldRow
 from appliance.config import LONG_MAX
+from appliance.data_dir.log_dir import Key
 from appliance.errors import ApplianceError
-from appliance.log_dir import Key
+from appliance.process import event_log
 
 log = event_log.named("export")
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypedDict
 
 from typing_extensions import NotRequired
 
-from appliance._engine import Log
-from appliance._export import cuts
+from appliance._log import Log
+from appliance.export._export import cuts
 from appliance.export.bounds import Bound, offset_of
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from appliance import event_log
-from appliance._export import lower_io_priority
 from appliance.config import ExportConfig
 from appliance.errors import ApplianceError
+from appliance.export._export import lower_io_priority
+from appliance.process import event_log
 
 log = event_log.named("export")
 

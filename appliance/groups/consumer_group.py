@@ -39,8 +39,8 @@ from appliance.groups.member import NEVER_MS
 from appliance.groups.modern_group import ModernGroup, Records
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
-from appliance.internal_topic import Record
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
+from appliance.topics.internal_topic import Record
 
 AnswerBeat = Callable[[Beaten], None]
 Queued = tuple[Beat, int, AnswerBeat]  # with the time at which it came

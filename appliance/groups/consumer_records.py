@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from appliance.groups.consumer_member import Assignment, Classic, MemberState, Places, Subscription
-from appliance.internal_topic import Record, load, store
-from appliance.wire.types import Versions, array, data, field, int8, int32, int64, string, uuid
+from appliance.protocol.types import Versions, array, data, field, int8, int32, int64, string, uuid
+from appliance.topics.internal_topic import Record, load, store
 
 EPOCH_KEY, TOPICS_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = range(3, 9)
 PATTERN_KEY = 16

@@ -21,8 +21,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from appliance import event_log
-from appliance._engine import Log
+from appliance._log import Log
+from appliance.access.kept import Kept, check_name
 from appliance.config import ConsumerGroupsConfig, GroupsConfig, KeptConfig
 from appliance.errors import ApplianceError, BatchLargerThanSegment, RequestInvalid
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
@@ -52,7 +52,10 @@ from appliance.groups.replay import Found, replay
 from appliance.groups.share_records import StoredShareGroup
 from appliance.groups.states import GroupRefused, State
 from appliance.groups.wanted_places import wanted_places
-from appliance.internal_topic import (
+from appliance.machine.wall_clock import WallClock
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
+from appliance.topics.internal_topic import (
     HELD_UP_S,
     InternalTopic,
     Record,
@@ -60,10 +63,7 @@ from appliance.internal_topic import (
     Write,
     partition_of,
 )
-from appliance.kept import Kept, check_name
-from appliance.topics import OFFSETS, Topic, TopicUnavailable
-from appliance.wall_clock import WallClock
-from appliance.wire import ErrorCode
+from appliance.topics.topic import OFFSETS, Topic, TopicUnavailable
 
 logger = event_log.named("groups")
 

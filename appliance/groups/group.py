@@ -38,8 +38,8 @@ from appliance.groups.member import (
 )
 from appliance.groups.records import GroupMetadataValue, group_record
 from appliance.groups.states import REFUSED, TRANSITIONS, Ask, GroupRefused, State
-from appliance.internal_topic import Record
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
+from appliance.topics.internal_topic import Record
 
 # How long a member that never had an answer is kept: long enough for any rebalance, short enough
 # for the leftovers of a client that joins again and again. Kafka's number.

@@ -29,15 +29,16 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
-from appliance import _batch, event_log
-from appliance._engine import FileSlice, Log
+from appliance._log import FileSlice, Log
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.lag_history import History, LagSample, Series
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
-from appliance.wall_clock import WallClock
-from appliance.wire import ErrorCode
+from appliance.machine.wall_clock import WallClock
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
+from appliance.record import _batch
 
 logger = event_log.named("groups.lag")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from appliance.errors import ApplianceError
 from appliance.groups.records import GroupMetadataValue
 from appliance.groups.states import GroupRefused
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
 
 NEVER_MS = (1 << 63) - 1
 

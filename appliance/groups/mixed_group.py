@@ -45,7 +45,7 @@ from appliance.groups.member import (
     Synced,
 )
 from appliance.groups.states import GroupRefused
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
 
 
 @dataclass

@@ -33,8 +33,8 @@ from appliance.groups.consumer_member import (
 )
 from appliance.groups.member import NEVER_MS
 from appliance.groups.states import ConsumerState, GroupRefused
-from appliance.internal_topic import Record
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
+from appliance.topics.internal_topic import Record
 
 
 class TopicFacts(NamedTuple):

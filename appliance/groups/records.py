@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from appliance.internal_topic import Record, load, store
-from appliance.wire.types import Versions, array, data, field, int32, int64, string
+from appliance.protocol.types import Versions, array, data, field, int32, int64, string
+from appliance.topics.internal_topic import Record, load, store
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY, GROUP_KEY = 1, 2

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from appliance import _batch
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.groups import consumer_records, share_records
 from appliance.groups.consumer_records import StoredConsumerGroup
 from appliance.groups.offsets import Offsets
@@ -27,8 +26,9 @@ from appliance.groups.records import (
     load_offset,
 )
 from appliance.groups.share_records import StoredShareGroup
-from appliance.internal_topic import VERSION, load, read_all
-from appliance.wire import MalformedMessage, VersionUnsupported
+from appliance.protocol import MalformedMessage, VersionUnsupported
+from appliance.record import _batch
+from appliance.topics.internal_topic import VERSION, load, read_all
 
 
 class Latest(NamedTuple):

@@ -26,8 +26,8 @@ from appliance.groups.consumer_member import (
     Subscription,
 )
 from appliance.groups.consumer_records import TargetEpochValue, TargetValue, places_of, rows
-from appliance.internal_topic import Record, load, store
-from appliance.wire.types import Versions, array, field, int8, int32, int64, string, uuid
+from appliance.protocol.types import Versions, array, field, int8, int32, int64, string, uuid
+from appliance.topics.internal_topic import Record, load, store
 
 TOPICS_KEY = 9
 MEMBER_KEY, EPOCH_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY, STATE_KEY = range(10, 16)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.wire.codec import decode, encode
-from appliance.wire.errors import MalformedMessage
-from appliance.wire.types import Versions, array, data, field, int16, int32, string
+from appliance.protocol.codec import decode, encode
+from appliance.protocol.errors import MalformedMessage
+from appliance.protocol.types import Versions, array, data, field, int16, int32, string
 
 # Version 0, no partitions, no user data.
 NO_PARTITIONS = bytes.fromhex("0000 00000000 ffffffff")

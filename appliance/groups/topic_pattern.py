@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import re2
 
-from appliance import patterns
 from appliance.groups.states import GroupRefused
-from appliance.wire import ErrorCode
+from appliance.process import patterns
+from appliance.protocol import ErrorCode
 
 
 def check(pattern: str) -> None:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from appliance import event_log
-from appliance.spoken import duration, moment
-from appliance.wall_clock import Doubt
+from appliance.machine.wall_clock import Doubt
+from appliance.process import event_log
+from appliance.process.spoken import duration, moment
 
 log = event_log.named("clock")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from appliance.machine.devices import SYS
 from appliance.machine.mounts import MOUNTS, of_number
-from appliance.spoken import moment
+from appliance.process.spoken import moment
 
 STOPPED = ("emergency_ro", "shutdown")  # among a mount's options
 SHUT_DOWN = (errno.EIO, errno.ESHUTDOWN, errno.EUCLEAN)  # what calls answer then

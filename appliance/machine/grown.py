@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance import event_log, owner_only
-from appliance.wall_clock import wall_now_ms
+from appliance.machine.wall_clock import wall_now_ms
+from appliance.process import event_log, owner_only
 
 events = event_log.named("grown")
 

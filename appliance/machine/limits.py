@@ -15,7 +15,7 @@ from pathlib import Path
 
 from appliance.errors import ApplianceError
 from appliance.machine.memory import CGROUPS, PROC
-from appliance.spoken import size
+from appliance.process.spoken import size
 
 MIB = 1 << 20
 

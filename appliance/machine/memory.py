@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.machine.grown import Grown
-from appliance.spoken import size
+from appliance.process.spoken import size
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")

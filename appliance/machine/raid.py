@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from appliance.machine.grown import Grown
-from appliance.spoken import size, some
+from appliance.process.spoken import size, some
 
 BLOCK = Path("/sys/block")
 _PROGRESS = re.compile(r"(\d+) / (\d+)")

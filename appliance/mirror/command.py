@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from appliance import event_log
 from appliance.client.connection import Address
-from appliance.command import Command, CommandGroup
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetNotMapped
@@ -24,6 +22,8 @@ from appliance.mirror.mirror import Mirror
 from appliance.mirror.progress import Progress, serve_metrics
 from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import Place, Site
+from appliance.process import event_log
+from appliance.process.command import Command, CommandGroup
 
 log = event_log.named("mirror")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from appliance import patterns
 from appliance.client.config import MIB, ClientConfig, check, rows_of, setting
 from appliance.client.errors import ConfigInvalid
+from appliance.process import patterns
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")  # becomes part of topic names
 IN_FLIGHT_MAX = 5  # Kafka knows a batch that comes again only among a producer's last five

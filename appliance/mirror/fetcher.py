@@ -21,9 +21,9 @@ from appliance.mirror.errors import PositionMoved
 from appliance.mirror.inbox import Fetched, Inbox, Octets
 from appliance.mirror.progress import UNKNOWN, Progress
 from appliance.mirror.site import COMMITTED, Place
-from appliance.wire import ErrorCode, codec
-from appliance.wire.fetch import API as FETCH
-from appliance.wire.fetch import FetchRequest, FetchResponse
+from appliance.protocol import ErrorCode, codec
+from appliance.protocol.messages.fetch import API as FETCH
+from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 
 BY_NAME = 12
 NO_SESSION = -1

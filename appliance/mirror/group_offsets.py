@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from appliance import event_log, patterns
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.site import GROUP, Place, Site
-from appliance.wire import ErrorCode
-from appliance.wire.list_groups import API as LIST_GROUPS
-from appliance.wire.list_groups import ListGroupsRequest
-from appliance.wire.offset_commit import API as OFFSET_COMMIT
-from appliance.wire.offset_commit import OffsetCommitRequest
-from appliance.wire.offset_fetch import API as OFFSET_FETCH
-from appliance.wire.offset_fetch import OffsetFetchRequest
+from appliance.process import event_log, patterns
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.list_groups import API as LIST_GROUPS
+from appliance.protocol.messages.list_groups import ListGroupsRequest
+from appliance.protocol.messages.offset_commit import API as OFFSET_COMMIT
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest
+from appliance.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 
 log = event_log.named("mirror")
 

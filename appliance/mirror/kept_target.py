@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from appliance import _mirror, event_log
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
@@ -17,8 +16,10 @@ from appliance.mirror.inbox import Fetched, Octets
 from appliance.mirror.pipeline import Lane, Pipeline, Then
 from appliance.mirror.progress import Progress
 from appliance.mirror.site import LATEST, Place, Site
-from appliance.wire.delete_records import API as DELETE_RECORDS
-from appliance.wire.delete_records import DeleteRecordsRequest
+from appliance.process import event_log
+from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
+from appliance.protocol.messages.delete_records import DeleteRecordsRequest
+from appliance.record import _mirror
 
 log = event_log.named("mirror")
 

@@ -12,7 +12,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from appliance import _batch, _mirror
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
@@ -22,6 +21,7 @@ from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import Progress
 from appliance.mirror.site import Place, Site
 from appliance.mirror.transaction import Producer
+from appliance.record import _batch, _mirror
 
 LINGER_MS = 60_000  # beyond the longest stretch: until then a broker must not end a transaction
 

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 
-from appliance import event_log
 from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import (
@@ -21,6 +20,7 @@ from appliance.mirror.errors import (
 )
 from appliance.mirror.progress import Progress
 from appliance.mirror.round import Round
+from appliance.process import event_log
 
 log = event_log.named("mirror")
 

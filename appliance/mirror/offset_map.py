@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from appliance import _batch, _mirror
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.errors import OffsetNotMapped
 from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
-from appliance.wire.fetch import API as FETCH
-from appliance.wire.fetch import FetchRequest
+from appliance.protocol.messages.fetch import API as FETCH
+from appliance.protocol.messages.fetch import FetchRequest
+from appliance.record import _batch, _mirror
 
 BY_NAME = 12
 NO_SESSION = -1

@@ -17,9 +17,9 @@ from appliance.mirror.config import IN_FLIGHT_MAX
 from appliance.mirror.errors import MirrorFenced, PositionMoved, TopicRefused
 from appliance.mirror.produce_body import FIRST, LAST, Batches, produce_body
 from appliance.mirror.site import Place, Site
-from appliance.wire import ErrorCode, VersionUnsupported
-from appliance.wire.produce import API as PRODUCE
-from appliance.wire.produce import ProduceResponse
+from appliance.protocol import ErrorCode, VersionUnsupported
+from appliance.protocol.messages.produce import API as PRODUCE
+from appliance.protocol.messages.produce import ProduceResponse
 
 Answer = ProduceResponse.PartitionProduceResponse
 Then = Callable[[dict[Place, Answer]], None]

@@ -1,6 +1,6 @@
 """A Produce request as parts, so that megabytes of batches are not copied to be sent.
 
-Version 9 to 11, as `wire/produce.py` has them; a test holds the two against each other.
+Version 9 to 11, as `protocol/messages` has them; a test holds the two against each other.
 """
 
 from __future__ import annotations

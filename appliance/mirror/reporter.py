@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from appliance import event_log
 from appliance.mirror.mirror import Mirror
+from appliance.process import event_log
 
 log = event_log.named("mirror")
 

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from appliance import event_log
 from appliance.mirror import topics
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetsCannotBeKept, RoundOver, TopicRefused
@@ -25,6 +24,7 @@ from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
 from appliance.mirror.progress import Progress
 from appliance.mirror.site import EARLIEST, LATEST, Place, Site, Topic
+from appliance.process import event_log
 
 log = event_log.named("mirror")
 

@@ -21,13 +21,16 @@ from appliance.client.errors import (
     NoBrokers,
     PartitionUnknown,
 )
-from appliance.wire import ErrorCode
-from appliance.wire.find_coordinator import API as FIND_COORDINATOR
-from appliance.wire.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from appliance.wire.list_offsets import API as LIST_OFFSETS
-from appliance.wire.list_offsets import ListOffsetsRequest
-from appliance.wire.metadata import API as METADATA
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.find_coordinator import API as FIND_COORDINATOR
+from appliance.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from appliance.protocol.messages.list_offsets import API as LIST_OFFSETS
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest
+from appliance.protocol.messages.metadata import API as METADATA
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 EARLIEST, LATEST = -2, -1
 UNCOMMITTED, COMMITTED = 0, 1

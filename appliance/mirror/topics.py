@@ -10,20 +10,20 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from appliance import event_log, patterns
 from appliance.client.errors import BrokerRefused, PartitionUnknown
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetsCannotBeKept, TopicRefused
 from appliance.mirror.site import Site, Topic
-from appliance.wire import ErrorCode
-from appliance.wire.create_partitions import API as CREATE_PARTITIONS
-from appliance.wire.create_partitions import CreatePartitionsRequest
-from appliance.wire.create_topics import API as CREATE_TOPICS
-from appliance.wire.create_topics import CreateTopicsRequest
-from appliance.wire.describe_configs import API as DESCRIBE_CONFIGS
-from appliance.wire.describe_configs import DescribeConfigsRequest
-from appliance.wire.incremental_alter_configs import API as ALTER_CONFIGS
-from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
+from appliance.process import event_log, patterns
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.create_partitions import API as CREATE_PARTITIONS
+from appliance.protocol.messages.create_partitions import CreatePartitionsRequest
+from appliance.protocol.messages.create_topics import API as CREATE_TOPICS
+from appliance.protocol.messages.create_topics import CreateTopicsRequest
+from appliance.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
+from appliance.protocol.messages.describe_configs import DescribeConfigsRequest
+from appliance.protocol.messages.incremental_alter_configs import API as ALTER_CONFIGS
+from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 log = event_log.named("mirror")
 

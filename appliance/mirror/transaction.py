@@ -17,16 +17,16 @@ from appliance.client.errors import BrokerRefused
 from appliance.mirror.errors import MirrorFenced, TopicRefused
 from appliance.mirror.pipeline import FENCED
 from appliance.mirror.site import TRANSACTION, Place, Site
-from appliance.wire import ErrorCode
-from appliance.wire.add_partitions_to_txn import API as ADD_PARTITIONS
-from appliance.wire.add_partitions_to_txn import (
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.add_partitions_to_txn import API as ADD_PARTITIONS
+from appliance.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from appliance.wire.end_txn import API as END_TXN
-from appliance.wire.end_txn import EndTxnRequest
-from appliance.wire.init_producer_id import API as INIT_PRODUCER_ID
-from appliance.wire.init_producer_id import InitProducerIdRequest
+from appliance.protocol.messages.end_txn import API as END_TXN
+from appliance.protocol.messages.end_txn import EndTxnRequest
+from appliance.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
+from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
 
 BEFORE_TV2_ADD, BEFORE_TV2_END = 3, 4
 AGAIN_S = 0.02  # the end of a transaction takes a broker some milliseconds

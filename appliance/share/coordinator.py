@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from appliance import event_log
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Place, Places
@@ -29,11 +28,12 @@ from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused
 from appliance.groups.wanted_places import wanted_places
-from appliance.internal_topic import Record
+from appliance.process import event_log
+from appliance.process.unattended import outcome
+from appliance.protocol import ErrorCode
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
-from appliance.unattended import outcome
-from appliance.wire import ErrorCode
+from appliance.topics.internal_topic import Record
 
 logger = event_log.named("share_groups")
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from appliance import event_log
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.config import ShareGroupsConfig
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
 from appliance.share.runs import NEVER_MS, Change
 from appliance.share.session import TopicPartition, Waiter
 from appliance.share.state_log import Place, Stored
 from appliance.share.states import ShareRefused
 from appliance.share.turn import Limits
-from appliance.wire import ErrorCode
 
 logger = event_log.named("share_partitions")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from appliance._log_waits import LogWaits
 from appliance.config import ShareGroupsConfig
+from appliance.data_dir._log_waits import LogWaits
 from appliance.share.entry import READ_COMMITTED, Entry
 
 

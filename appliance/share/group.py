@@ -33,8 +33,8 @@ from appliance.groups.consumer_member import (
 from appliance.groups.modern_group import Done, ModernGroup, Records
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import ConsumerState, GroupRefused
+from appliance.protocol import ErrorCode
 from appliance.share.assignor import assign_simple
-from appliance.wire import ErrorCode
 
 STATE_BYTES = 1024  # of a partition's state, in memory and in the log, when nothing is in flight
 

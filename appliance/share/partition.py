@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from appliance.protocol import ErrorCode
 from appliance.share.runs import NEVER_MS, Change, Run, Runs, StateBatch, clipped, compact, joined
 from appliance.share.states import AFTER, FINAL, AcknowledgeType, RecordState, ShareRefused
 from appliance.share.turn import Acquired, Asked, Extent, Limits, Turn, pieces
-from appliance.wire import ErrorCode
 
 # One batch may have millions of records, and each a state of its own: that is time on the event
 # loop, and a record of the state that has to fit into a batch. As many locks as a group may ever be

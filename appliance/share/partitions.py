@@ -20,12 +20,13 @@ from typing import Protocol
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from appliance import event_log
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.config import BrokerConfig, ShareGroupsConfig
+from appliance.config.group_configs import reset_duration_ms
 from appliance.errors import ApplianceError
-from appliance.group_configs import reset_duration_ms
-from appliance.internal_topic import HELD_UP_S
+from appliance.machine.wall_clock import WallClock
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
 from appliance.share.entry import UNDECIDED, Entry, limits_of
 from appliance.share.entry_waits import EntryWaits
 from appliance.share.fetching import Answer, Fetching, Given, Wanted
@@ -36,9 +37,8 @@ from appliance.share.session import Member, Session, ShareSessions, TopicPartiti
 from appliance.share.state_log import Place, Stored
 from appliance.share.state_store import StatePlaces, StateStore
 from appliance.share.states import ShareRefused
-from appliance.topics import Topic, TopicUnavailable
-from appliance.wall_clock import WallClock
-from appliance.wire import ErrorCode
+from appliance.topics.internal_topic import HELD_UP_S
+from appliance.topics.topic import Topic, TopicUnavailable
 
 logger = event_log.named("share_partitions")
 

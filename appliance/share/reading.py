@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from appliance import _batch
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
+from appliance.record import _batch
 from appliance.share.turn import Acquired, Extent
 
 STEP_BYTES = 64 << 10

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from appliance.protocol import ErrorCode
 from appliance.share.states import ShareRefused
-from appliance.wire import ErrorCode
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EPOCH_MAX = 2**31 - 1

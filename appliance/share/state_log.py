@@ -16,16 +16,10 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
-from appliance import _batch, kafka_uuid
-from appliance._engine import Log
-from appliance._records import Record as FoundRecord
-from appliance.internal_topic import VERSION, Record, load, read_all, store
-from appliance.share.partition import SharePartition
-from appliance.share.runs import StateBatch
-from appliance.share.session import TopicPartition
-from appliance.share.states import RecordState
-from appliance.wire import MalformedMessage, VersionUnsupported
-from appliance.wire.types import (
+from appliance._log import Log
+from appliance.catalog import kafka_uuid
+from appliance.protocol import MalformedMessage, VersionUnsupported
+from appliance.protocol.types import (
     Versions,
     array,
     field,
@@ -36,6 +30,13 @@ from appliance.wire.types import (
     string,
     uuid,
 )
+from appliance.record import _batch
+from appliance.record._records import Record as FoundRecord
+from appliance.share.partition import SharePartition
+from appliance.share.runs import StateBatch
+from appliance.share.session import TopicPartition
+from appliance.share.states import RecordState
+from appliance.topics.internal_topic import VERSION, Record, load, read_all, store
 
 SNAPSHOT, UPDATE = 0, 1
 VALUE_VERSION = 0

@@ -12,14 +12,14 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from appliance import event_log
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.config import ShareStateConfig
 from appliance.errors import ApplianceError
-from appliance.internal_topic import InternalTopic, Record, Write, partition_of
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
 from appliance.share.state_log import Found, Place, Stored, replay, snapshot, tombstone, update
 from appliance.share.states import ShareRefused
-from appliance.wire import ErrorCode
+from appliance.topics.internal_topic import InternalTopic, Record, Write, partition_of
 
 logger = event_log.named("share_state")
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from appliance.errors import ApplianceError
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
 
 
 class RecordState(IntEnum):

@@ -41,14 +41,16 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from appliance import event_log
-from appliance._engine import Log, ProducerInfo
+from appliance._log import Log, ProducerInfo
+from appliance.access.kept import Kept, check_name
 from appliance.config import KeptConfig, TransactionsConfig
 from appliance.errors import ApplianceError, ProducerEpochOld
 from appliance.groups.states import GroupRefused
-from appliance.internal_topic import HELD_UP_S, InternalTopic, Record, Write, partition_of
-from appliance.kept import Kept, check_name
-from appliance.topics import OFFSETS, TopicUnavailable
+from appliance.machine.wall_clock import WallClock
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
+from appliance.topics.internal_topic import HELD_UP_S, InternalTopic, Record, Write, partition_of
+from appliance.topics.topic import OFFSETS, TopicUnavailable
 from appliance.txn.markers import Marker, open_transactions, write_markers
 from appliance.txn.states import PREPARED, SETTLED, State, TransactionRefused
 from appliance.txn.transaction import (
@@ -60,8 +62,6 @@ from appliance.txn.transaction import (
     Transaction,
 )
 from appliance.txn.transaction_log import record, replay, tombstone
-from appliance.wall_clock import WallClock
-from appliance.wire import ErrorCode
 
 logger = event_log.named("transactions")
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from appliance import _batch
-from appliance._engine import Log, ProducerInfo
+from appliance._log import Log, ProducerInfo
 from appliance.errors import ApplianceError
+from appliance.record import _batch
 from appliance.txn.transaction import Producer
 
 

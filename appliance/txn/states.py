@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from appliance.errors import ApplianceError
-from appliance.wire import ErrorCode
+from appliance.protocol import ErrorCode
 
 
 class State(Enum):

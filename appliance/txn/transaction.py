@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from appliance.protocol import ErrorCode
 from appliance.txn.states import (
     IS_COMMIT,
     PREPARED,
@@ -29,7 +30,6 @@ from appliance.txn.states import (
     State,
     TransactionRefused,
 )
-from appliance.wire import ErrorCode
 
 NONE = -1
 EPOCH_MAX = 2**15 - 1

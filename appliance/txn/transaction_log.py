@@ -13,13 +13,13 @@ from dataclasses import field as plain_field
 from functools import partial
 from typing import ClassVar
 
-from appliance import _batch
-from appliance._engine import Log
-from appliance.internal_topic import Record, load, read_all, store
+from appliance._log import Log
+from appliance.protocol import MalformedMessage, VersionUnsupported
+from appliance.protocol.types import Versions, array, field, int8, int16, int32, int64, string
+from appliance.record import _batch
+from appliance.topics.internal_topic import Record, load, read_all, store
 from appliance.txn.states import NUMBERS, State
 from appliance.txn.transaction import NONE, TV1, Partition, Producer, Transaction
-from appliance.wire import MalformedMessage, VersionUnsupported
-from appliance.wire.types import Versions, array, field, int8, int16, int32, int64, string
 
 KEY_VERSION, VALUE_VERSION = 0, 1
 

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
-from appliance.wire import codec, headers
-from appliance.wire.fetch import FetchRequest
-from appliance.wire.offset_commit import OffsetCommitRequest
-from appliance.wire.offset_fetch import OffsetFetchRequest
-from appliance.wire.produce import ProduceRequest
+from appliance.protocol import codec, headers
+from appliance.protocol.messages.fetch import FetchRequest
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest
+from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
+from appliance.protocol.messages.produce import ProduceRequest
+from appliance.record import _batch
 from tests.interop import kafka_jars
 
 FETCH_BYTES = 1 << 19

@@ -14,10 +14,10 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from appliance.wire import API, codec, headers
-from appliance.wire.heartbeat import HeartbeatRequest
-from appliance.wire.join_group import JoinGroupRequest
-from appliance.wire.sync_group import SyncGroupRequest
+from appliance.protocol import API, codec, headers
+from appliance.protocol.messages.heartbeat import HeartbeatRequest
+from appliance.protocol.messages.join_group import JoinGroupRequest
+from appliance.protocol.messages.sync_group import SyncGroupRequest
 
 JOIN, SYNC, HEARTBEAT = (11, 5), (14, 3), (12, 3)
 ERROR = struct.Struct(">8xh")  # behind the size

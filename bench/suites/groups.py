@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from appliance.wire.find_coordinator import FindCoordinatorRequest
-from appliance.wire.heartbeat import HeartbeatRequest
+from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
+from appliance.protocol.messages.heartbeat import HeartbeatRequest
 from bench.extent import Extent
 from bench.peers import clients, members
 from bench.peers.brokers import Broker

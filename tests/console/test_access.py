@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, Page, expect
 
-from appliance.catalog import NAME
+from appliance.catalog.catalog import NAME
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import WAIT_S, Console, opened
 from tests.support.rest import Rest

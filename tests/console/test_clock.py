@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from appliance.believed_clock import BelievedClock
+from appliance.machine.believed_clock import BelievedClock
+from appliance.machine.wall_clock import DAY_MS, WallClock, wall_now_ms
 from appliance.testing import RunningBroker, running_broker
-from appliance.wall_clock import DAY_MS, WallClock, wall_now_ms
 from tests.console.conftest import WAIT_S, Console
 from tests.support.rest import Rest
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from appliance.catalog import Catalog
-from appliance.ledger import Damage, Ledger
+from appliance.catalog.catalog import Catalog
+from appliance.catalog.ledger import Damage, Ledger
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import MARKUP, Console, opened
 from tests.console.test_pages import SERIOUS

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, expect
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import Console, opened
 from tests.console.test_pages import SERIOUS
+from tests.repair.test_scrub_rounds import damage, filled
 from tests.support.logs import until
 from tests.support.rest import Rest
-from tests.test_scrub_rounds import damage, filled
 
 FILE = f"t-0/{1:020d}.log.corrupt-1"
 

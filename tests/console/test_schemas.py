@@ -15,11 +15,11 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
 from appliance.testing import RunningBroker
+from tests.admin.test_admin_mirrors import REPORT
+from tests.admin.test_admin_schemas import SET, order
 from tests.console.conftest import MARKUP, WAIT_S, Console
 from tests.console.test_pages import SERIOUS
 from tests.support.rest import Rest
-from tests.test_admin_mirrors import REPORT
-from tests.test_admin_schemas import SET, order
 
 SCHEMA = {"type": "record", "name": "Sale", "fields": [
     {"name": "id", "type": "long"}, {"name": "note", "type": "string"}]}  # fmt: skip

@@ -65,11 +65,11 @@ def mutant_engine() -> Path:
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the engine with its mutants does not build:\n{done.stderr[-3000:]}")
-    built = {each.name for each in target.rglob("*.so")}
+    built = {each.relative_to(target / "appliance") for each in target.rglob("*.so")}
     for source in (*package.rglob("*.py"), *package.rglob("*.so")):
-        place = target / "appliance" / source.relative_to(package)
-        if source.name not in built:
-            place.parent.mkdir(exist_ok=True)
+        if source.relative_to(package) not in built:
+            place = target / "appliance" / source.relative_to(package)
+            place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place)
     stamp.write_text(wanted)
     return target

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, SequenceOutOfOrder
-from appliance.log_dir import LogDir
+from appliance.record import _batch
 
 from . import share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance import _batch
+from appliance.record import _batch
 
 from .share import Acknowledgements
 from .trace import NEVER, Note

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
 from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
-from appliance.log_dir import LogDir
+from appliance.record import _batch
 
 from .workloads import read_batches
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from appliance import _batch
-from appliance.internal_topic import InternalTopic, Told
+from appliance.record import _batch
+from appliance.topics.internal_topic import InternalTopic, Told
 
 
 class NotedLog:

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch, repair
-from appliance._engine import Log
-from appliance._scrub import SegmentScan
+from appliance._log import Log
 from appliance.config import LogConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, OffsetInHole
-from appliance.log_dir import LogDir
+from appliance.record import _batch
+from appliance.repair import repair
+from appliance.repair._scrub import SegmentScan
 
 from .trace import Recorder
 from .workloads import SMALL, STORAGE

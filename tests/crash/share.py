@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from appliance import _batch
 from appliance.config import ShareStateConfig
-from appliance.internal_topic import Record
-from appliance.log_dir import LogDir
+from appliance.data_dir.log_dir import LogDir
+from appliance.record import _batch
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.state_log import Place, Stored
 from appliance.share.state_store import StateStore
 from appliance.share.states import FINAL, AcknowledgeType
 from appliance.share.turn import Asked, Extent, Limits
-from appliance.topics import SHARE_STATE
+from appliance.topics.internal_topic import Record
+from appliance.topics.topic import SHARE_STATE
 
 from .noted import NotedLog, NotedTopic
 from .trace import NEVER, Note

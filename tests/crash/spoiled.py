@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
 from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError
-from appliance.log_dir import LogDir
+from appliance.record import _batch
 
 from .bad_disk import BadDisk
 from .told import told

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from appliance import _batch
 from appliance.config import LogConfig, StorageConfig
-from appliance.log_dir import LogDir
+from appliance.data_dir.log_dir import LogDir
+from appliance.record import _batch
 
 from .trace import Recorder
 

@@ -17,16 +17,17 @@ from typing import Any
 
 import pytest
 
-from appliance import _batch, refused_reads
-from appliance.catalog import Catalog, TopicRow
+from appliance.catalog.catalog import Catalog, TopicRow
+from appliance.catalog.ledger import Ledger
 from appliance.config import LogConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, LogFailed, StorageIoFailed
-from appliance.ledger import Ledger
-from appliance.log_dir import LogDir
+from appliance.machine.page_cache import read_anew
 from appliance.machine.syncs import PROVEN, SYNCFS, syncs_on
-from appliance.page_cache import read_anew
-from appliance.refused_reads import RefusedReads
-from appliance.scrub import Scrubber
+from appliance.record import _batch
+from appliance.repair import refused_reads
+from appliance.repair.refused_reads import RefusedReads
+from appliance.repair.scrub import Scrubber
 from tests.support.logs import until
 
 from .bad_disk import KINDS, BadDisk, why_not
@@ -232,7 +233,7 @@ def batch_at(stamp: int) -> bytes:
 CHANGES = """
 import os, sys, uuid
 from pathlib import Path
-from appliance.catalog import Catalog, CatalogFailed, TopicRow
+from appliance.catalog.catalog import Catalog, CatalogFailed, TopicRow
 catalog = Catalog.open(Path(sys.argv[1]))
 catalog.put_topic(TopicRow("kept", uuid.uuid4(), 1))
 print("ready", flush=True)

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from appliance import _batch
 from appliance.admin.bulk_export import PREFIX
-from appliance.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from appliance.record import _batch
 from tests.support.rest import Rest
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from appliance import _batch
-from appliance._engine import Log
-from appliance.catalog import NAME, Catalog
+from appliance._log import Log
+from appliance.catalog.catalog import NAME, Catalog
+from appliance.catalog.ledger import Damage, Ledger
+from appliance.cli.log import log as log_command
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, BatchTorn, OffsetInHole, OffsetOutOfRange
 from appliance.groups.records import OffsetCommitValue, Partition, offset_record
 from appliance.groups.replay import replay
-from appliance.ledger import Damage, Ledger
-from appliance.log_command import log as log_command
-from appliance.log_dir import LogDir
+from appliance.record import _batch
 from tests.support.damaged import END, SETTINGS, Damaged, build
 from tests.support.logs import NOW, STORAGE, copied, log_config, opened, produced
 from tests.support.watermarks import noted

@@ -21,7 +21,7 @@ import confluent_kafka as ck
 import pytest
 from click.testing import CliRunner, Result
 
-from appliance.cli import main
+from appliance.cli.main import main
 from tests.support.rest import Rest
 from tests.support.serving import Serving
 

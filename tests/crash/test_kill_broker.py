@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from appliance._batch import records
+from appliance.record._batch import records
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient
 

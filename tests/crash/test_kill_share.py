@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from appliance import _batch
+from appliance.record import _batch
 from tests.support.serving import Serving
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, Ack, Place, ShareMember
 from tests.support.wire_client import WireClient

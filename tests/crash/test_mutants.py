@@ -53,7 +53,7 @@ def engine() -> Path:
 
 
 def test_the_copy_is_what_runs(engine: Path) -> None:
-    source = "import appliance._log as log; print(log.__file__)"
+    source = "import appliance.storage._partition_log as log; print(log.__file__)"
     command = [sys.executable, "-c", source]
     environment = engine_environment(engine)
     said = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, check=True)
@@ -102,7 +102,7 @@ def test_a_repair_that_does_a_step_too_early_is_found(
 
 def test_every_planted_mutant_is_expected_here_and_the_other_way_round() -> None:
     planted = set()
-    for source in (REPOSITORY / "appliance").glob("_*.pyx"):
+    for source in (REPOSITORY / "appliance").rglob("_*.pyx"):
         for part in source.read_text().split('mutant(b"')[1:]:
             planted.add(part.split('"')[0])
     assert planted == set(CAUGHT_BY)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from appliance.health import of_logs, of_storage
+from appliance.broker.health import of_logs, of_storage
 from appliance.machine import file_system
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
 from appliance.config import TransactionsConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError
-from appliance.log_dir import LogDir
-from appliance.topics import OFFSETS, TRANSACTIONS
+from appliance.record import _batch
+from appliance.topics.topic import OFFSETS, TRANSACTIONS
 from appliance.txn.coordinator import Coordinator
 from appliance.txn.markers import Marker
 from appliance.txn.transaction import TV1, TV2, Partition, Producer, Transaction

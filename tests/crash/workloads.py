@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
 from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, SequenceOutOfOrder
-from appliance.log_dir import LogDir
+from appliance.record import _batch
 
 from . import share, txn
 from .trace import Recorder

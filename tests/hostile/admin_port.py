@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.catalog import NAME, AuditRow, Catalog
+from appliance.catalog.catalog import NAME, AuditRow, Catalog
 from tests.hostile.witness import PAUSE_S, Witness
 from tests.support.http_client import HttpClient
 from tests.support.serving import Serving

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import brotli
 
-from appliance.wire.create_partitions import CreatePartitionsRequest
-from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest as Alter
-from appliance.wire.init_producer_id import InitProducerIdRequest
-from appliance.wire.join_group import JoinGroupRequest as Join
-from appliance.wire.offset_commit import OffsetCommitRequest as Commit
+from appliance.protocol.messages.create_partitions import CreatePartitionsRequest
+from appliance.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest as Alter,
+)
+from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
+from appliance.protocol.messages.join_group import JoinGroupRequest as Join
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest as Commit
 from tests.hostile.test_log_floods import quotas
 from tests.support.http_client import HttpClient
 from tests.support.wire_client import WireClient, frame_of

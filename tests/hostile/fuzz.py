@@ -23,7 +23,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.wire import API
+from appliance.protocol import API
 from tests import sanitizers
 from tests.hostile.conftest import GROWTH_MAX, MIB, SETTINGS
 from tests.hostile.generator import (

@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from appliance._crc import crc32c
-from appliance.handlers import HANDLERS, SERVED
-from appliance.wire import API
-from appliance.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
-from appliance.wire.types import Array, Data, Fixed, Row, Text, is_struct, rows_of, struct_of
+from appliance.api.handlers import HANDLERS, SERVED
+from appliance.protocol import API
+from appliance.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.protocol.types import Array, Data, Fixed, Row, Text, is_struct, rows_of, struct_of
 from tests.hostile.witness import METADATA, batch
 from tests.support.wire_client import WireClient, frame_of
 from tests.support.wire_frames import frames

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.handlers import SERVED
-from appliance.wire.fetch import FetchRequest, FetchResponse
-from appliance.wire.metadata import MetadataRequest
+from appliance.api.handlers import SERVED
+from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
+from appliance.protocol.messages.metadata import MetadataRequest
 from tests.hostile.conftest import SETTINGS, SLOWEST_S, SOURCES
 from tests.hostile.generator import framed, golden, mutated
 from tests.hostile.witness import METADATA, TOPIC, batch, ends

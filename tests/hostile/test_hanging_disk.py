@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.wire.fetch import FetchRequest, FetchResponse
+from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 from tests.crash.bad_disk import BadDisk, why_not
 from tests.hostile.witness import batch
 from tests.support.logs import until

@@ -9,19 +9,29 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.wire import API
-from appliance.wire.alter_client_quotas import AlterClientQuotasRequest as Quotas
-from appliance.wire.alter_share_group_offsets import AlterShareGroupOffsetsRequest as ShareOffsets
-from appliance.wire.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Scram
-from appliance.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from appliance.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest as Heartbeat
-from appliance.wire.create_acls import CreateAclsRequest as CreateAcls
-from appliance.wire.incremental_alter_configs import IncrementalAlterConfigsRequest as Alter
-from appliance.wire.init_producer_id import InitProducerIdRequest
-from appliance.wire.join_group import JoinGroupRequest as Join
-from appliance.wire.metadata import MetadataRequest
-from appliance.wire.offset_commit import OffsetCommitRequest as Commit
-from appliance.wire.share_group_heartbeat import ShareGroupHeartbeatRequest as ShareHeartbeat
+from appliance.protocol import API
+from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Quotas
+from appliance.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest as ShareOffsets,
+)
+from appliance.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest as Scram,
+)
+from appliance.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from appliance.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest as Heartbeat,
+)
+from appliance.protocol.messages.create_acls import CreateAclsRequest as CreateAcls
+from appliance.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest as Alter,
+)
+from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
+from appliance.protocol.messages.join_group import JoinGroupRequest as Join
+from appliance.protocol.messages.metadata import MetadataRequest
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest as Commit
+from appliance.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest as ShareHeartbeat,
+)
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 
@@ -232,6 +242,7 @@ def test_configs_without_end(broker: Serving) -> None:
     change = Alter.AlterableConfig("leader.replication.throttled.replicas", 0, places)
     with WireClient(broker.kafka) as client:
         client.create_topic("much-configured")
-        client.send(frame_of(Alter([Alter.AlterConfigsResource(2, "much-configured", [change])]), 44, 1))
+        resource = Alter.AlterConfigsResource(2, "much-configured", [change])
+        client.send(frame_of(Alter([resource]), 44, 1))
         (found,) = client.answer(API[44].response, 44, 1).responses
     assert (found.error_code, "wanted at most 4096 bytes" in found.error_message) == (40, True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from appliance.wire.alter_client_quotas import AlterClientQuotasRequest as Quotas
-from appliance.wire.alter_client_quotas import AlterClientQuotasResponse
+from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Quotas
+from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasResponse
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 

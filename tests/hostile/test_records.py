@@ -13,9 +13,9 @@ import pytest
 import snappy
 import zstandard
 
-from appliance._batch import Record, build
 from appliance._crc import crc32c
-from appliance.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from appliance.record._batch import Record, build
 from tests.hostile.witness import batch
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of

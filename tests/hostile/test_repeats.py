@@ -7,19 +7,23 @@ from typing import Any
 
 import pytest
 
-from appliance.handlers.describe_configs import OTHERS_MAX
-from appliance.wire import API
-from appliance.wire.consumer_group_describe import ConsumerGroupDescribeRequest
-from appliance.wire.describe_configs import DescribeConfigsRequest as Configs
-from appliance.wire.describe_groups import DescribeGroupsRequest
-from appliance.wire.describe_producers import DescribeProducersRequest as Producers
-from appliance.wire.describe_share_group_offsets import DescribeShareGroupOffsetsRequest as Shares
-from appliance.wire.describe_topic_partitions import DescribeTopicPartitionsRequest as Partitions
-from appliance.wire.describe_transactions import DescribeTransactionsRequest
-from appliance.wire.metadata import MetadataRequest as Metadata
-from appliance.wire.offset_commit import OffsetCommitRequest as Commit
-from appliance.wire.offset_fetch import OffsetFetchRequest as Offsets
-from appliance.wire.share_group_describe import ShareGroupDescribeRequest
+from appliance.api.handlers.describe_configs import OTHERS_MAX
+from appliance.protocol import API
+from appliance.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from appliance.protocol.messages.describe_configs import DescribeConfigsRequest as Configs
+from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
+from appliance.protocol.messages.describe_producers import DescribeProducersRequest as Producers
+from appliance.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest as Shares,
+)
+from appliance.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest as Partitions,
+)
+from appliance.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from appliance.protocol.messages.metadata import MetadataRequest as Metadata
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest as Commit
+from appliance.protocol.messages.offset_fetch import OffsetFetchRequest as Offsets
+from appliance.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 

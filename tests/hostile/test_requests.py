@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.handlers import SERVED
-from appliance.wire import API
-from appliance.wire.api_versions import ApiVersionsResponse
-from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from appliance.api.handlers import SERVED
+from appliance.protocol import API
+from appliance.protocol.messages.api_versions import ApiVersionsResponse
+from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.hostile.witness import METADATA, ends
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of

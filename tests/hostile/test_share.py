@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.wire.share_acknowledge import ShareAcknowledgeRequest
-from appliance.wire.share_fetch import ShareFetchRequest, ShareFetchResponse
+from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from appliance.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from tests.hostile.conftest import SETTINGS
 from tests.hostile.witness import batch
 from tests.support.serving import Serving

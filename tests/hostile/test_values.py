@@ -7,22 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance import broker_configs, client_metrics, group_configs, topic_config
-from appliance.handlers import HANDLERS
-from appliance.wire import API
-from appliance.wire.consumer_group_heartbeat import (
+from appliance.api.handlers import HANDLERS
+from appliance.broker import client_metrics
+from appliance.config import broker_configs, group_configs, topic_config
+from appliance.protocol import API
+from appliance.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from appliance.wire.create_partitions import (
+from appliance.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
-from appliance.wire.incremental_alter_configs import (
+from appliance.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from appliance.wire.list_transactions import (
+from appliance.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )

@@ -6,8 +6,8 @@ import contextlib
 import threading
 import time
 
-from appliance._batch import Record, build
-from appliance.wire.metadata import MetadataRequest, MetadataResponse
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.record._batch import Record, build
 from tests.support.wire_client import WireClient, frame_of
 
 TOPIC = "witness"

@@ -85,7 +85,8 @@ def texts() -> dict[str, str]:
 
 def test_no_advice_installs_what_is_not_ours() -> None:
     found = texts()
-    for place in ("spark/export_avro.py", "loadtest/README.md", "appliance/cli.py", "Makefile"):
+    places = ("spark/export_avro.py", "loadtest/README.md", "appliance/cli/main.py", "Makefile")
+    for place in places:
         assert advised(found[place]), place
     wrong = {name: words for name, text in found.items() if (words := foreign(text))}
     assert wrong == {}

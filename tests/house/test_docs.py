@@ -7,6 +7,7 @@ from pathlib import Path
 
 from appliance import admin_http, config
 from appliance.admin import api
+from tests.house import file_map
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -59,20 +60,14 @@ def test_a_test_that_does_not_exist_is_found() -> None:
     assert missing_tests(text) == ["tests/house/test_docs.py test_none", "tests/gone.py "]
 
 
-def modules_not_in(text: str) -> set[str]:
-    package = ROOT / "appliance"
-    names = {path.stem for end in ("py", "pyx") for path in package.glob(f"*.{end}")}
-    names |= {path.parent.name for path in package.glob("*/__init__.py")}
-    names |= {path.stem for path in (ROOT / "spark").glob("*.py")}
-    return {name for name in names - {"__init__"} if not re.search(rf"`{name}(\.py|/)?`", text)}
+def test_the_file_map_is_as_the_heads_say() -> None:
+    text = file_map.PAGE.read_text()
+    assert text == file_map.with_map(text), "write it: python -m tests.house.file_map"
 
 
-def test_every_module_is_in_the_file_map() -> None:
-    assert modules_not_in((ROOT / "ARCHITECTURE.md").read_text()) == set()
-
-
-def test_a_module_left_out_is_found() -> None:
-    assert {"config", "_log"} <= modules_not_in("`cli.py` and `_segment`")
+def test_a_head_that_changed_is_found() -> None:
+    text = file_map.with_map(file_map.PAGE.read_text())
+    assert file_map.with_map(text.replace("| `_batch` | ", "| `_batch` | Once ")) == text
 
 
 def test_a_setting_left_out_is_found() -> None:

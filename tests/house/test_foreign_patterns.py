@@ -1,4 +1,4 @@
-"""A regular expression that somebody else wrote is RE2's: `appliance.patterns`. Python's `re` sees
+"""A regular expression that somebody else wrote is RE2's: `process/patterns.py`. Python's `re` sees
 literals of our own alone, for it can be kept busy for ever. Nor may one of those read the same
 characters twice in a row without a limit: of a million digits it would try each place between."""
 
@@ -71,7 +71,7 @@ def is_literal(node: ast.expr) -> bool:
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_patterns_of_others_are_re2(path: Path) -> None:
     name = str(path.relative_to(ROOT))
-    if name != "appliance/patterns.py":
+    if name != "appliance/process/patterns.py":
         assert set(foreign(path.read_text())) <= {THEIR_OWN.get(name)}
 
 

@@ -22,7 +22,11 @@ DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")
 
 
 def core(*ends: str) -> list[Path]:
-    return sorted(path for end in ends for path in PACKAGE.glob(f"_*.{end}"))
+    return sorted(path for end in ends for path in PACKAGE.rglob(f"_*.{end}"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
 
 
 def banner_faults(text: str) -> str:
@@ -56,12 +60,14 @@ def data_plane_asserts(text: str) -> list[int]:
     return found
 
 
-def cython_says(sources: list[Path], folder: Path) -> str:
+def cython_says(sources: list[Path], root: Path, folder: Path) -> str:
     """What the compiler prints. A hint never fails a build, so only its words give it away. In one
     process, which reads itself once; it writes beside its sources, and so has copies of them."""
     for source in sources:
-        shutil.copy(source, folder)
-    names = [source.name for source in sources if source.suffix == ".pyx"]
+        to = folder / source.relative_to(root)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, to)
+    names = [str(each.relative_to(root)) for each in sources if each.suffix == ".pyx"]
     command = [sys.executable, "-m", "cython", "-3", "--cplus", *SHARED, *RELEASE, *names]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -75,30 +81,29 @@ def hints(said: str, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def said_of_the_core(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("cython") / PACKAGE.name
-    folder.mkdir()
-    return cython_says([PACKAGE / "__init__.py", *core("pyx", "pxd", "h")], folder)
+    sources = [*PACKAGE.rglob("__init__.py"), *core("pyx", "pxd", "h")]
+    return cython_says(sources, PACKAGE.parent, tmp_path_factory.mktemp("cython"))
 
 
-@pytest.mark.parametrize("path", core("pyx"), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", core("pyx"), ids=name_of)
 def test_banners_divide_the_file(path: Path) -> None:
     assert not banner_faults(path.read_text())
 
 
-@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=name_of)
 def test_the_gil_is_let_go_and_never_taken(path: Path) -> None:
     """The edges turn codes into exceptions after their `with nogil:` block; nothing needs more."""
     assert not takes_the_gil(path.read_text())
 
 
-@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=name_of)
 def test_the_data_plane_does_not_assert(path: Path) -> None:
     assert data_plane_asserts(path.read_text()) == []
 
 
-@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=name_of)
 def test_the_compiler_has_no_performance_hint(path: Path, said_of_the_core: str) -> None:
-    assert hints(said_of_the_core, path.name) == []
+    assert hints(said_of_the_core, name_of(path)) == []
 
 
 @pytest.mark.parametrize(
@@ -135,6 +140,6 @@ def test_a_performance_hint_is_found(tmp_path: Path) -> None:
     sources[0].write_text("cdef void f() except * nogil:\n    pass\n\nwith nogil:\n    f()\n")
     sources[1].write_text("cdef int f() noexcept nogil:\n    return 0\n")
     (tmp_path / "copies").mkdir()
-    said = cython_says(sources, tmp_path / "copies")
+    said = cython_says(sources, tmp_path, tmp_path / "copies")
     assert hints(said, "planted.pyx")
     assert not hints(said, "clean.pyx")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_layers import imports_of
+from test_layers import module_of, modules_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "appliance"
@@ -18,7 +18,7 @@ GENERATED = [r".*\.__pyx_\w+__", r".*\.__test__", r".*\.__(reduce|setstate)_cyth
 
 
 def stubbed() -> list[str]:
-    return sorted(path.stem for path in PACKAGE.glob("_*.pyi"))
+    return sorted(module_of(path) for path in PACKAGE.rglob("_*.pyi"))
 
 
 def stubtest(modules: list[str], folder: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
@@ -40,8 +40,8 @@ def test_compiled_modules_are_as_their_stubs_say(tmp_path: Path) -> None:
 
 
 def test_what_python_imports_has_a_stub() -> None:
-    compiled = {path.stem for path in PACKAGE.glob("_*.pyx")}
-    imported = {name for path in PACKAGE.glob("*.py") for name in imports_of(path)}
+    compiled = {module_of(path) for path in PACKAGE.rglob("_*.pyx")}
+    imported = {name for path in PACKAGE.rglob("*.py") for name in modules_of(path)}
     assert imported & compiled <= set(stubbed())
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_layers import imports_of, modules_of_python
+from test_layers import modules_of
 
-from appliance.wire import MODULES
+from appliance.protocol import MODULES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "appliance"
@@ -37,7 +37,7 @@ def sources(*ends: str) -> list[Path]:
 
 
 def core() -> list[Path]:
-    return sorted([*PACKAGE.glob("*.pyx"), *PACKAGE.glob("*.pxd")])
+    return sorted([*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")])
 
 
 def name_of(path: Path) -> str:
@@ -75,12 +75,16 @@ def banned_words(text: str) -> list[str]:
 
 
 def orphans(files: set[str], imported: set[str], texts: str) -> set[str]:
-    """Files of the package that nothing leads to."""
-    modules = {Path(name).stem for name in files if name.endswith((".py", ".pyx"))}
-    lost = {name for name in modules if name not in imported | ENTRY_POINTS}
+    """Files of the package, by their paths in it, that nothing leads to."""
+    modules = {name.rpartition(".")[0].replace("/", ".") for name in files if is_module(name)}
+    lost = {name for name in modules - imported if name.split(".")[-1] not in ENTRY_POINTS}
     lost |= {n for n in files if n.endswith(".pyi") and n.replace(".pyi", ".pyx") not in files}
-    lost |= {n for n in files if n.endswith(".pxd") and Path(n).stem not in imported | modules}
-    return lost | {name for name in files if name.endswith(".h") and f'"{name}"' not in texts}
+    headers = {name for name in files if name.endswith(".h")}
+    return lost | {name for name in headers if f'"{Path(name).name}"' not in texts}
+
+
+def is_module(name: str) -> bool:
+    return name.endswith((".py", ".pyx", ".pxd"))
 
 
 @pytest.mark.parametrize("path", sources("py", "pyx"), ids=name_of)
@@ -103,20 +107,14 @@ def test_the_core_has_no_banned_words(path: Path) -> None:
 
 
 def test_no_file_is_an_orphan() -> None:
-    ends = (".py", ".pyx", ".pxd", ".pyi", ".h")
-    files = {path.name for path in PACKAGE.iterdir() if path.suffix in ends}
-    readers = [path for path in sources("py", "pyx", "pxd") if path.name != "test_tidy.py"]
-    imported = {name for path in readers for name in imports_of(path) if name != path.stem}
+    ends = {".py", ".pyx", ".pxd", ".pyi", ".h"}
+    files = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.suffix in ends}
+    imported = {f"protocol.messages.{name}" for name in MODULES.values()}  # when they are asked for
+    for path in sources("py", "pyx", "pxd"):
+        own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("appliance.")
+        imported |= modules_of(path) - {own}
     texts = "".join(path.read_text() for path in core())
     assert orphans(files, imported, texts) == set()
-
-
-def test_no_file_of_a_folder_is_an_orphan() -> None:
-    found = {path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.glob("*/*.py")}
-    names = {".".join(path.parts) for path in found if path.stem not in ENTRY_POINTS}
-    imported = {name for path in sources("py") for name in modules_of_python(path.read_text())}
-    imported |= {f"wire.{name}" for name in MODULES.values()}  # imported when they are asked for
-    assert names - imported == set()
 
 
 def test_a_long_function_is_found() -> None:
@@ -142,9 +140,9 @@ def test_work_without_a_number_is_found() -> None:
 
 
 def test_orphans_are_found() -> None:
-    files = {"a.py", "_b.pyx", "_b.pxd", "_gone.pyi", "_lone.pxd", "_x.h", "_b.h", "__init__.py"}
-    lost = orphans(files, {"_b"}, 'cdef extern from "_b.h"')
-    assert lost == {"a", "_gone.pyi", "_lone.pxd", "_x.h"}
+    files = {"a.py", "r/_b.pyx", "r/_b.pxd", "r/_gone.pyi", "r/_lone.pxd", "r/_x.h", "r/_b.h"}
+    lost = orphans({*files, "r/__init__.py"}, {"r._b"}, 'cdef extern from "_b.h"')
+    assert lost == {"a", "r/_gone.pyi", "r._lone", "r/_x.h"}
 
 
 def same_names(paths: list[Path]) -> list[str]:
@@ -161,5 +159,7 @@ def test_no_two_test_files_have_the_same_name() -> None:
 
 def test_every_folder_of_the_package_is_installed() -> None:
     project = (ROOT / "pyproject.toml").read_text()
-    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert set(re.findall(r'^    "appliance\.(\w+)",$', project, re.MULTILINE)) == folders
+    folders = {path.parent.relative_to(ROOT) for path in PACKAGE.rglob("__init__.py")}
+    names = {".".join(folder.parts) for folder in folders}
+    listed = project.partition("packages = [")[2].partition("]")[0]
+    assert set(re.findall(r'^    "(appliance[\w.]*)",$', listed, re.MULTILINE)) == names

@@ -20,8 +20,8 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-from appliance import wire
-from appliance.wire import codec, headers
+from appliance import protocol
+from appliance.protocol import codec, headers
 from tests.interop import kafka_jars, test_client_admins, test_clients
 from tests.interop.clients import CLIENTS, Client, Record
 from tests.interop.kafka_tools import TOOLS, java_classes
@@ -52,7 +52,7 @@ class Kept:
             self.frames[where] = frame
 
     def lines(self) -> list[str]:
-        return [f"{client}\t{key}\t{version}\t{wire.API[key].request.__name__}\t{frame.hex()}\n"
+        return [f"{client}\t{key}\t{version}\t{protocol.API[key].request.__name__}\t{frame.hex()}\n"
                 for (client, key, version), frame in sorted(self.frames.items())]
 
 
@@ -65,7 +65,7 @@ def gets_no_answer(frame: bytes) -> bool:
     header, body = headers.decode_request(frame)
     if header.api_key != 0:
         return False
-    return codec.decode(wire.API[0].request, body, header.api_version).acks == 0
+    return codec.decode(protocol.API[0].request, body, header.api_version).acks == 0
 
 
 def through(client: Client, address: str) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from appliance import _batch
 from appliance.config import LogConfig
-from appliance.log_dir import Log, LogDir
+from appliance.data_dir.log_dir import Log, LogDir
+from appliance.record import _batch
 from tests.interop.dump_log_segments import Record
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -18,8 +18,8 @@ import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-from appliance.wire.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from appliance.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from appliance.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.interop.clients import AioKafka, Client, Confluent, KafkaPython, Record
 from tests.support.logs import batch
 from tests.support.wire_client import WireClient, frame_of, with_length

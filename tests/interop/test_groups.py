@@ -23,7 +23,7 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from appliance.wire.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tests.support.wire_client import WireClient, frame_of
 from tests.test_server import Broker
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance import _batch, errors
+from appliance import errors
 from appliance.config import LogConfig
-from appliance.log_dir import Log, LogDir
+from appliance.data_dir.log_dir import Log, LogDir
+from appliance.record import _batch
 from tests.interop import dump_log_segments as tool
 from tests.interop.kafka_logs import CODECS, TOPICS, KafkaLogs
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.log_dir import LogDir
+from appliance.data_dir.log_dir import LogDir
 from tests.interop import dump_log_segments as tool
 from tests.interop import engine_logs, kafka_logs
 from tests.interop.dump_log_segments import Record

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from appliance import topic_config
-from appliance.handlers import SERVED
-from appliance.wire import API
+from appliance.api.handlers import SERVED
+from appliance.config import topic_config
+from appliance.protocol import API
 from tests.interop import kafka_jars
 from tests.interop.kafka_tools import TOOLS, KafkaTools
 from tests.test_server import Broker

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from appliance.wire import ErrorCode
-from appliance.wire.describe_transactions import DescribeTransactionsRequest
-from appliance.wire.find_coordinator import FindCoordinatorRequest
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.interop.kafka_broker import SETTINGS, KafkaBroker
 from tests.support.logs import until
 from tests.support.remote_control import RemoteControl

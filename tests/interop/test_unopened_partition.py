@@ -14,7 +14,7 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from appliance.internal_topic import partition_of
+from appliance.topics.internal_topic import partition_of
 from tests.support.failing_open import FailingOpens
 from tests.support.rest import Rest
 from tests.support.serving import Serving

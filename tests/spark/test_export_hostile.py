@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
 
-from appliance.cli import main
+from appliance.cli.main import main
 from appliance_spark import export_compact, export_iceberg, export_manifest, export_run
 from appliance_spark.export_layout import ExportFailed
+from tests.spark.test_export_schema import GOOD, GOOD_TYPE, HOSTILE
 from tests.support.duck import a_duck
 from tests.support.exporting import Export, Killed, Make, killed_at
-from tests.test_export_schema import GOOD, GOOD_TYPE, HOSTILE
 
 JSON = {"mode": "json"}
 TEXT, NUMBER = {"fields": {"id": "string"}}, {"fields": {"id": "long"}}

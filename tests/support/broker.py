@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from appliance import partition_metadata
-from appliance._engine import Log
-from appliance.broker import Broker
-from appliance.catalog import Catalog
+from appliance._log import Log
+from appliance.broker.broker import Broker
+from appliance.catalog.catalog import Catalog
 from appliance.config import BrokerConfig, LogConfig, TopicsConfig
-from appliance.log_dir import LogDir
+from appliance.data_dir import partition_metadata
+from appliance.data_dir.log_dir import LogDir
 from tests.support.logs import STORAGE, log_config
 
 Result = TypeVar("Result")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from appliance import _batch
-from appliance._batch import BatchInfo, Record
-from appliance._engine import Log
+from appliance._log import Log
+from appliance.record import _batch
+from appliance.record._batch import BatchInfo, Record
 from tests.support.logs import everything
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from appliance.broker import Broker
+from appliance.api.dispatch import Dispatcher
+from appliance.broker.broker import Broker
 from appliance.config import (
     ConsumerGroupsConfig,
     ControlConfig,
@@ -21,8 +22,7 @@ from appliance.config import (
     ShareStateConfig,
     TransactionsConfig,
 )
-from appliance.dispatch import Dispatcher
-from appliance.wire import API, codec, headers
+from appliance.protocol import API, codec, headers
 from tests.support.broker import Recorder, broker_config
 from tests.support.wire_client import frame_of
 

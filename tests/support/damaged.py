@@ -12,9 +12,9 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance._engine import Log
+from appliance._log import Log
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, BatchTorn, OffsetInHole
-from appliance.log_dir import LogDir
 from tests.support.logs import NOW, bases, log_config, opened, produced, split
 
 SETTINGS = {"index_interval_bytes": 0}

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
-from appliance.cli import main
+from appliance.cli.main import main
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import Target

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from appliance._batch import headers, records
 from appliance._crc import crc32c
+from appliance.record._batch import headers, records
 
 TIMEOUT_S = 30.0
 

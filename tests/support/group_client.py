@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from appliance.wire.heartbeat import HeartbeatRequest
-from appliance.wire.join_group import JoinGroupRequest
-from appliance.wire.leave_group import LeaveGroupRequest
-from appliance.wire.offset_commit import OffsetCommitRequest
-from appliance.wire.offset_fetch import OffsetFetchRequest
-from appliance.wire.sync_group import SyncGroupRequest
+from appliance.protocol.messages.heartbeat import HeartbeatRequest
+from appliance.protocol.messages.join_group import JoinGroupRequest
+from appliance.protocol.messages.leave_group import LeaveGroupRequest
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest
+from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
+from appliance.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.control import Control, Sent
 
 SESSION_MS = 45_000

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from appliance import event_log
 from appliance.client.consumer_config import ConsumerConfig
 from appliance.client.consumer_connector import ConsumerConnector
+from appliance.process import event_log
 
 SESSION_MS = 4000
 WORDS = {"claimed": "claimed", "let go": "let-go", "lost with its session": "lost"}

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from appliance import _batch
-from appliance._engine import Log
+from appliance._log import Log
 from appliance.config import LogConfig, StorageConfig
-from appliance.log_dir import LogDir
+from appliance.data_dir.log_dir import LogDir
+from appliance.record import _batch
 
 NOW = 1_700_000_000_000  # of records whose time does not matter; fits no wall clock by chance
 LONG = (1 << 63) - 1

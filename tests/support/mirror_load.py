@@ -16,12 +16,12 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from appliance import _batch
 from appliance.client.config import ClientConfig
 from appliance.mirror.offset_map import READ_BYTES
 from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
-from appliance.wire.fetch import API as FETCH
-from appliance.wire.fetch import FetchRequest
+from appliance.protocol.messages.fetch import API as FETCH
+from appliance.protocol.messages.fetch import FetchRequest
+from appliance.record import _batch
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 120

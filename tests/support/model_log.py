@@ -10,7 +10,6 @@ import copy
 import struct
 from dataclasses import dataclass, field
 
-from appliance import _batch
 from appliance.errors import (
     ApplianceError,
     ProducerEpochOld,
@@ -18,6 +17,7 @@ from appliance.errors import (
     TransactionCoordinatorFenced,
     TransactionStateInvalid,
 )
+from appliance.record import _batch
 from tests.support.batch_model import ModelBatch, read_header
 
 SEQUENCES = 1 << 31

@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.admin import users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
-from appliance.catalog import NAME, AdminUser, Catalog
+from appliance.catalog.catalog import NAME, AdminUser, Catalog
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from appliance.wire import API
-from appliance.wire.metadata import MetadataRequest
+from appliance.protocol import API
+from appliance.protocol.messages.metadata import MetadataRequest
 from tests.support.control import KEYS
 from tests.support.wire_client import WireClient, frame_of
 

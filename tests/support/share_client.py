@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from appliance import _batch
-from appliance.wire.share_acknowledge import ShareAcknowledgeRequest
-from appliance.wire.share_fetch import ShareFetchRequest
+from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from appliance.protocol.messages.share_fetch import ShareFetchRequest
+from appliance.record import _batch
 from tests.support.control import Control, Sent
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)

@@ -6,10 +6,10 @@ import time
 import uuid
 from typing import Any, NamedTuple
 
-from appliance.wire import API, codec, headers
-from appliance.wire.share_acknowledge import ShareAcknowledgeRequest
-from appliance.wire.share_fetch import ShareFetchRequest
-from appliance.wire.share_group_heartbeat import ShareGroupHeartbeatRequest
+from appliance.protocol import API, codec, headers
+from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from appliance.protocol.messages.share_fetch import ShareFetchRequest
+from appliance.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.wire_client import WireClient, frame_of
 
 HEARTBEAT, FETCH, ACKNOWLEDGE = 76, 78, 79

@@ -7,14 +7,14 @@ import asyncio
 import time
 from typing import Any
 
-from appliance import _batch
-from appliance.wire.add_offsets_to_txn import AddOffsetsToTxnRequest
-from appliance.wire.add_partitions_to_txn import AddPartitionsToTxnRequest
-from appliance.wire.describe_transactions import DescribeTransactionsRequest
-from appliance.wire.end_txn import EndTxnRequest
-from appliance.wire.init_producer_id import InitProducerIdRequest
-from appliance.wire.produce import ProduceRequest
-from appliance.wire.txn_offset_commit import TxnOffsetCommitRequest
+from appliance.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from appliance.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from appliance.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from appliance.protocol.messages.end_txn import EndTxnRequest
+from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
+from appliance.protocol.messages.produce import ProduceRequest
+from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from appliance.record import _batch
 from tests.support.control import Control, Sent
 from tests.support.remote_control import RemoteControl
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from appliance.broker import Broker
+from appliance.broker.broker import Broker
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import StorageFull
-from appliance.log_dir import LogDir
-from appliance.topics import Topic
+from appliance.topics.topic import Topic
 
 
 @contextmanager

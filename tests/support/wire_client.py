@@ -8,10 +8,10 @@ import uuid
 from types import TracebackType
 from typing import Any
 
-from appliance.wire import codec, headers
-from appliance.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from appliance.wire.fetch import FetchRequest, FetchResponse
-from appliance.wire.produce import ProduceRequest, ProduceResponse
+from appliance.protocol import codec, headers
+from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
+from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 

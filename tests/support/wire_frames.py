@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance import wire
-from appliance.wire.types import Array, Data, Fixed, Text, rows_of, struct_of
+from appliance import protocol
+from appliance.protocol.types import Array, Data, Fixed, Text, rows_of, struct_of
 
 OWN_TAG = 10_000  # from here on tags are ours, and no other library writes them
 FOLDER = Path(__file__).parents[1] / "data" / "frames"
@@ -29,7 +29,7 @@ class Frame(NamedTuple):
 
     @property
     def message(self) -> Any:
-        return getattr(wire.API[self.key], self.direction)
+        return getattr(protocol.API[self.key], self.direction)
 
     def __str__(self) -> str:
         return f"{self.name}-{self.version}"
@@ -48,7 +48,7 @@ def messages() -> list[tuple[Any, int]]:
     """Every class and version that can be written."""
     return [
         (message, version)
-        for api in wire.API.values()
+        for api in protocol.API.values()
         for version in range(api.versions[0], api.versions[1] + 1)
         for message in (api.request, api.response)
     ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from appliance.zookeeper_server import ZooKeeperServer
+from appliance.zookeeper.server import ZooKeeperServer
 
 DEADLINE_S = 20.0
 TICK_MS = 500  # ZooKeeper allows sessions of 2 to 20 ticks

@@ -1,0 +1,332 @@
+"""Quotas of clients: what was set for whom, as Kafka has it, and what follows for one client.
+
+An entity is a user, a client id, both, or an address; each is named, or None, which means all that
+have no quota of their own. Of the entities that fit a client the first in Kafka's order counts:
+
+    user and client id · user and any client · user · any user and client id · any user and any
+    client · any user · client id · any client
+
+What a quota with a client id allows is each client id's own; what a user's allows is shared by all
+clients of the user. There are no logins yet, so every client is the user ANONYMOUS.
+
+Enforced, by the data plane (`_quota.pyx`): producer_byte_rate and consumer_byte_rate, and
+connection_creation_rate of addresses. The others are kept and shown, and have no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+from appliance.access.kept import Kept, check_name
+from appliance.catalog.catalog import Catalog, Change
+from appliance.config import LONG_MAX
+from appliance.config.config_key import INT_MAX
+from appliance.errors import ApplianceError, RequestInvalid
+from appliance.process import event_log
+
+events = event_log.named("client_quotas")
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+ANONYMOUS = "ANONYMOUS"
+ANY = None  # the name of a default
+
+PRODUCE, FETCH, CONNECT = range(3)  # as `_quota.pxd` numbers them
+ENFORCED = {
+    PRODUCE: "producer_byte_rate",
+    FETCH: "consumer_byte_rate",
+    CONNECT: "connection_creation_rate",
+}
+# Name to the largest value; those without one may be fractions.
+OF_CLIENTS = {
+    "producer_byte_rate": LONG_MAX,
+    "consumer_byte_rate": LONG_MAX,
+    "request_percentage": math.inf,
+    "controller_mutation_rate": math.inf,
+}
+OF_ADDRESSES = {"connection_creation_rate": INT_MAX}
+FRACTION_MAX = 1e-6  # Kafka's measure of a whole number
+
+SHOWN_MAX = 10  # entities in a line of the log
+
+NO_RATE, OF_USER = 0, -1  # as `_quota.pxd`: nothing is allotted; the user's rate counts
+RATE_MAX = 1 << 62  # fits, as a number of bytes, whatever the arithmetic
+
+# Entity type to name, by type; the key of all tables here
+Entity = tuple[tuple[str, str | None], ...]
+
+
+class EntityTypeUnsupported(ApplianceError):
+    kafka_code = 35
+
+
+class Match(IntEnum):
+    """As DescribeClientQuotas numbers them."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+@dataclass(frozen=True)
+class Component:
+    """One line of a filter: entities must have this type, with such a name."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+    def check(self) -> None:
+        if self.entity_type not in (USER, CLIENT_ID, IP):
+            if not self.entity_type:
+                raise RequestInvalid("got an empty entity type")
+            raise EntityTypeUnsupported(f"got entity type {self.entity_type!r}")
+        if self.match_type not in set(Match):
+            raise RequestInvalid(f"got match type {self.match_type}, wanted 0, 1 or 2")
+        if (self.match is not None) != (self.match_type == Match.EXACT):
+            raise RequestInvalid(
+                f"got match {self.match!r} for match type {self.match_type}, wanted a name for "
+                f"{int(Match.EXACT)} (exact) only"
+            )
+
+    def fits(self, entity: Mapping[str, str | None]) -> bool:
+        is_typed = self.entity_type in entity
+        return (is_typed and self.match_type == Match.SPECIFIED) or (
+            is_typed and entity[self.entity_type] == self.match
+        )
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What is to change for one entity: a value for each name, or None to remove it."""
+
+    entity: Sequence[tuple[str, str | None]]
+    values: Sequence[tuple[str, float | None]]
+
+    def check(self) -> Entity:
+        names = _quotas_of(self.entity)
+        seen = set()
+        for name, value in self.values:
+            if name in seen:
+                raise RequestInvalid(f"{name}: changed twice for one entity")
+            seen.add(name)
+            if value is not None:
+                _check_value(name, value, names)
+        return tuple(sorted(self.entity))
+
+
+def _quotas_of(entity: Sequence[tuple[str, str | None]]) -> Mapping[str, float]:
+    """Names and largest values of what the entity may have; one that may not be is refused."""
+    types = [each for each, _ in entity]
+    if not types:
+        raise RequestInvalid("got an entity without a type")
+    for each, name in entity:
+        if each not in (USER, CLIENT_ID, IP) or types.count(each) > 1:
+            fault = "twice" if types.count(each) > 1 else "is unknown"
+            raise RequestInvalid(f"entity type {each!r} {fault}")
+        if name == "":
+            raise RequestInvalid(f"the name of the {each} is empty")
+        check_name(each, name)
+    if IP not in types:
+        return OF_CLIENTS
+    if len(types) > 1:
+        raise RequestInvalid(f"got {' and '.join(types)}, wanted an ip alone")
+    if entity[0][1] is not None and _address(entity[0][1]) is None:
+        raise RequestInvalid(f"got ip {entity[0][1]!r}, wanted an address, not a name")
+    return OF_ADDRESSES
+
+
+def _check_value(name: str, value: float, names: Mapping[str, float]) -> None:
+    if name not in names:
+        raise RequestInvalid(f"got quota {name!r}, wanted one of {', '.join(names)}")
+    most = names[name]
+    if not 0 < value <= most:  # nor NaN
+        raise RequestInvalid(f"{name}: got {value}, wanted more than 0 and at most {most}")
+    if most < math.inf and math.fmod(value, 1) > FRACTION_MAX:
+        raise RequestInvalid(f"{name}: got {value}, wanted a whole number")
+
+
+def _address(text: str) -> str | None:
+    """As the data plane writes the address of a peer."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None
+
+
+class RateTable(Protocol):
+    """What the data plane is told of one kind of quota: the rate of each named client, of all
+    others, and of the user, which those marked OF_USER share."""
+
+    def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None: ...
+
+
+class ClientQuotas:
+    """All of them, in memory and in the catalog. `change` runs changes one after the other."""
+
+    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
+        self._catalog = catalog
+        self._change = change
+        self._kept = kept
+        self._data_plane: RateTable | None = None
+        self._quotas: dict[Entity, dict[str, float]] = {}
+        for text, name, value in catalog.client_quotas():
+            self._quotas.setdefault(_entity_of(text), {})[name] = value
+        for entity in self._quotas:
+            kept.put(entity, len(_text_of(entity)))
+
+    def connect(self, data_plane: RateTable) -> None:
+        self._data_plane = data_plane
+        if self._quotas:
+            self._enforce()
+
+    def find(
+        self, components: Sequence[Component], is_strict: bool
+    ) -> list[tuple[Entity, dict[str, float]]]:
+        """Entities that fit all components; strictly, those that have no other type."""
+        types = [each.entity_type for each in components]
+        for each in components:
+            if types.count(each.entity_type) > 1:
+                raise RequestInvalid(f"entity type {each.entity_type!r} is there twice")
+            each.check()
+        if IP in types and len(types) > 1:
+            raise RequestInvalid(f"got {' and '.join(types)}, wanted an ip alone")
+        return [
+            (entity, values)
+            for entity, values in sorted(self._quotas.items(), key=lambda each: repr(each[0]))
+            if (not is_strict or len(entity) == len(components))
+            and all(each.fits(dict(entity)) for each in components)
+        ]
+
+    async def alter(
+        self, alterations: Sequence[Alteration], validate_only: bool
+    ) -> list[ApplianceError | None]:
+        """What became of each, in order. One's fault stops no other."""
+        found: list[ApplianceError | None] = await self._change(
+            self._alter(alterations, validate_only)
+        )
+        return found
+
+    async def _alter(
+        self, alterations: Sequence[Alteration], validate_only: bool
+    ) -> list[ApplianceError | None]:
+        faults: list[ApplianceError | None] = []
+        after: dict[Entity, dict[str, float]] = {}
+        for each in alterations:
+            try:
+                entity = each.check()
+                if entity in after:
+                    raise RequestInvalid("the entity is altered twice in one request")
+                after[entity] = _altered(self._quotas.get(entity, {}), each.values)
+            except ApplianceError as error:
+                faults.append(error)
+            else:
+                faults.append(None)
+        try:
+            if after and not validate_only:
+                await self._apply(after)
+        except ApplianceError as error:
+            return [fault or error for fault in faults]
+        return faults
+
+    async def _apply(self, after: Mapping[Entity, dict[str, float]]) -> None:
+        rows = {_text_of(entity): values for entity, values in after.items()}
+        new = [each for each in after if after[each] and each not in self._quotas]
+        self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
+        await asyncio.to_thread(self._catalog.set_client_quotas, rows)
+        self._quotas |= after
+        self._quotas = {entity: each for entity, each in self._quotas.items() if each}
+        for entity, values in after.items():
+            if values:
+                self._kept.put(entity, len(_text_of(entity)))
+            else:
+                self._kept.drop(entity)
+        self._enforce()
+        events.info("client quotas altered", count=len(rows), quotas=some_of(rows))
+        without = {_text_of(entity): names for entity, values in after.items()
+                   if (names := _without_effect(entity, values))}
+        if without:
+            events.warning(
+                "quotas are kept but have no effect", count=len(without), quotas=some_of(without)
+            )
+
+    # What the data plane is told
+
+    def _enforce(self) -> None:
+        if self._data_plane is None:
+            return
+        for kind in (PRODUCE, FETCH):
+            self._data_plane.set_rates(kind, *self._rates(ENFORCED[kind]))
+        self._data_plane.set_rates(CONNECT, *self._address_rates())
+
+    def _rates(self, quota: str) -> tuple[dict[str, int], int, int]:
+        ids = {dict(entity).get(CLIENT_ID) for entity in self._quotas} - {None}
+        named = {each: self._rate(quota, each) for each in ids if each is not None}
+        of_user = self._value(quota, ((USER, ANONYMOUS),), ((USER, ANY),))
+        return named, self._rate(quota, ANY), _whole(of_user)
+
+    def _rate(self, quota: str, client_id: str | None) -> int:
+        """Of this client id, or of one that nothing names."""
+        mine, others = (CLIENT_ID, client_id), (CLIENT_ID, ANY)
+        for user in ((USER, ANONYMOUS), (USER, ANY)):
+            own = self._value(quota, (mine, user), (others, user))
+            if own is not None:
+                return _whole(own)
+            if self._value(quota, (user,)) is not None:
+                return OF_USER
+        return _whole(self._value(quota, (mine,), (others,)))
+
+    def _address_rates(self) -> tuple[dict[str, int], int, int]:
+        quota = ENFORCED[CONNECT]
+        named = {
+            _address(name) or name: _whole(values.get(quota))
+            for entity, values in self._quotas.items()
+            for kind, name in entity
+            if kind == IP and name is not None
+        }
+        return named, _whole(self._value(quota, ((IP, ANY),))), NO_RATE
+
+    def _value(self, quota: str, *entities: Entity) -> float | None:
+        """Of the first entity that has one."""
+        found = (self._quotas.get(each, {}).get(quota) for each in entities)
+        return next((each for each in found if each is not None), None)
+
+
+def some_of(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """So many as a person reads in a line of the log."""
+    return dict(itertools.islice(rows.items(), SHOWN_MAX))
+
+
+def _without_effect(entity: Entity, values: Iterable[str]) -> list[str]:
+    """Quotas that nobody holds anybody to: of their kind, or of users who cannot log in."""
+    is_nobody = dict(entity).get(USER, ANY) not in (ANY, ANONYMOUS)
+    return [each for each in values if is_nobody or each not in ENFORCED.values()]
+
+
+def _altered(
+    values: Mapping[str, float], changes: Iterable[tuple[str, float | None]]
+) -> dict[str, float]:
+    after = {**values, **{name: value for name, value in changes if value is not None}}
+    for name, value in changes:
+        if value is None:
+            after.pop(name, None)
+    return after
+
+
+def _whole(value: float | None) -> int:
+    return NO_RATE if value is None else max(1, int(min(value, RATE_MAX)))
+
+
+def _text_of(entity: Entity) -> str:
+    return json.dumps(dict(entity), ensure_ascii=False)
+
+
+def _entity_of(text: str) -> Entity:
+    return tuple(sorted(json.loads(text).items()))

@@ -1,0 +1,185 @@
+"""What SCRAM logins are proven with: credentials of users, as Kafka's tools make and show them.
+
+They are kept and shown, and not yet asked for: there are no logins. A client sends the salted
+password; what is kept is made of it by one-way functions (RFC 5802), so that neither the catalog
+nor a copy of it lets anybody log in:
+
+    stored key = H(HMAC(salted password, "Client Key"))
+    server key = HMAC(salted password, "Server Key")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from appliance.access.kept import Kept, check_name
+from appliance.catalog.catalog import Catalog, Change
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+
+events = event_log.named("scram")
+
+HASHES = {1: hashlib.sha256, 2: hashlib.sha512}  # Kafka's numbers for SCRAM-SHA-256 and -512
+SECRET_BYTES_MAX = 1024  # a hash has 64; tools make salts of about 20
+ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's
+
+
+class CredentialUnacceptable(ApplianceError):
+    kafka_code = 93
+
+
+class CredentialUnknown(ApplianceError):
+    kafka_code = 91
+
+
+class UserNamedTwice(ApplianceError):
+    kafka_code = 92
+
+
+class MechanismUnsupported(ApplianceError):
+    kafka_code = 33
+
+
+@dataclass(frozen=True)
+class Deletion:
+    user: str
+    mechanism: int
+
+
+@dataclass(frozen=True)
+class Upsertion:
+    """A new credential, or one that replaces that of the same mechanism."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def check(self) -> None:
+        _check_user(self.user, self.mechanism)
+        if not ITERATIONS_MIN <= self.iterations <= ITERATIONS_MAX:
+            raise CredentialUnacceptable(
+                f"got {self.iterations} iterations, wanted {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+            )
+        if not self.salted_password:
+            raise CredentialUnacceptable("the salted password is empty")
+        for what, data in (("salt", self.salt), ("salted password", self.salted_password)):
+            if len(data) > SECRET_BYTES_MAX:
+                raise CredentialUnacceptable(
+                    f"got a {what} of {len(data)} bytes, wanted at most {SECRET_BYTES_MAX}"
+                )
+
+    def row(self) -> tuple[str, int, bytes, bytes, bytes, int]:
+        """As the catalog has it."""
+        made = HASHES[self.mechanism]
+        client_key = hmac.digest(self.salted_password, b"Client Key", made)
+        server_key = hmac.digest(self.salted_password, b"Server Key", made)
+        stored_key = made(client_key).digest()
+        return self.user, self.mechanism, self.salt, stored_key, server_key, self.iterations
+
+
+Faults = dict[str, ApplianceError]
+
+
+class ScramCredentials:
+    """All of them, in memory and in the catalog. `change` runs changes one after the other."""
+
+    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
+        self._catalog = catalog
+        self._change = change
+        self._kept = kept
+        self._iterations = {(row[0], row[1]): row[5] for row in catalog.scram()}
+        for user, mechanism in self._iterations:
+            kept.put(("scram", user, mechanism), len(user))
+
+    def users(self) -> list[str]:
+        return sorted({user for user, _ in self._iterations})
+
+    def iterations(self, user: str) -> dict[int, int]:
+        """By mechanism."""
+        found = {
+            mechanism: self._iterations[user, mechanism]
+            for mechanism in HASHES
+            if (user, mechanism) in self._iterations
+        }
+        if not found:
+            raise CredentialUnknown(f"user {user!r} has no credential")
+        return found
+
+    async def alter(
+        self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
+    ) -> dict[str, ApplianceError | None]:
+        """What became of each user. A user's fault stops nobody else."""
+        found: dict[str, ApplianceError | None] = await self._change(
+            self._alter((*deletions, *upsertions))
+        )
+        return found
+
+    async def _alter(
+        self, alterations: Iterable[Deletion | Upsertion]
+    ) -> dict[str, ApplianceError | None]:
+        faults: Faults = {}
+        kept: dict[str, Deletion | Upsertion] = {}
+        for each in alterations:
+            self._take(each, kept, faults)
+        try:
+            await self._apply(kept.values())
+        except ApplianceError as error:
+            faults |= dict.fromkeys(kept, error)
+        return {**dict.fromkeys(kept), **faults}
+
+    async def _apply(self, alterations: Iterable[Deletion | Upsertion]) -> None:
+        gone = [(it.user, it.mechanism) for it in alterations if isinstance(it, Deletion)]
+        put = [it.row() for it in alterations if isinstance(it, Upsertion)]
+        if not gone and not put:
+            return
+        new = [row for row in put if (row[0], row[1]) not in self._iterations]
+        self._kept.check("", sum(len(row[0]) for row in new), len(new))
+        await asyncio.to_thread(self._catalog.change_scram, put, gone)
+        for place in gone:
+            del self._iterations[place]
+            self._kept.drop(("scram", *place))
+        for user, mechanism, *_, iterations in put:
+            self._iterations[user, mechanism] = iterations
+            self._kept.put(("scram", user, mechanism), len(user))
+        events.info("SCRAM credentials altered", put=len(put), removed=len(gone))
+
+    def _take(
+        self, each: Deletion | Upsertion, kept: dict[str, Deletion | Upsertion], faults: Faults
+    ) -> None:
+        """A user may be named once, with whatever mechanism; the first fault is the one told."""
+        if each.user in faults:
+            return
+        try:
+            if kept.pop(each.user, None) is not None:
+                raise UserNamedTwice(f"user {each.user!r} is altered twice in one request")
+            if isinstance(each, Upsertion):
+                each.check()
+            else:
+                self._check_deletion(each)
+        except ApplianceError as error:
+            faults[each.user] = error
+        else:
+            kept[each.user] = each
+
+    def _check_deletion(self, deletion: Deletion) -> None:
+        _check_user(deletion.user, deletion.mechanism)
+        if (deletion.user, deletion.mechanism) not in self._iterations:
+            raise CredentialUnknown(
+                f"user {deletion.user!r} has no credential of mechanism {deletion.mechanism}"
+            )
+
+
+def _check_user(user: str, mechanism: int) -> None:
+    if not user:
+        raise CredentialUnacceptable("the name of the user is empty")
+    check_name("user", user)
+    if mechanism not in HASHES:
+        raise MechanismUnsupported(
+            f"got mechanism {mechanism}, wanted 1 (SCRAM-SHA-256) or 2 (SCRAM-SHA-512)"
+        )

@@ -1,0 +1,105 @@
+"""Why connections were closed, in words and numbers: log lines for the operator.
+
+A broken or hostile client can be closed a thousand times a second. Each address gets one line per
+reason and minute; the next one says how many were left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from appliance.process import event_log
+
+log = event_log.named("connections")
+
+WINDOW_S = 60.0
+PEERS_MAX = 10_000  # addresses and reasons remembered; beyond it all are forgotten at once
+
+# The beginnings that other protocols have where ours has the length of a frame.
+TLS_HANDSHAKES = range(0x16030000, 0x16030500)
+WORDS = {
+    b"GET ": "an HTTP request",
+    b"POST": "an HTTP request",
+    b"PUT ": "an HTTP request",
+    b"HEAD": "an HTTP request",
+    b"OPTI": "an HTTP request",
+    b"CONN": "an HTTP request",
+    b"PRI ": "an HTTP/2 request",
+    b"SSH-": "an SSH banner",
+}
+
+TEXTS = {
+    "frame size": "a frame of {got} bytes, wanted 8 to {wanted} (socket.request.max.bytes)",
+    "control size": "a request of {got} bytes (key {key}, version {version}), wanted at most "
+    "{wanted} (control.request.max.bytes)",
+    "frame timeout": "of a frame of {wanted} bytes {got} came in time "
+    "(connection.frame.timeout.ms, connection.frame.bytes.per.second)",
+    "malformed": "a request of {got} bytes (key {key}, version {version}) is malformed",
+    "send timeout": "no answer was taken for {wanted} ms (connection.send.timeout.ms), {got} bytes "
+    "wait in memory",
+    "held": "{got} bytes of answers wait in memory, more than its share of {wanted} "
+    "(queued.max.response.bytes)",
+    "connections": "there are {got} connections, wanted at most {wanted} (max.connections.total)",
+    "connections per ip": "there are {got} connections of this address, wanted at most {wanted} "
+    "(max.connections.per.ip, max.connections.percent.per.ip)",
+    "connection rate": "its turn would come in {got} ms, wanted at most {wanted} (the quota "
+    "connection_creation_rate)",
+}
+
+
+class Closure(Protocol):
+    """As the data plane tells it."""
+
+    @property
+    def peer(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def got(self) -> int: ...
+    @property
+    def wanted(self) -> int: ...
+    @property
+    def key(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+
+
+def words_of(closure: Closure) -> str:
+    text = TEXTS[closure.kind].format(
+        got=closure.got, wanted=closure.wanted, key=closure.key, version=closure.version
+    )
+    what = protocol_of(closure.got) if closure.kind == "frame size" else None
+    return f"{text}; it begins like {what}" if what else text
+
+
+def protocol_of(size: int) -> str | None:
+    if size in TLS_HANDSHAKES:
+        return "a TLS handshake"
+    return WORDS.get(size.to_bytes(4, "big")) if size > 0 else None
+
+
+class ClosureLog:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, object], tuple[float, int]] = {}  # when, left out since
+
+    def note(self, closure: Closure) -> None:
+        self.say(closure.peer, closure.kind, words_of(closure))
+
+    def note_left_out(self, count: int) -> None:
+        if count:
+            log.warning("connections closed too fast to tell each", count=count)
+
+    def say(self, peer: str, reason: object, why: str, **facts: Any) -> None:
+        now = self._clock()
+        then, left_out = self._said.get((peer, reason), (now - WINDOW_S, 0))
+        if now - then < WINDOW_S:
+            self._said[peer, reason] = then, left_out + 1
+            return
+        if len(self._said) >= PEERS_MAX:
+            self._said.clear()
+        self._said[peer, reason] = now, 0
+        more = {"left_out": left_out} if left_out else {}
+        log.warning("connection closed", peer=peer, why=why, **facts, **more)

@@ -1,0 +1,350 @@
+"""From a request that the data plane handed over to its answer: decode, call the handler, reply.
+
+    punt -> header -> key and version known?   no: connection closed, as Kafka does
+         -> body   -> well formed?             no: connection closed
+         -> handler, at once or as a task
+         -> answer, an error in the API's own words, or, where it has none, connection closed
+
+ApiVersions is the exception: asked for in an unknown version it is answered in version 0, since
+that is how clients find out what a broker speaks.
+
+Requests of one connection run side by side, but for what a handler does in turn; the data plane
+sends the answers in order. A turn of the event loop begins a bounded number of requests, at most
+one large one, and a bounded number of them and of their bytes is in work: what comes on top waits
+for its turn (`request_queue.py`), each connection's in the order in which it came. A request that
+waits for others is not in work. How many a connection may have, whether they wait or not, is the
+data plane's bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from types import CoroutineType, ModuleType
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakValueDictionary
+
+from appliance.access.kept import asker
+from appliance.api.closures import ClosureLog
+from appliance.api.handlers import HANDLERS, SERVED, api_versions
+from appliance.api.handlers.call import Call, ConnectionDropped, Later
+from appliance.api.request_queue import SMALL_BYTES, RequestQueue
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.protocol import API, ErrorCode, MalformedMessage
+from appliance.protocol.codec import decode, encode
+from appliance.protocol.headers import (
+    KINDS_MAX,
+    RequestHeader,
+    decode_request,
+    encode_response_header,
+)
+from appliance.protocol.types import rows_of
+
+log = event_log.named("dispatch")
+
+# Requests begun in one turn of the event loop. At 20 to 200 microseconds each, whatever else the
+# loop does waits for a few milliseconds at most.
+TURN_REQUESTS_MAX = 32
+
+# Answers given at once. More of them, and who sends them would wait for who makes them.
+ANSWERS_MAX = 32
+
+# The part of a header that is the same in every version of every API: what is needed to answer, or
+# to say in a log line, when nothing else can be read.
+PREFIX = struct.Struct(">hhi")
+
+
+class Punt(Protocol):
+    """A request in the data plane's words."""
+
+    @property
+    def connection(self) -> int: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def frame(self) -> bytes: ...
+
+
+# Connection, slot, and the whole response; None where the request wants none
+Answer = tuple[int, int, bytes | None]
+
+
+class DataPlane(Protocol):
+    """What dispatch wants of the data plane; tests have a small one of their own."""
+
+    @property
+    def punt_fd(self) -> int: ...
+    def punts(self) -> tuple[list[Any], list[int]]: ...
+    def closures(self) -> tuple[list[Any], int]: ...
+    def reply_all(self, answers: list[Answer]) -> None: ...
+    def close(self, connection: int) -> None: ...
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker, data_plane: DataPlane) -> None:
+        control = broker.config.control
+        self._broker = broker
+        self._data_plane = data_plane
+        self._running_max = control.requests_max
+        self._bytes_max = control.bytes_max
+        self._waiting: RequestQueue[Punt] = RequestQueue()
+        self._running_bytes = 0
+        self._closures = ClosureLog()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._threads = ThreadPoolExecutor(control.threads, "handlers")
+        self._turn: asyncio.Handle | None = None
+        self._is_turn = False
+        self._clocks = (0, 0)  # when the turn began: monotonic ns, wall ms
+        self._answers: list[Answer] = []  # not given yet
+        self._giving: asyncio.Handle | None = None
+        # Of connections with a request that holds or awaits one
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    def start(self) -> None:
+        """On the event loop that every handler is to run on."""
+        self._broker.groups.start()
+        self._broker.transactions.start()
+        self._broker.share_partitions.start()
+        self._broker.lag.start()
+        asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
+
+    def stop_waiting(self) -> None:
+        """Answers the requests that wait for others, so that a stop need not."""
+        self._is_turn = True
+        self._broker.groups.stop()
+        self._broker.transactions.stop()
+        self._broker.share_partitions.stop()
+        self._is_turn = False
+        self._give()
+
+    async def close(self) -> None:
+        """Begins nothing more and cuts off what runs; the data plane was drained before. When it
+        returns no thread of ours touches a log."""
+        asyncio.get_running_loop().remove_reader(self._data_plane.punt_fd)
+        self._waiting.clear()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._broker.lag.close()
+        await asyncio.to_thread(self._threads.shutdown)
+
+    # RequestQueue
+
+    def _take(self) -> None:
+        punts, gone = self._data_plane.punts()
+        for punt in punts:
+            self._waiting.put(punt)
+        for connection in gone:
+            self._waiting.drop(connection)
+            self._broker.share_partitions.connection_gone(connection)
+            self._broker.software.pop(connection, None)
+        closures, left_out = self._data_plane.closures()
+        for each in closures:
+            self._closures.note(each)
+        self._closures.note_left_out(left_out)
+        if self._turn is None:
+            self._begin_some()  # a turn of the loop costs as much as a heartbeat
+
+    def _begin_later(self) -> None:
+        if self._turn is None and self._waiting:
+            self._turn = asyncio.get_running_loop().call_soon(self._begin_some)
+
+    def _begin_some(self) -> None:
+        self._turn, self._is_turn = None, True
+        self._clocks = time.monotonic_ns(), self._broker.clock.latest_ms()
+        for _ in range(TURN_REQUESTS_MAX):
+            punt = None if self._running and not self._may_begin() else self._waiting.take()
+            if punt is None:
+                break
+            self._begin(punt)
+            if len(punt.frame) > SMALL_BYTES:
+                break
+        self._is_turn = False
+        self._give()
+        if self._waiting and self._may_begin():
+            self._begin_later()
+
+    def _may_begin(self) -> bool:
+        if not self._running or not self._waiting:
+            return True
+        size = self._waiting.next_size()
+        is_bearable = size <= SMALL_BYTES or self._running_bytes + size <= self._bytes_max
+        return len(self._running) < self._running_max and is_bearable
+
+    # One request
+
+    def _begin(self, punt: Punt) -> None:
+        try:
+            header, body = decode_request(punt.frame)
+        except MalformedMessage as error:
+            self._guarded(self._begin_unreadable, punt, RequestHeader(-1, -1, -1), error)
+            return
+        self._guarded(self._handle, punt, header, body)
+
+    def _begin_unreadable(self, punt: Punt, header: RequestHeader, error: ApplianceError) -> None:
+        """Who asks for what we speak is told, whatever else stands in the header."""
+        header.api_key, header.api_version, header.correlation_id = _prefix(punt.frame)
+        if header.api_key != api_versions.KEY or _kind(header.api_key, header.api_version):
+            raise error
+        self._reply_unknown(punt, header)
+
+    def _handle(self, punt: Punt, header: RequestHeader, body: bytes) -> None:
+        key, version = header.api_key, header.api_version
+        kind = _kind(key, version)
+        if kind is None:
+            if key != api_versions.KEY:
+                raise ConnectionDropped(_not_served(key, version))
+            self._reply_unknown(punt, header)
+            return
+        request = decode(kind.request, body, version, may_go_on=True)
+        call = Call(
+            header,
+            punt.peer,
+            punt.connection,
+            *self._clocks,
+            SERVED,
+            self._threads,
+            self._turns,
+        )
+        asker.set(punt.peer)
+        result = kind.handler.handle(self._broker, request, call)
+        if isinstance(result, Later):
+            result.send_to(partial(self._guarded, self._reply, punt, header))
+        elif isinstance(result, CoroutineType):
+            task = asyncio.ensure_future(result)
+            self._running.add(task)
+            self._running_bytes += len(punt.frame)
+            task.add_done_callback(partial(self._ended, punt, header))
+        else:
+            self._reply(punt, header, result)
+
+    def _reply_unknown(self, punt: Punt, header: RequestHeader) -> None:
+        header.api_version = 0
+        self._reply(punt, header, api_versions.of_unknown_version())
+
+    def _ended(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        self._running_bytes -= len(punt.frame)
+        if not task.cancelled():
+            self._guarded(self._reply_result, punt, header, task)
+        self._begin_later()
+
+    # Answering
+
+    def _reply(self, punt: Punt, header: RequestHeader, answer: Any) -> None:
+        frame = None
+        if answer is not None:
+            key, version = header.api_key, header.api_version
+            head = encode_response_header(key, version, header.correlation_id)
+            frame = head + encode(answer, version)
+        self._answers.append((punt.connection, punt.slot, frame))
+        if len(self._answers) == ANSWERS_MAX:
+            self._give()
+        elif self._giving is None and not self._is_turn:
+            self._giving = asyncio.get_running_loop().call_soon(self._give)
+
+    def _give(self) -> None:
+        """The answers of a turn together."""
+        if self._giving is not None:
+            self._giving.cancel()
+            self._giving = None
+        if self._answers:
+            answers, self._answers = self._answers, []
+            self._data_plane.reply_all(answers)
+
+    def _reply_result(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
+        self._reply(punt, header, task.result())
+
+    def _guarded(
+        self, job: Callable[..., None], punt: Punt, header: RequestHeader, *given: Any
+    ) -> None:
+        """However it goes, the request is answered or its connection closed."""
+        try:
+            job(punt, header, *given)
+        except (MalformedMessage, ConnectionDropped) as error:
+            self._drop(punt, header, str(error))
+        except ApplianceError as error:
+            self._refuse(punt, header, error.kafka_code, str(error))
+        except Exception as error:
+            log.exception("request failed in a way that was not foreseen", **_facts(punt, header))
+            self._refuse(punt, header, ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
+
+    def _refuse(self, punt: Punt, header: RequestHeader, code: int, text: str) -> None:
+        answer = error_answer(header, code, text)
+        if answer is None:
+            self._drop(punt, header, text)
+        else:
+            self._reply(punt, header, answer)
+
+    def _drop(self, punt: Punt, header: RequestHeader, why: str) -> None:
+        key, version = header.api_key, header.api_version
+        facts = {"api_key": key, "api_version": version, "correlation_id": header.correlation_id}
+        reason = key if key in HANDLERS else "unknown key"
+        self._closures.say(punt.peer, reason, why, **facts)
+        self._give()  # to those before it
+        self._data_plane.close(punt.connection)
+
+
+def error_answer(header: RequestHeader, code: int, text: str) -> Any:
+    """What says in the API's own words that the whole request failed; None where it has no word for
+    it in this version."""
+    api = API[header.api_key]
+    rows = {each.name: row for each, row in rows_of(api.response)}
+    if "error_code" not in rows or header.api_version not in rows["error_code"].versions:
+        return None
+    message = {"error_message": text} if "error_message" in rows else {}
+    return api.response(error_code=code, **message)
+
+
+def _prefix(frame: bytes) -> tuple[int, int, int]:
+    try:
+        key, version, correlation_id = PREFIX.unpack_from(frame)
+    except struct.error as error:
+        raise MalformedMessage(f"request header in {len(frame)} bytes") from error
+    return key, version, correlation_id
+
+
+class Kind(NamedTuple):
+    """What there is to know of all requests of one key and version."""
+
+    handler: ModuleType
+    request: Any
+
+
+@lru_cache(maxsize=KINDS_MAX)
+def _kind(key: int, version: int) -> Kind | None:
+    """None: it is not served."""
+    first, last = _versions(key)
+    return Kind(HANDLERS[key], API[key].request) if first <= version <= last else None
+
+
+def _not_served(key: int, version: int) -> str:
+    if key not in HANDLERS:
+        return f"API key {key} is not served"
+    first, last = _versions(key)
+    return f"{API[key].name}: version {version} is not served, only {first} to {last}"
+
+
+def _versions(key: int) -> tuple[int, int]:
+    """What is advertised, less what is so only for old clients' sake and has no messages."""
+    if key not in HANDLERS:
+        return 0, -1
+    first, last = HANDLERS[key].VERSIONS
+    return max(first, API[key].versions[0]), last
+
+
+def _facts(punt: Punt, header: RequestHeader) -> dict[str, Any]:
+    return {
+        "peer": punt.peer,
+        "api_key": header.api_key,
+        "api_version": header.api_version,
+        "correlation_id": header.correlation_id,
+    }

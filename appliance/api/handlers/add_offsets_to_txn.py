@@ -1,0 +1,40 @@
+"""AddOffsetsToTxn 0-4: the group whose offsets a transaction is about to commit.
+
+What is added is the partition of `__consumer_offsets` that has the group. On disk before it is
+answered. Clients with TV2 do not ask: their TxnOffsetCommit says it as well.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.fencing import told
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from appliance.topics.topic import OFFSETS
+from appliance.txn.transaction import Partition, Producer
+
+KEY = 25
+VERSIONS = (0, 4)
+
+FIRST_WITH_FENCED = 2
+
+
+async def handle(
+    broker: Broker, request: AddOffsetsToTxnRequest, call: Call
+) -> AddOffsetsToTxnResponse:
+    try:
+        if not request.group_id:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        place = Partition(OFFSETS, await broker.groups.partition_of(request.group_id))
+        producer = Producer(request.producer_id, request.producer_epoch)
+        await broker.transactions.add(request.transactional_id, producer, [place])
+    except ApplianceError as error:
+        return AddOffsetsToTxnResponse(error_code=told(error, call.version, FIRST_WITH_FENCED))
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,111 @@
+"""AddPartitionsToTxn 0-5: partitions that a transaction is about to write to.
+
+On disk before it is answered. All or none: if one partition does not exist, the others get
+OPERATION_NOT_ATTEMPTED. From version 4 on a request has several transactions, and may ask only
+whether the partitions were added: between brokers of a cluster, that is; clients stop at 3, and
+those with TV2 do not ask at all.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.fencing import told
+from appliance.api.handlers.lookup import check_partition, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from appliance.topics.topic import check_writer
+from appliance.txn.transaction import Partition, Producer
+
+KEY = 24
+VERSIONS = (0, 5)
+
+FIRST_WITH_FENCED = 2
+FIRST_WITH_MANY = 4
+NO_MIRROR = ""
+
+Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+Topics = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+Errors = dict[Partition, int]
+Response = AddPartitionsToTxnResponse
+
+
+async def handle(broker: Broker, request: AddPartitionsToTxnRequest, call: Call) -> Response:
+    if call.version >= FIRST_WITH_MANY:
+        return Response(
+            results_by_transaction=[
+                Response.AddPartitionsToTxnResult(
+                    each.transactional_id, await _one(broker, each, call.version)
+                )
+                for each in request.transactions
+            ]
+        )
+    only = Asked(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return Response(results_by_topic_v3_and_below=await _one(broker, only, call.version))
+
+
+async def _one(
+    broker: Broker, asked: Asked, version: int
+) -> list[Response.AddPartitionsToTxnTopicResult]:
+    errors = _unknown(broker, asked.topics)
+    if any(errors.values()):
+        errors = {
+            place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in errors.items()
+        }
+    else:
+        errors |= await _add(broker, asked, list(errors), version)
+    return [
+        Response.AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                Response.AddPartitionsToTxnPartitionResult(
+                    each, errors[Partition(topic.name, each)]
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+
+
+def _unknown(broker: Broker, topics: Topics) -> Errors:
+    """Every partition that was named, with the error of those that are not there, or not for
+    clients to write to."""
+    errors: Errors = {}
+    for topic in topics:
+        for each in topic.partitions:
+            errors[Partition(topic.name, each)] = 0
+            try:
+                found = find_topic(broker, topic.name)
+                check_partition(found, each)
+                check_writer(found, NO_MIRROR)
+            except ApplianceError as error:
+                errors[Partition(topic.name, each)] = error.kafka_code
+    return errors
+
+
+async def _add(broker: Broker, asked: Asked, places: list[Partition], version: int) -> Errors:
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    transactions = broker.transactions
+    try:
+        if not asked.verify_only:
+            await transactions.add(asked.transactional_id, producer, places)
+            return {}
+        writers = dict.fromkeys(places, producer)
+        async with transactions.writing(asked.transactional_id, writers, False) as refused:
+            return {place: told(each, version, 0) for place, each in refused.items()}
+    except ApplianceError as error:
+        return dict.fromkeys(places, told(error, version, FIRST_WITH_FENCED))

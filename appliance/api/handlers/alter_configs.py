@@ -1,0 +1,57 @@
+"""AlterConfigs 0-2: sets all configs of a topic, the broker, a group or a subscription to clients'
+metrics; what is not given goes back to its default. The newer IncrementalAlterConfigs is what most
+clients want.
+
+All configs of a resource change, durably, or none. One resource's failure stops no other.
+
+Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read once, at the
+start (INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers import config_resource
+from appliance.api.handlers.call import Call, Refused
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+
+KEY = 33
+VERSIONS = (0, 2)
+
+Asked = AlterConfigsRequest.AlterConfigsResource
+Answer = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    twice = config_resource.named_twice(request.resources)
+    return AlterConfigsResponse(
+        responses=[
+            await _alter(broker, each, twice, request.validate_only) for each in request.resources
+        ]
+    )
+
+
+async def _alter(
+    broker: Broker, asked: Asked, twice: set[tuple[int, str]], validate_only: bool
+) -> Answer:
+    answer = Answer(
+        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+    )
+    try:
+        found = config_resource.find(broker, asked, twice)
+        await found.set(_configs(asked), validate_only=validate_only)
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+    return answer
+
+
+def _configs(asked: Asked) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    for each in asked.configs:
+        if each.value is None or each.name in configs:
+            fault = "has no value (null)" if each.value is None else "is given twice"
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{each.name} {fault}")
+        configs[each.name] = each.value
+    return configs

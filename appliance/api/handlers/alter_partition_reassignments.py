@@ -1,0 +1,64 @@
+"""AlterPartitionReassignments 0-1: every partition stays where it is, on the only broker.
+
+To be moved to this broker is what is so already, and succeeds. Any other list of replicas gets
+INVALID_REPLICA_ASSIGNMENT, in Kafka's order of checks: it is empty, a broker in it does not exist,
+a broker is in it twice. To cancel a move (no list) gets NO_REASSIGNMENT_IN_PROGRESS.
+
+Left out: moves. There is nowhere to move to.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+KEY = 45
+VERSIONS = (0, 1)
+
+Asked = AlterPartitionReassignmentsRequest.ReassignablePartition
+TopicRow = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+PartitionRow = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
+def handle(
+    broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=[
+            TopicRow(topic.name, [_answer(broker, topic.name, each) for each in topic.partitions])
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(broker: Broker, topic: str, asked: Asked) -> PartitionRow:
+    row = PartitionRow(partition_index=asked.partition_index, error_message=None)
+    try:
+        find_log(find_topic(broker, topic), asked.partition_index)
+        _check(broker.node_id, asked.replicas)
+    except ApplianceError as error:
+        row.error_code, row.error_message = error.kafka_code, str(error)
+    return row
+
+
+def _check(node_id: int, replicas: list[int] | None) -> None:
+    if replicas is None:
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being moved")
+    fault = ""
+    if not replicas:
+        fault = "got no replicas"
+    elif strangers := sorted(set(replicas) - {node_id}):
+        fault = f"got broker {strangers[0]}, which does not exist"
+    elif len(replicas) > 1:
+        fault = f"got broker {node_id} {len(replicas)} times"
+    if fault:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{fault}, wanted [{node_id}]")

@@ -1,0 +1,46 @@
+"""AlterReplicaLogDirs 1-2: there is one data directory, and everything is in it.
+
+To be moved there succeeds, since it is so already. Another path gets LOG_DIR_NOT_FOUND.
+
+Left out: moves between directories.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
+
+KEY = 34
+VERSIONS = (1, 2)
+
+TopicRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+PartitionRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
+
+def handle(
+    broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
+) -> AlterReplicaLogDirsResponse:
+    rows = [
+        TopicRow(topic.name, [_answer(broker, each.path, topic.name, i) for i in topic.partitions])
+        for each in request.dirs
+        for topic in each.topics
+    ]
+    return AlterReplicaLogDirsResponse(results=rows)
+
+
+def _answer(broker: Broker, path: str, topic: str, partition: int) -> PartitionRow:
+    row = PartitionRow(partition_index=partition)
+    try:
+        if path != str(broker.config.data_dir):
+            raise Refused(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is no data directory")
+        find_log(find_topic(broker, topic), partition)
+    except ApplianceError as error:
+        row.error_code = error.kafka_code
+    return row

@@ -1,0 +1,73 @@
+"""AlterShareGroupOffsets 0: sets where a share group without members goes on.
+
+A group that is not there is made, so that its first member begins where it is told. What the group
+knew of later records, deliveries and acknowledgements, is forgotten. On disk before it is answered.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.groups.consumer_member import Place
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+
+KEY = 91
+VERSIONS = (0, 0)
+
+Asked = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
+Answer = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
+TopicAnswer = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+
+
+async def handle(
+    broker: Broker, request: AlterShareGroupOffsetsRequest, call: Call
+) -> AlterShareGroupOffsetsResponse:
+    response = AlterShareGroupOffsetsResponse()
+    offsets: dict[Place, int] = {}
+    answers: dict[Place, Answer] = {}
+    for topic in request.topics:
+        row = TopicAnswer(topic_name=topic.topic_name)
+        response.responses.append(row)
+        for each in topic.partitions:
+            answer = Answer(partition_index=each.partition_index)
+            row.partitions.append(answer)
+            try:
+                row.topic_id = _check(broker, topic.topic_name, each)
+            except ApplianceError as error:
+                answer.error_code, answer.error_message = error.kafka_code, str(error)
+            else:
+                place = row.topic_id, each.partition_index
+                offsets[place], answers[place] = each.start_offset, answer
+    try:
+        if not request.group_id:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        errors = await broker.share_groups.alter_offsets(request.group_id, offsets)
+    except ApplianceError as error:
+        return AlterShareGroupOffsetsResponse(
+            error_code=error.kafka_code, error_message=str(error)
+        )
+    for place, failure in errors.items():
+        answers[place].error_code = failure.kafka_code
+        answers[place].error_message = str(failure)
+    return response
+
+
+def _check(broker: Broker, name: str, asked: Asked) -> UUID:
+    topic = find_topic(broker, name)
+    find_log(topic, asked.partition_index)
+    if asked.start_offset < 0:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"{name}-{asked.partition_index}: got offset {asked.start_offset}, wanted 0 or more",
+        )
+    return topic.id

@@ -1,0 +1,98 @@
+"""What a handler is given beside the request, how it answers later, and how it says no."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.headers import RequestHeader
+
+Result = TypeVar("Result")
+
+CLIENT_ID_MAX = 255  # characters
+
+
+class Refused(ApplianceError):
+    """The request, or one item of it, asks for what may not be. The code is what the client sees,
+    the text says which, got, wanted."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.kafka_code = int(code)
+
+
+class ConnectionDropped(ApplianceError):
+    """No answer can carry this news, so the connection is closed, as Kafka does."""
+
+
+class Later:
+    """The answer of a request that waits for other requests, or for the disk.
+
+    Nobody works on it meanwhile, so it takes none of the `control.max.requests` that may be in work
+    at a time: a thousand consumers in JoinGroup must not keep out the one that they wait for. Whom
+    it waits for calls `give`, once.
+    """
+
+    __slots__ = ("_given", "_send")
+
+    def __init__(self) -> None:
+        self._given: list[Any] | None = None
+        self._send: Callable[[Any], None] | None = None
+
+    def give(self, answer: Any) -> None:
+        if self._send is None:
+            self._given = [*(self._given or ()), answer]
+        else:
+            self._send(answer)
+
+    def send_to(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+        for each in self._given or ():
+            send(each)
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way. Handlers read no clock and own no thread: both come from here."""
+
+    header: RequestHeader
+    peer: str
+    connection: int
+    received_ns: int  # monotonic
+    now_ms: int  # wall clock
+    served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers
+    threads: Executor
+    turns: MutableMapping[int, asyncio.Lock]  # by connection
+
+    @property
+    def client_id(self) -> str:
+        """As it is kept: a name of 32 KB is nobody's."""
+        return (self.header.client_id or "")[:CLIENT_ID_MAX]
+
+    @property
+    def received_ms(self) -> int:
+        """On the clock of sessions."""
+        return self.received_ns // 1_000_000
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    async def on_thread(self, job: Callable[..., Result], *given: object) -> Result:
+        """Runs what reads or writes the disk, or waits for it, beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, job, *given)
+
+    def turn(self) -> asyncio.Lock:
+        """Held over what requests of one connection do in the order in which they came."""
+        return self.turns.setdefault(self.connection, asyncio.Lock())
+
+    def seconds_left(self, timeout_ms: int) -> float:
+        """Of the time that the client said it will wait."""
+        deadline_ns = self.received_ns + timeout_ms * 1_000_000
+        return max(0, deadline_ns - time.monotonic_ns()) / 1e9

@@ -1,0 +1,93 @@
+"""What a config request is about: a topic, this broker, all brokers, a subscription to clients'
+metrics, or a consumer group.
+
+A broker is named by its number. The empty name means what is set for all brokers; there is one, so
+the two differ only in which of them wins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from appliance.api.handlers.call import Refused
+from appliance.api.handlers.lookup import find_topic
+from appliance.broker.broker import Broker
+from appliance.config.broker_configs import ConfigEntry
+from appliance.protocol import ErrorCode
+
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+ALL_BROKERS = ""
+
+
+class Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+@dataclass(frozen=True)
+class Configs:
+    """Where the configs of one resource are: `set` takes all of them, `alter` changes."""
+
+    set: Callable[..., Awaitable[None]]
+    alter: Callable[..., Awaitable[None]]
+    entries: Callable[[], Iterable[ConfigEntry]]
+
+
+def find(
+    broker: Broker, resource: Resource, twice: Collection[tuple[int, str]] = frozenset()
+) -> Configs:
+    """Raises for what has no configs here, and for what the request names `twice`."""
+    _check(broker, resource, twice)
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        return Configs(
+            partial(broker.set_topic_configs, name),
+            partial(broker.alter_topic_configs, name),
+            lambda: broker.topic_config_entries(find_topic(broker, name)),
+        )
+    if resource.resource_type == CLIENT_METRICS:
+        of = broker.client_metrics
+        return Configs(partial(of.set, name), partial(of.alter, name), partial(of.entries, name))
+    if resource.resource_type == GROUP:
+        return Configs(
+            partial(broker.set_group_configs, name),
+            partial(broker.alter_group_configs, name),
+            partial(broker.group_config_entries, name),
+        )
+    is_default = name == ALL_BROKERS
+    return Configs(
+        partial(broker.set_broker_configs, is_default=is_default),
+        partial(broker.alter_broker_configs, is_default=is_default),
+        broker.default_config_entries if is_default else broker.broker_config_entries,
+    )
+
+
+def _check(broker: Broker, resource: Resource, twice: Collection[tuple[int, str]]) -> None:
+    if (resource.resource_type, resource.resource_name) in twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{resource.resource_name!r} is named twice")
+    if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"got resource type {resource.resource_type}, wanted {TOPIC} (topic), {BROKER} "
+            f"(broker), {CLIENT_METRICS} (client metrics) or {GROUP} (group)",
+        )
+    if resource.resource_type in (CLIENT_METRICS, GROUP) and not resource.resource_name:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, "the name of the group, or of the subscription, is empty"
+        )
+    if resource.resource_type == BROKER:
+        wanted = str(broker.node_id)
+        if resource.resource_name not in (ALL_BROKERS, wanted):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"got broker {resource.resource_name!r}, wanted {wanted!r}, or '' for all brokers",
+            )
+
+
+def named_twice(resources: Iterable[Resource]) -> set[tuple[int, str]]:
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    return {each for each, count in times.items() if count > 1}

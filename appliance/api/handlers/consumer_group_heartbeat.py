@@ -1,0 +1,107 @@
+"""ConsumerGroupHeartbeat 0-1: join, stay in and leave a group of the newer protocol (KIP-848).
+
+The broker assigns, and moves a partition only when its old owner has said that it let go. What a
+heartbeat changes is on disk before it is answered. Epoch 0 joins, -1 leaves, -2 leaves for a while
+with the instance id kept. A subscription by pattern has RE2's syntax and matches whole names, those
+of internal topics too. A group without members takes the protocol of whoever comes next. One with
+consumers of the older protocol takes them along when the first of the newer one joins: from then on
+both are in it, and the broker assigns. When the last of the newer one is gone, the others go back
+to a group of the older one and rebalance. group.consumer.migration.policy may forbid either.
+
+Left out: racks are kept, but there is one.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from appliance.api.handlers.call import Call, Later, Refused
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.groups.consumer_member import AWAY, JOINING, LEAVING, Beat, Beaten
+from appliance.groups.consumer_records import places_of, rows
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+KEY = 68
+VERSIONS = (0, 1)
+
+FIRST_WITH_CLIENTS_ID = 1
+
+Answer = ConsumerGroupHeartbeatResponse
+
+
+def handle(broker: Broker, request: ConsumerGroupHeartbeatRequest, call: Call) -> Later:
+    later = Later()
+    try:
+        _check(request, call.version)
+        broker.groups.consumer_heartbeat(
+            request.group_id,
+            _asked(request, call),
+            call.received_ms,
+            lambda beaten: later.give(_answer(beaten)),
+        )
+    except ApplianceError as error:
+        later.give(Answer(error_code=error.kafka_code, error_message=str(error)))
+    return later
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    epoch = request.member_epoch
+    needs_id = version >= FIRST_WITH_CLIENTS_ID or epoch > JOINING or epoch == LEAVING
+    faults = {
+        "GroupId can't be empty": not request.group_id,
+        "MemberId can't be empty": needs_id and not request.member_id,
+        "InstanceId can't be empty": request.instance_id == "",
+        "RackId can't be empty": request.rack_id == "",
+        f"MemberEpoch is {epoch}, wanted {AWAY} or more": epoch < AWAY,
+        "InstanceId can't be null": epoch == AWAY and request.instance_id is None,
+        **(_faults_of_join(request) if epoch == JOINING else {}),
+    }
+    found = [text for text, is_so in faults.items() if is_so]
+    if found:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{'; '.join(found)}.")
+
+
+def _faults_of_join(request: ConsumerGroupHeartbeatRequest) -> dict[str, bool]:
+    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    return {
+        "RebalanceTimeoutMs must be provided in first request": request.rebalance_timeout_ms == -1,
+        "TopicPartitions must be empty when (re-)joining": request.topic_partitions != [],
+        "SubscribedTopicNames or SubscribedTopicRegex must be set when (re-)joining": (
+            names is None and pattern is None
+        ),
+    }
+
+
+def _asked(request: ConsumerGroupHeartbeatRequest, call: Call) -> Beat:
+    owned = request.topic_partitions
+    return Beat(
+        member_id=request.member_id or str(uuid.uuid4()),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=call.client_id,
+        client_host=f"/{call.peer}",  # as Java writes an address without a name
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topics=request.subscribed_topic_names,
+        pattern=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=None if owned is None else places_of(owned),
+    )
+
+
+def _answer(beaten: Beaten) -> Answer:
+    answer = Answer(
+        error_code=beaten.error,
+        error_message=beaten.message,
+        member_id=beaten.member_id,
+        member_epoch=beaten.epoch,
+        heartbeat_interval_ms=beaten.heartbeat_interval_ms,
+    )
+    if beaten.assigned is not None:
+        answer.assignment = Answer.Assignment(rows(beaten.assigned, Answer.TopicPartitions))
+    return answer

@@ -1,0 +1,76 @@
+"""CreatePartitions 0-3: raises the number of a topic's partitions. Every topic asked for is named
+in the answer.
+
+Left out: fewer partitions, which would be a loss of records (INVALID_PARTITIONS, as in Kafka);
+assignments to other brokers; the timeout, because the change is over when it is answered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+
+KEY = 37
+VERSIONS = (0, 3)
+
+SHOWN_MAX = 10  # assignments, and brokers of each, that an error repeats
+
+Asked = CreatePartitionsRequest.CreatePartitionsTopic
+Answer = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+async def handle(
+    broker: Broker, request: CreatePartitionsRequest, call: Call
+) -> CreatePartitionsResponse:
+    times = Counter(each.name for each in request.topics)
+    asked = {each.name: each for each in request.topics}.values()
+    return CreatePartitionsResponse(
+        results=[
+            await _create(broker, each, times[each.name] > 1, request.validate_only)
+            for each in asked
+        ]
+    )
+
+
+async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: bool) -> Answer:
+    answer = Answer(name=asked.name)
+    try:
+        if is_twice:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
+        _check(broker, asked)
+        if validate_only:
+            broker.validate_partitions(asked.name, asked.count)
+        else:
+            await broker.create_partitions(asked.name, asked.count)
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+    return answer
+
+
+def _check(broker: Broker, asked: Asked) -> None:
+    topic = find_topic(broker, asked.name)
+    more = asked.count - len(topic.logs)
+    if more <= 0:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{asked.name} has {len(topic.logs)} partitions, got {asked.count}, wanted more",
+        )
+    if asked.assignments is not None:
+        holders = [each.broker_ids for each in asked.assignments]
+        # nothing is made for `more`: it is what the client says, up to 2^31 - 1
+        if len(holders) != more or any(each != [broker.node_id] for each in holders):
+            shown = ", ".join(str(each[:SHOWN_MAX]) for each in holders[:SHOWN_MAX])
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{asked.name}: wanted {more} assignments to broker {broker.node_id}, the only "
+                f"one, got {len(holders)}: {shown}",
+            )

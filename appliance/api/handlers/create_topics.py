@@ -1,0 +1,128 @@
+"""CreateTopics 2-7: makes topics, durably, and from version 5 on answers with their configs.
+
+-1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is taken
+when it puts every partition on this broker. A topic named twice is refused, the others are made, up
+to `max.topics.per.request`; what is beyond is refused with POLICY_VIOLATION.
+Internal topics are the broker's to make: INVALID_TOPIC_EXCEPTION.
+
+Left out: replication factors above 1, because there is one broker (INVALID_REPLICATION_FACTOR);
+the timeout, because a creation is over when it is answered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+KEY = 19
+VERSIONS = (2, 7)
+
+DEFAULT = -1
+
+Asked = CreateTopicsRequest.CreatableTopic
+Answer = CreateTopicsResponse.CreatableTopicResult
+
+
+async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    times = Counter(each.name for each in request.topics)
+    asked = {each.name: each for each in request.topics}.values()
+    most = broker.config.topics.per_request_max
+    return CreateTopicsResponse(
+        topics=[
+            _beyond(each, len(asked), most)
+            if place >= most
+            else await _create(broker, each, times[each.name] > 1, request.validate_only)
+            for place, each in enumerate(asked)
+        ]
+    )
+
+
+def _beyond(asked: Asked, count: int, most: int) -> Answer:
+    text = f"got {count} topics in one request, wanted at most {most} (max.topics.per.request)"
+    return Answer(name=asked.name, error_code=ErrorCode.POLICY_VIOLATION, error_message=text)
+
+
+async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: bool) -> Answer:
+    answer = Answer(name=asked.name, error_message=None)
+    try:
+        if is_twice:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
+        partitions = _partitions(broker, asked)
+        configs = _configs(asked)
+        if validate_only:
+            answer.num_partitions = broker.validate_topic(asked.name, partitions, configs)
+        else:
+            topic = await broker.create_topic(asked.name, partitions, configs)
+            answer.topic_id, answer.num_partitions = topic.id, len(topic.logs)
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+        return answer
+    answer.replication_factor = 1
+    answer.configs = [
+        CreateTopicsResponse.CreatableTopicConfigs(
+            name=each.name,
+            value=None if each.sensitive else each.value,
+            read_only=each.read_only,
+            config_source=each.source,
+            is_sensitive=each.sensitive,
+        )
+        for each in broker.new_topic_config_entries(configs)
+    ]
+    return answer
+
+
+def _partitions(broker: Broker, asked: Asked) -> int:
+    """The number of partitions asked for, as a number or as a list of who holds them."""
+    if asked.assignments:
+        return _assigned(broker, asked)
+    if asked.num_partitions < 1 and asked.num_partitions != DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{asked.name}: got {asked.num_partitions} partitions, wanted at least 1, or -1 for "
+            "the broker's default",
+        )
+    if asked.replication_factor not in (1, DEFAULT):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{asked.name}: got replication factor {asked.replication_factor}, wanted 1, or -1 for "
+            "the broker's default: there is one broker",
+        )
+    return asked.num_partitions
+
+
+def _assigned(broker: Broker, asked: Asked) -> int:
+    if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"{asked.name}: with an assignment, partitions and replication factor must be -1",
+        )
+    indexes = sorted(each.partition_index for each in asked.assignments)
+    if indexes != list(range(len(indexes))):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{asked.name}: partitions are numbered from 0 without gaps, got {indexes[:10]}",
+        )
+    for each in asked.assignments:
+        if each.broker_ids != [broker.node_id]:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{asked.name}-{each.partition_index}: got brokers {each.broker_ids[:10]}, "
+                f"wanted [{broker.node_id}], the only one",
+            )
+    return len(indexes)
+
+
+def _configs(asked: Asked) -> dict[str, str]:
+    configs = {}
+    for each in asked.configs:
+        if each.value is None:
+            raise Refused(
+                ErrorCode.INVALID_CONFIG, f"{asked.name}: {each.name} has no value (null)"
+            )
+        configs[each.name] = each.value
+    return configs

@@ -1,0 +1,92 @@
+"""DeleteRecords 0-2: moves the start of a partition up to an offset; -1 is the high watermark.
+
+What lies below is gone for readers at once; disk space comes back a segment at a time. An offset
+below the start changes nothing and is answered with the start. A ListOffsets that the same
+connection sends behind it, without waiting for the answer, finds the new start.
+
+Where it would delete more than is durable, what is written is made durable first, within the
+timeout: who was told of a write with acks=1 may delete it.
+
+Left out: topics that are only compacted, whose records stand for a state (POLICY_VIOLATION, as in
+Kafka).
+"""
+
+from __future__ import annotations
+
+from appliance._log import Log
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+
+KEY = 21
+VERSIONS = (0, 2)
+
+HIGH_WATERMARK = -1
+
+Asked = DeleteRecordsRequest.DeleteRecordsPartition
+Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+async def handle(
+    broker: Broker, request: DeleteRecordsRequest, call: Call
+) -> DeleteRecordsResponse:
+    async with call.turn():
+        return DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        await _partition(broker, topic.name, asked, request.timeout_ms, call)
+                        for asked in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+async def _partition(
+    broker: Broker, topic: str, asked: Asked, timeout_ms: int, call: Call
+) -> Answer:
+    answer = Answer(partition_index=asked.partition_index, low_watermark=-1)
+    try:
+        log = find_log(find_topic(broker, topic), asked.partition_index)
+        _check_policy(broker, topic)
+        await call.on_thread(_delete, log, asked.offset, call.seconds_left(timeout_ms))
+        answer.low_watermark = log.log_start_offset
+    except ApplianceError as error:
+        answer.error_code = error.kafka_code
+    return answer
+
+
+def _check_policy(broker: Broker, topic: str) -> None:
+    if broker.topics[topic].is_internal:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+    policy = broker.topic_config(topic, "cleanup.policy")
+    if "delete" not in policy.split(","):
+        raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy {policy}")
+
+
+def _delete(log: Log, offset: int, seconds: float) -> None:
+    is_within = HIGH_WATERMARK < offset <= log.high_watermark
+    if not is_within and log.high_watermark < log.log_end_offset:
+        _make_durable(log, seconds)
+    log.delete_before(_target(log, offset))
+
+
+def _make_durable(log: Log, seconds: float) -> None:
+    log.flush(seconds)
+
+
+def _target(log: Log, offset: int) -> int:
+    high_watermark = log.high_watermark
+    target = high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= target <= high_watermark:
+        raise Refused(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.name}: got offset {offset}, wanted at most {high_watermark}, or -1 for that",
+        )
+    return target

@@ -1,0 +1,68 @@
+"""DeleteShareGroupOffsets 0: forgets where a share group without members is in some topics.
+
+It then is as if the group had never read them: whoever comes next begins where
+`share.auto.offset.reset` says. On disk before it is answered. A topic in which the group has no
+place is answered UNKNOWN_TOPIC_OR_PARTITION.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from appliance.share.group import ShareGroup
+
+KEY = 92
+VERSIONS = (0, 0)
+
+Answer = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+
+
+async def handle(
+    broker: Broker, request: DeleteShareGroupOffsetsRequest, call: Call
+) -> DeleteShareGroupOffsetsResponse:
+    answers = [Answer(topic_name=each.topic_name) for each in request.topics]
+    try:
+        if not request.group_id:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        group = broker.share_groups.get(request.group_id)
+        group.check_empty()
+        good = _good(broker, group, answers)
+        errors = await broker.share_groups.delete_offsets(request.group_id, good.keys())
+    except ApplianceError as error:
+        return DeleteShareGroupOffsetsResponse(
+            error_code=error.kafka_code, error_message=str(error)
+        )
+    for topic_id, failure in errors.items():
+        _fail(good[topic_id], failure)
+    return DeleteShareGroupOffsetsResponse(responses=answers)
+
+
+def _good(broker: Broker, group: ShareGroup, answers: list[Answer]) -> dict[UUID, Answer]:
+    good: dict[UUID, Answer] = {}
+    for answer in answers:
+        try:
+            answer.topic_id = find_topic(broker, answer.topic_name).id
+            if answer.topic_id not in group.shared.topics:
+                raise Refused(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"group {group.id} has no place in topic {answer.topic_name}",
+                )
+            good[answer.topic_id] = answer
+        except ApplianceError as error:
+            _fail(answer, error)
+    return good
+
+
+def _fail(answer: Answer, error: ApplianceError) -> None:
+    answer.error_code, answer.error_message = error.kafka_code, str(error)

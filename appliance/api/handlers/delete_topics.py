@@ -1,0 +1,58 @@
+"""DeleteTopics 1-6: removes topics with all their records, by name or, in version 6, by id.
+
+The name is free again when the answer arrives; what groups committed for the topic is forgotten.
+One topic's failure stops no other. Internal topics stay: INVALID_TOPIC_EXCEPTION.
+
+Left out: the timeout, because a deletion is over when it is answered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.lookup import find_topic_of_id
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import NO_UUID, ErrorCode
+from appliance.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+
+KEY = 20
+VERSIONS = (1, 6)
+
+Asked = DeleteTopicsRequest.DeleteTopicState
+Answer = DeleteTopicsResponse.DeletableTopicResult
+
+
+async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    asked = request.topics if call.version >= 6 else [Asked(name) for name in request.topic_names]
+    times = Counter((each.name, each.topic_id) for each in asked)
+    return DeleteTopicsResponse(
+        responses=[
+            await _delete(broker, Asked(name, topic_id), count > 1)
+            for (name, topic_id), count in times.items()
+        ]
+    )
+
+
+async def _delete(broker: Broker, asked: Asked, is_twice: bool) -> Answer:
+    answer = Answer(name=asked.name, topic_id=asked.topic_id)
+    try:
+        if is_twice:
+            raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+        name = _name(broker, asked)
+        if name in broker.topics:
+            answer.name, answer.topic_id = name, broker.topics[name].id
+        await broker.delete_topic(name)
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+    return answer
+
+
+def _name(broker: Broker, asked: Asked) -> str:
+    if (asked.name is None) == (asked.topic_id == NO_UUID):
+        raise Refused(ErrorCode.INVALID_REQUEST, "wanted either the name or the id of a topic")
+    if asked.name is not None:
+        return asked.name
+    # also of one that is not served
+    return broker.topic_name(asked.topic_id) or find_topic_of_id(broker, asked.topic_id).name

@@ -1,0 +1,54 @@
+"""DescribeAcls 1-3: the access rules that match a filter, by resource.
+
+The pattern types LITERAL and PREFIXED find rules of that kind with that very name, ANY those of
+both kinds, MATCH all that apply to the name: its own, those of `*`, those of its prefixes. What a
+filter cannot ask (a type, operation or permission that Kafka does not know) is INVALID_REQUEST.
+
+Left out: enforcement. Rules are kept and shown, and every client may do everything all the same,
+where a Kafka without an authorizer answers SECURITY_DISABLED.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from appliance.access.acls import Acl, AclFilter
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol.messages.delete_acls import DeleteAclsRequest
+from appliance.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+KEY = 29
+VERSIONS = (1, 3)
+
+Resource = DescribeAclsResponse.DescribeAclsResource
+Row = DescribeAclsResponse.AclDescription
+
+
+def handle(broker: Broker, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+    found = broker.acls.find(filter_of(request))
+    resources = [
+        Resource(resource_type, name, pattern_type, [_row(each) for each in acls])
+        for (resource_type, name, pattern_type), acls in groupby(found, key=_resource)
+    ]
+    return DescribeAclsResponse(error_message=None, resources=resources)
+
+
+def filter_of(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+def _resource(acl: Acl) -> tuple[int, str, int]:
+    return acl.resource_type, acl.resource_name, acl.pattern_type
+
+
+def _row(acl: Acl) -> Row:
+    return Row(acl.principal, acl.host, acl.operation, acl.permission_type)

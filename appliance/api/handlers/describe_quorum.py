@@ -1,0 +1,61 @@
+"""DescribeQuorum 0-2: the quorum that keeps the metadata, in Kafka's words: one voter, who leads.
+
+The metadata lives in a database, not in a log, so its offsets are all 0 and nobody lags.
+
+Left out: partitions other than `__cluster_metadata` 0 (UNKNOWN_TOPIC_OR_PARTITION); observers.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
+
+KEY = 55
+VERSIONS = (0, 2)
+
+METADATA = ("__cluster_metadata", 0)
+LEADER_EPOCH = 1  # the first; there never was another election
+LISTENER = "PLAINTEXT"
+
+PartitionRow = DescribeQuorumResponse.PartitionData
+
+
+def handle(broker: Broker, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
+    address = broker.advertised
+    listener = DescribeQuorumResponse.Listener(name=LISTENER, host=address.host, port=address.port)
+    topics = [
+        DescribeQuorumResponse.TopicData(
+            topic_name=topic.topic_name,
+            partitions=[
+                _partition(broker, topic.topic_name, each.partition_index, call.now_ms)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    node = DescribeQuorumResponse.Node(node_id=broker.node_id, listeners=[listener])
+    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=[node])
+
+
+def _partition(broker: Broker, topic: str, partition: int, now_ms: int) -> PartitionRow:
+    if (topic, partition) != METADATA:
+        return PartitionRow(
+            partition_index=partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"{topic}-{partition} is not kept by a quorum",
+        )
+    voter = DescribeQuorumResponse.ReplicaState(
+        replica_id=broker.node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
+    )
+    return PartitionRow(
+        partition_index=partition,
+        error_message=None,
+        leader_id=broker.node_id,
+        leader_epoch=LEADER_EPOCH,
+        current_voters=[voter],
+    )

@@ -1,0 +1,103 @@
+"""DescribeShareGroupOffsets 0-1: where share groups begin, and how much is left (version 1).
+
+Everything before the start offset is done with; what is behind it may be in part. The lag counts
+the records from there to the end of the partition, without those that are done with. Both are -1
+where the group has no place, or has not read yet; that is no error. Without topics it is asked for
+all in which the group has a place.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.distinct import distinct, distinct_partitions
+from appliance.api.handlers.lookup import find_log
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import NO_UUID, ErrorCode
+from appliance.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from appliance.topics.topic import Topic
+
+KEY = 90
+VERSIONS = (0, 1)
+
+NONE = -1
+
+Asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+Answer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+TopicAnswer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
+GroupAnswer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+
+
+def handle(
+    broker: Broker, request: DescribeShareGroupOffsetsRequest, call: Call
+) -> DescribeShareGroupOffsetsResponse:
+    asked = distinct(request.groups, lambda each: each.group_id)
+    groups = [_group(broker, each) for each in asked]
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+def _group(broker: Broker, asked: Asked) -> GroupAnswer:
+    answer = GroupAnswer(group_id=asked.group_id)
+    try:
+        if not asked.group_id:
+            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        broker.share_groups.check(asked.group_id)
+        answer.topics = [
+            TopicAnswer(
+                topic_name=name,
+                topic_id=topic.id if topic else NO_UUID,
+                partitions=[
+                    _partition(broker, asked.group_id, topic, each) for each in partitions
+                ],
+            )
+            for name, topic, partitions in _topics(broker, asked)
+        ]
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+    return answer
+
+
+def _topics(
+    broker: Broker, asked: Asked
+) -> Iterable[tuple[str, Topic | None, Sequence[int]]]:
+    if asked.topics is not None:
+        wanted = distinct_partitions((each.topic_name, each.partitions) for each in asked.topics)
+        for name, partitions in wanted.items():
+            yield name, broker.topics.get(name), partitions
+        return
+    group = broker.share_groups.find(asked.group_id)
+    of_topic: dict[str, list[int]] = {}
+    for topic_id, partition in sorted(group.shared.initialized) if group else ():
+        known = broker.topic_name(topic_id)
+        if known is not None:
+            of_topic.setdefault(known, []).append(partition)
+    for name, partitions in of_topic.items():
+        yield name, broker.topics.get(name), partitions
+
+
+def _partition(broker: Broker, group_id: str, topic: Topic | None, partition: int) -> Answer:
+    answer = Answer(partition_index=partition, start_offset=NONE)
+    if topic is None:
+        return answer
+    states = broker.share_partitions
+    start_offset = states.start_offset(group_id, topic.id, partition)
+    if start_offset is None or start_offset == NONE:
+        return answer
+    answer.start_offset = start_offset
+    try:
+        log = find_log(topic, partition)
+    except ApplianceError as error:
+        answer.error_code, answer.error_message = error.kafka_code, str(error)
+        return answer
+    answer.leader_epoch = log.leader_epoch
+    done = states.delivery_complete_count(group_id, topic.id, partition)
+    if done != NONE:
+        answer.lag = max(0, log.high_watermark - start_offset - done)
+    return answer

@@ -1,0 +1,100 @@
+"""DescribeTopicPartitions 0: topics with their partitions, in pages.
+
+Topics come sorted by name: those asked for, or all when none is named. A page ends at the client's
+or our limit of partitions, and its cursor says with which partition the next one begins.
+
+Left out: eligible leader replicas, which are empty because there is one broker.
+"""
+
+from __future__ import annotations
+
+from appliance._log import Log
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.lookup import find_topic
+from appliance.api.handlers.operations import ON_TOPIC
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+KEY = 75
+VERSIONS = (0, 0)
+
+NOBODY = -1  # leads it
+
+# Kafka's max.request.partition.size.limit: a page of about 100 KB, made in a few milliseconds.
+PAGE_PARTITIONS_MAX = 2000
+
+Request = DescribeTopicPartitionsRequest
+Response = DescribeTopicPartitionsResponse
+TopicRow = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+PartitionRow = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+def handle(broker: Broker, request: Request, call: Call) -> Response:
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        return _refuse_all(request, ErrorCode.INVALID_REQUEST)
+    names = sorted({each.name for each in request.topics} or broker.topics)
+    answer = Response()
+    room = max(1, min(request.response_partition_limit, PAGE_PARTITIONS_MAX))
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        if room == 0:
+            answer.next_cursor = Response.Cursor(topic_name=name, partition_index=first)
+            break
+        row = _describe(broker, name, first, room)
+        answer.topics.append(row)
+        room -= len(row.partitions)
+        end = first + len(row.partitions)
+        if name in broker.topics and end < len(broker.topics[name].logs):
+            answer.next_cursor = Response.Cursor(topic_name=name, partition_index=end)
+            break
+    return answer
+
+
+def _refuse_all(request: Request, code: ErrorCode) -> Response:
+    """There is no place for an error but at each topic."""
+    return Response(topics=[TopicRow(error_code=code, name=each.name) for each in request.topics])
+
+
+def _describe(broker: Broker, name: str, first: int, room: int) -> TopicRow:
+    try:
+        topic = find_topic(broker, name)
+    except ApplianceError as error:
+        return TopicRow(error_code=error.kafka_code, name=name)
+    chosen = list(enumerate(topic.logs))[first : first + room]
+    return TopicRow(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(broker, i, log) for i, log in chosen],
+        topic_authorized_operations=ON_TOPIC,
+    )
+
+
+def _partition(broker: Broker, index: int, log: Log | None) -> PartitionRow:
+    if log is None:
+        return PartitionRow(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=NOBODY,
+            replica_nodes=[broker.node_id],
+            offline_replicas=[broker.node_id],
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
+    return PartitionRow(
+        partition_index=index,
+        leader_id=broker.node_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[broker.node_id],
+        isr_nodes=[broker.node_id],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )

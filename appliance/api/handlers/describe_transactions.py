@@ -1,0 +1,50 @@
+"""DescribeTransactions 0: state, producer and partitions of transactional ids.
+
+An id that does not exist, or expired, is TRANSACTIONAL_ID_NOT_FOUND.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+
+KEY = 65
+VERSIONS = (0, 0)
+
+Answer = DescribeTransactionsResponse.TransactionState
+
+
+def handle(
+    broker: Broker, request: DescribeTransactionsRequest, call: Call
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _describe(broker, each) for each in dict.fromkeys(request.transactional_ids)
+        ]
+    )
+
+
+def _describe(broker: Broker, name: str) -> Answer:
+    try:
+        found = broker.transactions.find(name)
+    except ApplianceError as error:
+        return Answer(error_code=error.kafka_code, transactional_id=name)
+    topics: dict[str, list[int]] = {}
+    for each in sorted(found.partitions):
+        topics.setdefault(each.topic, []).append(each.partition)
+    return Answer(
+        transactional_id=name,
+        transaction_state=found.state.value,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer.id,
+        producer_epoch=found.producer.epoch,
+        topics=[DescribeTransactionsResponse.TopicData(*row) for row in topics.items()],
+    )

@@ -1,0 +1,50 @@
+"""DescribeUserScramCredentials 0: mechanisms and iterations of users; never a secret.
+
+A null or empty list means all users. A user who has no credential gets RESOURCE_NOT_FOUND, one who
+is named twice DUPLICATE_RESOURCE.
+
+Left out: logins. Credentials are kept and shown, and nobody is asked for one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+KEY = 50
+VERSIONS = (0, 0)
+
+Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+Row = DescribeUserScramCredentialsResponse.CredentialInfo
+
+
+def handle(
+    broker: Broker, request: DescribeUserScramCredentialsRequest, call: Call
+) -> DescribeUserScramCredentialsResponse:
+    times = Counter(each.name for each in request.users or []) or Counter(broker.scram.users())
+    return DescribeUserScramCredentialsResponse(
+        error_message=None,
+        results=[_result(broker, user, count) for user, count in times.items()],
+    )
+
+
+def _result(broker: Broker, user: str, count: int) -> Result:
+    try:
+        if count > 1:
+            raise Refused(ErrorCode.DUPLICATE_RESOURCE, f"user {user!r} is named {count} times")
+        found = broker.scram.iterations(user)
+    except ApplianceError as error:
+        return Result(user=user, error_code=error.kafka_code, error_message=str(error))
+    return Result(
+        user=user,
+        error_message=None,
+        credential_infos=[Row(mechanism, iterations) for mechanism, iterations in found.items()],
+    )

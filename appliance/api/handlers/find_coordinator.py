@@ -1,0 +1,70 @@
+"""FindCoordinator 0-6: who looks after a group, a transactional id or a share group: this broker.
+
+Version 4 and later ask for many keys at a time. A kind of key that does not exist, and a share key
+that is not GROUP:TOPIC-ID:PARTITION, is answered with INVALID_REQUEST. Without an error the message
+is null up to version 3, and empty from version 4 on, as Apache Kafka leaves it.
+
+Left out: nothing. With one broker there is nothing to find; clients ask before all else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+KEY = 10
+VERSIONS = (0, 6)
+
+FIRST_WITH_MANY = 4
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+SINCE = {GROUP: 0, TRANSACTION: 1, SHARE: 6}
+
+_SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]+")
+
+Answer = FindCoordinatorResponse.Coordinator
+
+
+def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    if call.version >= FIRST_WITH_MANY:
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(
+            coordinators=[_find(broker, request.key_type, each, call.version) for each in keys]
+        )
+    found = _find(broker, request.key_type, request.key, call.version)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or None,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(broker: Broker, key_type: int, key: str, version: int) -> Answer:
+    try:
+        _check(key_type, key, version)
+    except ApplianceError as error:
+        return Answer(
+            key=key, node_id=-1, port=-1, error_code=error.kafka_code, error_message=str(error)
+        )
+    told = broker.advertised
+    return Answer(key=key, node_id=broker.node_id, host=told.host, port=told.port, error_message="")
+
+
+def _check(key_type: int, key: str, version: int) -> None:
+    if version < SINCE.get(key_type, version + 1):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"key type {key_type} means nothing in version {version}"
+        )
+    if key_type == SHARE and not _SHARE_KEY.fullmatch(key):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"got share key {key!r}, wanted GROUP:TOPIC-ID:PARTITION"
+        )

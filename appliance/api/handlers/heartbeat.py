@@ -1,0 +1,26 @@
+"""Heartbeat 0-4: a member of a classic group is alive; the answer may ask it to join again.
+
+REBALANCE_IN_PROGRESS counts as a sign of life all the same.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+KEY = 12
+VERSIONS = (0, 4)
+
+
+def handle(broker: Broker, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    broker.groups.heartbeat(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        call.received_ms,
+    )
+    return HeartbeatResponse()

@@ -1,0 +1,54 @@
+"""InitProducerId 0-5: who a producer is from now on, idempotent or transactional.
+
+Without a transactional id every call gets a fresh id with epoch 0, whatever id the client had.
+
+With one it gets that id's next epoch. Whoever had the last one is fenced, and what they left open
+is aborted before this is answered: no client is told to ask again. A client that says who it was
+(version 3) must be the last producer, or one whose answer was lost, or whose transaction was
+aborted for its silence; others, and these once somebody else has asked, are fenced themselves.
+Near the largest epoch a new producer id takes over. A timeout above `transaction.max.timeout.ms` is
+INVALID_TRANSACTION_TIMEOUT.
+
+Left out: version 6, two-phase commit, which is not stable in Kafka either.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.fencing import told
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from appliance.txn.transaction import NONE, Producer
+
+KEY = 22
+VERSIONS = (0, 5)
+
+FIRST_WITH_FENCED = 4
+
+
+async def handle(
+    broker: Broker, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse:
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return _refused(ErrorCode.INVALID_REQUEST)  # half of what identifies a producer
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=await broker.new_producer_id())
+    own = Producer(request.producer_id, request.producer_epoch)
+    try:
+        given = await broker.transactions.init_producer(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            None if own.id == NONE else own,
+        )
+    except ApplianceError as error:
+        return _refused(told(error, call.version, FIRST_WITH_FENCED))
+    return InitProducerIdResponse(producer_id=given.id, producer_epoch=given.epoch)
+
+
+def _refused(code: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=NONE)

@@ -1,0 +1,22 @@
+"""ListPartitionReassignments 0: none, because a partition has nowhere else to go.
+
+Left out: nothing that one broker could have.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+KEY = 46
+VERSIONS = (0, 0)
+
+
+def handle(
+    broker: Broker, request: ListPartitionReassignmentsRequest, call: Call
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_message=None)

@@ -1,0 +1,57 @@
+"""ListTransactions 0-2: all transactional ids, or those of some states and producers; from version
+1 on also those whose transaction has been open for so long, from version 2 on those that match a
+pattern.
+
+A state that does not exist is named in the answer, and nothing has it. A pattern is in RE2's
+syntax, and a name must match as a whole; one that is none is INVALID_REGULAR_EXPRESSION.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.groups import topic_pattern
+from appliance.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from appliance.txn.states import PREPARED, State
+from appliance.txn.transaction import Transaction
+
+KEY = 66
+VERSIONS = (0, 2)
+
+NAMES = {state.value for state in State}
+OPEN = PREPARED | {State.ONGOING}
+
+
+def handle(
+    broker: Broker, request: ListTransactionsRequest, call: Call
+) -> ListTransactionsResponse:
+    known = broker.transactions.transactions
+    try:
+        broker.transactions.check_loaded()
+        pattern = request.transactional_id_pattern
+        names = topic_pattern.matching(pattern, known) if pattern else known
+    except ApplianceError as error:
+        return ListTransactionsResponse(error_code=error.kafka_code)
+    return ListTransactionsResponse(
+        unknown_state_filters=[each for each in request.state_filters if each not in NAMES],
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(each.id, each.producer.id, each.state.value)
+            for each in map(known.__getitem__, names)
+            if _is_asked_for(each, request, call.now_ms)
+        ],
+    )
+
+
+def _is_asked_for(each: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if request.state_filters and each.state.value not in request.state_filters:
+        return False
+    if request.producer_id_filters and each.producer.id not in request.producer_id_filters:
+        return False
+    least_ms = request.duration_filter
+    return least_ms < 0 or (each.state in OPEN and now_ms - each.start_ms >= least_ms)

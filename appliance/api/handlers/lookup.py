@@ -1,0 +1,60 @@
+"""From the topic and partition that a request names to the log, or to the error that it gets."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from appliance._log import Log
+from appliance.api.handlers.call import Refused
+from appliance.broker.broker import Broker
+from appliance.protocol import ErrorCode
+from appliance.topics.topic import Topic
+
+NO_EPOCH = -1
+
+
+def find_topic(broker: Broker, name: str) -> Topic:
+    if name in broker.topics:
+        return broker.topics[name]
+    broker.check_topic_name(name)
+    raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+def find_topic_of_id(broker: Broker, topic_id: UUID) -> Topic:
+    topic = broker.topic_of_id(topic_id)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
+    return topic
+
+
+def check_partition(topic: Topic, partition: int) -> None:
+    """That the topic has it, served or not: offsets and transactions name what is read later."""
+    if not 0 <= partition < len(topic.logs):
+        raise Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{topic.name} has no partition {partition}, only {len(topic.logs)} of them",
+        )
+
+
+def find_log(topic: Topic, partition: int, current_leader_epoch: int = NO_EPOCH) -> Log:
+    """`current_leader_epoch` is what the client believes the partition's epoch to be."""
+    check_partition(topic, partition)
+    log = topic.log(partition)
+    if current_leader_epoch not in (NO_EPOCH, log.leader_epoch):
+        is_behind = current_leader_epoch < log.leader_epoch
+        raise Refused(
+            ErrorCode.FENCED_LEADER_EPOCH if is_behind else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{log.name}: the client believes in leader epoch {current_leader_epoch}, "
+            f"ours is {log.leader_epoch}",
+        )
+    return log
+
+
+def leader_epoch_at(log: Log, offset: int) -> int:
+    """The leader epoch in which the record at `offset` was, or will be, written."""
+    epoch = log.leader_epoch
+    while True:
+        before, end_offset = log.end_offset_for_epoch(epoch - 1)
+        if before < 0 or offset >= end_offset:
+            return epoch
+        epoch = before

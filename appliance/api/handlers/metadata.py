@@ -1,0 +1,132 @@
+"""Metadata 0-13: the broker, and topics with their partitions; missing topics are made on the way.
+
+All topics: a null list, in version 0 an empty one. None: an empty list. From version 12 on a topic
+may be asked for by its id. A topic that does not exist is created with the broker's defaults when
+the client allows it (before version 4 it always does) and `auto.create.topics.enable` is on; the
+answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again. One
+request makes at most `max.topics.per.request` topics; the others are unknown until it asks again.
+Internal topics are the broker's to make. A partition that is there and cannot be opened has no
+leader and an offline replica: LEADER_NOT_AVAILABLE, so that clients ask again.
+
+Left out: racks and other leaders, because there is one broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from appliance._log import Log
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.distinct import distinct
+from appliance.api.handlers.lookup import find_topic, find_topic_of_id
+from appliance.api.handlers.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import NO_UUID, ErrorCode
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.topics.topic import INTERNAL, Topic
+
+KEY = 3
+VERSIONS = (0, 13)
+
+NOBODY = -1  # leads it
+TURN_TOPICS = 500  # told in about 5 ms; then others have their turn on the event loop
+
+Asked = MetadataRequest.MetadataRequestTopic
+Answer = MetadataResponse.MetadataResponseTopic
+
+
+async def handle(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+    broker_row = MetadataResponse.MetadataResponseBroker(
+        node_id=broker.node_id, host=broker.advertised.host, port=broker.advertised.port
+    )
+    answer = MetadataResponse(
+        brokers=[broker_row],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=await _topics(broker, request, call.version),
+    )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = ON_CLUSTER
+    if request.include_topic_authorized_operations:
+        for each in answer.topics:
+            each.topic_authorized_operations = NOT_ASKED if each.error_code else ON_TOPIC
+    return answer
+
+
+async def _topics(broker: Broker, request: MetadataRequest, version: int) -> list[Answer]:
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        return [_describe(broker, topic) for topic in broker.topics.values()]
+    is_allowed = version < 4 or request.allow_auto_topic_creation
+    may_create = is_allowed and broker.config.topics.auto_create
+    left = broker.config.topics.per_request_max if may_create else 0
+    found = []
+    for each in distinct(asked, lambda each: (each.topic_id, each.name)):
+        is_new = each.name is not None and each.name not in broker.topics
+        found.append(await _topic(broker, each, version, left > 0))
+        left -= is_new
+        if len(found) % TURN_TOPICS == 0:
+            await asyncio.sleep(0)
+    return found
+
+
+async def _topic(broker: Broker, asked: Asked, version: int, may_create: bool) -> Answer:
+    try:
+        return _describe(broker, await _find(broker, asked, version, may_create))
+    except ApplianceError as error:
+        # the name can be null in the answer from version 12 on, not before
+        name = asked.name if version >= 12 else asked.name or ""
+        return Answer(error_code=error.kafka_code, name=name, topic_id=asked.topic_id)
+
+
+async def _find(broker: Broker, asked: Asked, version: int, may_create: bool) -> Topic:
+    if version < 12 and (asked.name is None or asked.topic_id != NO_UUID):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"topic ids begin with version 12, this is {version}"
+        )
+    if asked.topic_id != NO_UUID:
+        return find_topic_of_id(broker, asked.topic_id)
+    if asked.name is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic without name and id")
+    if may_create and asked.name not in broker.topics and asked.name not in INTERNAL:
+        await _create(broker, asked.name)
+    return find_topic(broker, asked.name)
+
+
+async def _create(broker: Broker, name: str) -> None:
+    try:
+        await broker.create_topic(name)
+    except ApplianceError as error:
+        # another client was faster: its topic is as good
+        if error.kafka_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _describe(broker: Broker, topic: Topic) -> Answer:
+    return Answer(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(broker, i, log) for i, log in enumerate(topic.logs)],
+    )
+
+
+def _partition(
+    broker: Broker, index: int, log: Log | None
+) -> MetadataResponse.MetadataResponsePartition:
+    if log is None:
+        return MetadataResponse.MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=NOBODY,
+            replica_nodes=[broker.node_id],
+            offline_replicas=[broker.node_id],
+        )
+    return MetadataResponse.MetadataResponsePartition(
+        partition_index=index,
+        leader_id=broker.node_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[broker.node_id],
+        isr_nodes=[broker.node_id],
+    )

@@ -1,0 +1,136 @@
+"""OffsetCommit 2-10: how far a group has read, on disk before it is answered.
+
+Commits that come together share one wait for the disk. A member must be of the group's current
+generation; without member and generation it is an administrator, or a consumer that assigns
+partitions itself, and the group must have no members. Topics are named by their ids in version 10.
+Offsets do not expire, unless `offsets.retention.minutes` is set, or, up to version 4, the request
+says when. Those of a group that never had a member do, `offsets.memberless.retention.minutes` after
+they were committed last.
+A member of a group of the newer protocol has an epoch for a generation, and needs version 9.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.lookup import check_partition, find_topic, find_topic_of_id
+from appliance.broker.broker import Broker
+from appliance.config import LONG_MAX
+from appliance.errors import ApplianceError
+from appliance.groups.consumer_group import ConsumerGroup
+from appliance.groups.group import Group
+from appliance.groups.records import NEVER, OffsetCommitValue, Partition
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from appliance.topics.topic import Topic
+
+KEY = 8
+VERSIONS = (2, 10)
+
+FIRST_WITH_EPOCH = 9
+FIRST_BY_ID = 10
+NO_RETENTION = -1
+
+AskedTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+Answer = OffsetCommitResponse.OffsetCommitResponsePartition
+AnswerTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+Values = dict[Partition, OffsetCommitValue]
+
+
+def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
+    later = Later()
+    values: Values = {}
+    good: list[Answer] = []  # answered as the commit is
+    version = call.version
+    response = OffsetCommitResponse(
+        topics=[
+            _topic(broker, each, version, request.retention_time_ms, call.now_ms, values, good)
+            for each in request.topics
+        ]
+    )
+
+    def done(error: ApplianceError | None) -> None:
+        if error is not None:
+            for each in good:
+                each.error_code = error.kafka_code
+        later.give(response)
+
+    if not values:
+        later.give(response)
+        return later
+    member = (
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
+    try:
+        if version < FIRST_WITH_EPOCH:
+            _check_older(broker, request, version)
+        broker.groups.commit(request.group_id, member, values, call.received_ms, done)
+    except ApplianceError as error:
+        done(error)
+    return later
+
+
+def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
+    group = broker.groups.groups.get(request.group_id)
+    if group is None or isinstance(group, Group) or group.is_dead:
+        return
+    if isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id):
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"group {request.group_id} is of the newer protocol: got version {version} of "
+            f"OffsetCommit, wanted {FIRST_WITH_EPOCH} or later",
+        )
+
+
+def _topic(
+    broker: Broker,
+    asked: AskedTopic,
+    version: int,
+    retention_ms: int,
+    now_ms: int,
+    values: Values,
+    good: list[Answer],
+) -> AnswerTopic:
+    """Fills in what is to be committed, and the answers that wait for it."""
+    topic = _find(broker, asked, version)
+    expiry = NEVER if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LONG_MAX)
+    answers = []
+    for each in asked.partitions:
+        index, metadata = each.partition_index, each.committed_metadata or ""
+        answer = Answer(index)
+        answers.append(answer)
+        try:
+            if isinstance(topic, ApplianceError):
+                raise topic
+            check_partition(topic, index)
+            if metadata:
+                _check_size(broker, metadata)
+        except ApplianceError as error:
+            answer.error_code = error.kafka_code
+            continue
+        values[Partition(topic.name, index)] = OffsetCommitValue(
+            each.committed_offset, each.committed_leader_epoch, metadata, now_ms, expiry
+        )
+        good.append(answer)
+    return AnswerTopic(asked.name, asked.topic_id, answers)
+
+
+def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceError:
+    try:
+        if version >= FIRST_BY_ID:
+            return find_topic_of_id(broker, asked.topic_id)
+        return find_topic(broker, asked.name)
+    except ApplianceError as error:
+        return error
+
+
+def _check_size(broker: Broker, metadata: str) -> None:
+    size, most = len(metadata.encode()), broker.config.groups.metadata_max_bytes
+    if size > most:
+        raise Refused(
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            f"got {size} bytes of metadata, wanted at most {most} (offset.metadata.max.bytes)",
+        )

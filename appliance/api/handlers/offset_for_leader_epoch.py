@@ -1,0 +1,61 @@
+"""OffsetForLeaderEpoch 2-4: where a leader epoch ends, so that a client notices a truncated log.
+
+The answer is the largest epoch not above the one asked for, and the offset at which it ended: the
+log end for the current epoch. An epoch that is not known yet gets -1 and -1.
+
+Left out: requests of followers, because there is one broker; they are answered as clients are.
+"""
+
+from __future__ import annotations
+
+from appliance._log import Log
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+KEY = 23
+VERSIONS = (2, 4)
+
+Asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+def handle(
+    broker: Broker, request: OffsetForLeaderEpochRequest, call: Call
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_partition(broker, topic.topic, each) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(broker: Broker, topic: str, asked: Asked) -> Answer:
+    answer = Answer(partition=asked.partition)
+    try:
+        found = find_topic(broker, topic)
+        log = find_log(found, asked.partition, asked.current_leader_epoch)
+    except ApplianceError as error:
+        answer.error_code = error.kafka_code
+        return answer
+    answer.leader_epoch, answer.end_offset = _end(log, asked.leader_epoch)
+    return answer
+
+
+def _end(log: Log, leader_epoch: int) -> tuple[int, int]:
+    if leader_epoch == log.leader_epoch:
+        return leader_epoch, log.log_end_offset  # also of a log that is still empty
+    if leader_epoch < 0 or leader_epoch > log.leader_epoch:
+        return -1, -1
+    found, end_offset = log.end_offset_for_epoch(leader_epoch)
+    # older than all that is left: it ended, at the latest, where the log begins
+    return (leader_epoch, log.log_start_offset) if found < 0 else (found, end_offset)

@@ -1,0 +1,257 @@
+"""Produce 0-13: the requests that the data plane leaves to Python, and what is true of all.
+
+The data plane answers Produce itself. It leaves to this file the batches for compacted topics that
+are compressed, so that it does not see their keys, or hold a record without one: that could never
+be compacted away, so its whole batch is refused with INVALID_RECORD, and the record is named. So do
+the batches of a transaction that is not open in their partition yet: the transaction coordinator is
+asked whether the partition was added; from version 12 on, TV2, it is added by this. So does what
+others than its mirror send to a mirror's topic. What a connection sends behind such a request comes
+here too, and is appended in turn.
+
+A partition that was not added is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
+producer that was fenced is INVALID_PRODUCER_EPOCH.
+
+acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
+answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
+
+An idempotent producer's batch that was sent again is answered with the offset that it has, if it is
+one of that producer's last five in the partition, the same from its first sequence to its last, and
+no end marker stands behind it. Whatever else does not follow the last batch, newer or older, is
+OUT_OF_ORDER_SEQUENCE_NUMBER, never DUPLICATE_SEQUENCE_NUMBER, which clients count as delivered.
+
+Internal topics are the broker's to write: INVALID_TOPIC_EXCEPTION.
+
+A topic with the config `mirror.source` is written by a mirror alone, which repeats that config in a
+tagged field of our own (tag 10000 of a topic, from version 9 on); others get POLICY_VIOLATION. A
+mirror's batches keep the offsets that they have: each begins where the log ends, or is here already
+and passed over; else OFFSET_OUT_OF_RANGE. There may be many of them a partition. They may lack
+records, hold none, and have no producer.
+
+Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
+compression off when version 0 is not listed.
+
+Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
+and before write.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import islice
+
+from appliance._log import Log
+from appliance.api.handlers.call import Call, ConnectionDropped, Refused
+from appliance.api.handlers.lookup import find_log, find_topic, find_topic_of_id
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError, BatchInvalid
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
+from appliance.record import _batch
+from appliance.topics.topic import check_own, check_writer
+from appliance.txn.states import TransactionRefused
+from appliance.txn.transaction import Partition, Producer
+
+KEY = 0
+VERSIONS = (0, 13)
+
+NO_ACK, LEADER_ACK, ALL_ACKS = 0, 1, -1
+FIRST_BY_ID = 13
+FIRST_WITH_ZSTD = 7
+FIRST_WITH_ABORTABLE = 11
+FIRST_OF_TV2 = 12
+ZSTD = 4  # in the low bits of a batch's attributes, whose last byte stands at position 22
+ATTRIBUTES_AT, CODEC_BITS = 22, 7
+
+# What passes, in codes that producers do not know from a Produce; all know the one they are told.
+LATER = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+# A batch may hold a record a byte: an answer names no more of them than a person would read.
+RECORD_ERRORS_MAX = 100
+
+TopicGiven = ProduceRequest.TopicProduceData
+Given = ProduceRequest.PartitionProduceData
+Answer = ProduceResponse.PartitionProduceResponse
+RecordError = ProduceResponse.BatchIndexAndErrorMessage
+
+
+@dataclass
+class Job:
+    """One partition: its batch, where it goes, or why not, and what became of it."""
+
+    given: Given
+    log: Log | ApplianceError
+    answer: Answer
+    last_offset: int = -1
+    origin: str = "unverified"  # until the transaction coordinator was asked
+    is_mirrored: bool = False
+
+    def refuse(self, error: ApplianceError) -> None:
+        self.answer.error_code, self.answer.error_message = error.kafka_code, str(error)
+        self.answer.base_offset = self.answer.log_append_time_ms = -1
+        self.answer.log_start_offset = -1
+
+
+async def handle(broker: Broker, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    topics = [
+        (topic, [_job(broker, request.acks, topic, each, call) for each in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    jobs = [job for _, own in topics for job in own]
+    async with call.turn(), AsyncExitStack() as held:
+        await _verify(broker, request.transactional_id or "", jobs, call.version, held)
+        await call.on_thread(_append_all, jobs, call.version)
+    if request.acks == ALL_ACKS:
+        await call.on_thread(_await_all, jobs, request.timeout_ms, call)
+    failed = [job.answer for job in jobs if job.answer.error_code]
+    if request.acks == NO_ACK and failed:
+        raise ConnectionDropped(
+            f"acks=0 and error {failed[0].error_code}: {failed[0].error_message}"
+        )
+    return None if request.acks == NO_ACK else _answer(topics)
+
+
+def _answer(topics: list[tuple[TopicGiven, list[Job]]]) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[job.answer for job in jobs],
+            )
+            for topic, jobs in topics
+        ]
+    )
+
+
+def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call) -> Job:
+    job = Job(given, BatchInvalid(), Answer(index=given.index, base_offset=-1))
+    try:
+        if acks not in (NO_ACK, LEADER_ACK, ALL_ACKS):
+            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"got acks {acks}, wanted -1, 0 or 1")
+        if call.version >= FIRST_BY_ID:
+            found = find_topic_of_id(broker, topic.topic_id)
+        else:
+            found = find_topic(broker, topic.name)
+        check_own(found.name)
+        check_writer(found, topic.mirror_source)
+        job.log, job.is_mirrored = find_log(found, given.index), bool(found.mirror_source)
+    except ApplianceError as error:
+        job.log = error
+    return job
+
+
+async def _verify(
+    broker: Broker, name: str, jobs: list[Job], version: int, held: AsyncExitStack
+) -> None:
+    """Nothing may be written to a partition that its transaction does not know of: no marker would
+    come, and readers would wait for it for good. `held` keeps it so until all is appended."""
+    writers = {}
+    for job in jobs:
+        if not isinstance(job.log, Log) or job.is_mirrored:
+            continue
+        if producer := _writer(job.given.records or b""):
+            writers[Partition(job.log.topic, job.log.partition)] = producer
+    if not writers:
+        return
+    transactions = broker.transactions
+    try:
+        may_add = version >= FIRST_OF_TV2
+        refused = await held.enter_async_context(transactions.writing(name, writers, may_add))
+    except TransactionRefused as error:
+        refused = dict.fromkeys(writers, error)
+    for job in jobs:
+        if isinstance(job.log, Log):
+            place = Partition(job.log.topic, job.log.partition)
+            if place in refused:
+                job.log = _refusal(refused[place], version)
+            elif place in writers:
+                job.origin = "client"
+
+
+def _writer(batch: bytes) -> Producer | None:
+    """Of a batch in a transaction. What is no batch is refused when it is appended."""
+    try:
+        info = _batch.headers(batch)[0]
+    except (ApplianceError, IndexError):
+        return None
+    return Producer(info.producer_id, info.producer_epoch) if info.is_transactional else None
+
+
+def _refusal(error: TransactionRefused, version: int) -> ApplianceError:
+    """In words that a producer of this version knows."""
+    code = ErrorCode(error.kafka_code)
+    if code is ErrorCode.INVALID_TXN_STATE and version >= FIRST_WITH_ABORTABLE:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+    elif code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code in LATER:
+        code = ErrorCode.NOT_ENOUGH_REPLICAS
+    return Refused(code, str(error))
+
+
+def _append_all(jobs: list[Job], version: int) -> None:
+    for job in jobs:
+        try:
+            _append(job, version)
+        except ApplianceError as error:
+            job.refuse(error)
+
+
+def _await_all(jobs: list[Job], timeout_ms: int, call: Call) -> None:
+    """After everything is written: one commit covers all."""
+    for job in jobs:
+        try:
+            if not job.answer.error_code:
+                _await_durable(job, call.seconds_left(timeout_ms))
+        except ApplianceError as error:
+            job.refuse(error)
+
+
+def _append(job: Job, version: int) -> None:
+    if isinstance(job.log, ApplianceError):
+        raise job.log
+    batch = job.given.records or b""
+    if version < FIRST_WITH_ZSTD and _is_zstd(batch):
+        raise Refused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
+        )
+    try:
+        if job.is_mirrored:
+            appended = job.log.append_mirrored(batch)
+        else:
+            appended = job.log.append(batch, origin=job.origin)
+    except BatchInvalid:
+        job.answer.record_errors = _without_key(batch)
+        raise
+    job.last_offset = appended.last_offset
+    job.answer.base_offset = appended.base_offset
+    job.answer.log_append_time_ms = appended.append_time
+    job.answer.log_start_offset = job.log.log_start_offset
+
+
+def _await_durable(job: Job, seconds: float) -> None:
+    assert isinstance(job.log, Log)
+    job.log.await_durable(job.last_offset, seconds)
+
+
+def _is_zstd(batch: bytes) -> bool:
+    return len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & CODEC_BITS == ZSTD
+
+
+def _without_key(batch: bytes) -> list[RecordError]:
+    """The records that a compacted topic cannot take; none where the batch itself is wrong."""
+    try:
+        _batch.check(batch, deep=True)
+    except ApplianceError:
+        return []
+    lost = (i for i, record in enumerate(_batch.records(batch)) if record.key is None)
+    return [
+        RecordError(batch_index=i, batch_index_error_message="a compacted topic needs a key")
+        for i in islice(lost, RECORD_ERRORS_MAX)
+    ]

@@ -1,0 +1,27 @@
+"""RenewDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as of CreateDelegationToken.
+
+Left out: delegation tokens.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+KEY = 39
+VERSIONS = (1, 2)
+
+NO_TIME = -1
+
+
+def handle(
+    broker: Broker, request: RenewDelegationTokenRequest, call: Call
+) -> RenewDelegationTokenResponse:
+    return RenewDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=NO_TIME
+    )

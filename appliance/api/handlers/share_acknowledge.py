@@ -1,0 +1,80 @@
+"""ShareAcknowledge 1-2: says what became of records that a ShareFetch acquired.
+
+Accepted, released (to be delivered again), rejected, or, from version 2 on, renewed: the lock
+begins anew. For each partition all of it counts or nothing, and it is on disk before the answer.
+Epoch -1 ends the member's session: what it still had acquired is then anybody's.
+
+Left out: current leaders, because there is one broker.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.share_requests import Acknowledging, Told, answer, lock_ms, member_of
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from appliance.share.session import FINAL_EPOCH, INITIAL_EPOCH, Member
+
+KEY = 79
+VERSIONS = (1, 2)
+
+Row = ShareAcknowledgeResponse.PartitionData
+
+
+def handle(broker: Broker, request: ShareAcknowledgeRequest, call: Call) -> Later:
+    later = Later()
+    job = _acknowledge(broker, request, call)
+    broker.share_partitions.run(answer(later, job, _refuse), call.connection)
+    return later
+
+
+def _refuse(error: ApplianceError) -> ShareAcknowledgeResponse:
+    return ShareAcknowledgeResponse(error_code=error.kafka_code, error_message=str(error))
+
+
+async def _acknowledge(
+    broker: Broker, request: ShareAcknowledgeRequest, call: Call
+) -> ShareAcknowledgeResponse:
+    partitions = broker.share_partitions
+    await partitions.loaded()
+    partitions.check_loaded()
+    member = member_of(request)
+    _step(broker, member, request.share_session_epoch)
+    told = await Acknowledging(broker, member, request, call.version).done()
+    if request.share_session_epoch == FINAL_EPOCH:
+        partitions.close_session(member)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=lock_ms(broker, member.group), responses=_topics(told)
+    )
+
+
+def _step(broker: Broker, member: Member, epoch: int) -> None:
+    sessions = broker.share_partitions.sessions
+    if epoch == INITIAL_EPOCH:
+        raise Refused(
+            ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+            f"got share session epoch {epoch}, with which a ShareFetch begins",
+        )
+    if epoch == FINAL_EPOCH:
+        sessions.find(member)
+    else:
+        sessions.step(member, epoch)
+
+
+def _topics(told: Told) -> list[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse]:
+    by_topic: dict[UUID, list[Row]] = {}
+    for place, refusal in told.items():
+        row = Row(partition_index=place.partition)
+        if refusal is not None:
+            row.error_code, row.error_message = refusal.kafka_code, str(refusal)
+        by_topic.setdefault(place.topic_id, []).append(row)
+    return [
+        ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(*each) for each in by_topic.items()
+    ]

@@ -1,0 +1,42 @@
+"""SyncGroup 0-5: the leader of a generation hands out the assignment, every member gets its own.
+
+Members wait for the leader. Nobody hears of an assignment before it is on disk, so that a restart
+of the broker finds the generation that its members believe in.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call, Later
+from appliance.broker.broker import Broker
+from appliance.groups.member import Sync, Synced
+from appliance.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+KEY = 14
+VERSIONS = (0, 5)
+
+
+def handle(broker: Broker, request: SyncGroupRequest, call: Call) -> Later:
+    later = Later()
+
+    def answer(synced: Synced) -> None:
+        later.give(
+            SyncGroupResponse(
+                error_code=synced.error,
+                protocol_type=synced.protocol_type,
+                protocol_name=synced.protocol_name,
+                assignment=synced.assignment,
+            )
+        )
+
+    asked = Sync(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        request.protocol_type,
+        request.protocol_name,
+        {each.member_id: each.assignment for each in request.assignments},
+    )
+    broker.groups.sync(request.group_id, asked, call.received_ms, answer)
+    return later

@@ -1,0 +1,115 @@
+"""TxnOffsetCommit 0-5: offsets of a group that count when the transaction commits.
+
+On disk before it is answered, and seen by nobody until then. From version 3 on the member must be
+of the group's current generation; without one nothing is checked. Up to version 4 the group must
+have been added to the transaction (INVALID_TXN_STATE); version 5, TV2, adds it.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.fencing import told
+from appliance.api.handlers.lookup import check_partition, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.groups.records import NEVER, OffsetCommitValue, Partition
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from appliance.topics.internal_topic import Transaction
+from appliance.topics.topic import OFFSETS
+from appliance.txn import transaction as txn
+
+KEY = 28
+VERSIONS = (0, 5)
+
+FIRST_OF_TV2 = 5
+NEVER_FENCED = VERSIONS[1] + 1  # it always says INVALID_PRODUCER_EPOCH
+
+Asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+Answer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+AnswerTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+Values = dict[Partition, OffsetCommitValue]
+
+
+async def handle(
+    broker: Broker, request: TxnOffsetCommitRequest, call: Call
+) -> TxnOffsetCommitResponse:
+    values: Values = {}
+    good: list[Answer] = []  # answered as the commit is
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for each in topic.partitions:
+            answer = Answer(each.partition_index)
+            try:
+                values[Partition(topic.name, each.partition_index)] = _value(
+                    broker, topic.name, each, call.now_ms
+                )
+                good.append(answer)
+            except ApplianceError as error:
+                answer.error_code = error.kafka_code
+            answers.append(answer)
+        topics.append(AnswerTopic(topic.name, answers))
+    try:
+        if values:
+            await _commit(broker, request, values, call.version)
+    except ApplianceError as error:
+        for answer in good:
+            answer.error_code = told(error, call.version, NEVER_FENCED)
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _value(broker: Broker, topic: str, asked: Asked, now_ms: int) -> OffsetCommitValue:
+    check_partition(find_topic(broker, topic), asked.partition_index)
+    metadata = asked.committed_metadata or ""
+    size, most = len(metadata.encode()), broker.config.groups.metadata_max_bytes
+    if size > most:
+        raise Refused(
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            f"got {size} bytes of metadata, wanted at most {most} (offset.metadata.max.bytes)",
+        )
+    return OffsetCommitValue(
+        offset=asked.committed_offset,
+        leader_epoch=asked.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp=now_ms,
+        expire_timestamp=NEVER,
+    )
+
+
+async def _commit(
+    broker: Broker, request: TxnOffsetCommitRequest, values: Values, version: int
+) -> None:
+    if not request.group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+    producer = txn.Producer(request.producer_id, request.producer_epoch)
+    place = txn.Partition(OFFSETS, await broker.groups.partition_of(request.group_id))
+    stored: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
+
+    def done(error: ApplianceError | None) -> None:
+        if not stored.done():
+            stored.set_result(error)
+
+    async with broker.transactions.writing(
+        request.transactional_id, {place: producer}, may_add=version >= FIRST_OF_TV2
+    ) as refused:
+        if refused:
+            raise refused[place]
+        broker.groups.commit_in_transaction(
+            request.group_id,
+            (request.member_id, request.group_instance_id, request.generation_id),
+            values,
+            Transaction(*producer),
+            done,
+        )
+        # inside: a write that is on its way must not come behind a marker
+        error = await stored
+    if error is not None:
+        raise error

@@ -1,0 +1,33 @@
+"""UnregisterBroker 0: refuses. This broker is the whole cluster and cannot leave it.
+
+Its own number gets INVALID_REQUEST, any other BROKER_ID_NOT_REGISTERED.
+
+Left out: removing brokers. There is no other.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+KEY = 64
+VERSIONS = (0, 0)
+
+
+def handle(
+    broker: Broker, request: UnregisterBrokerRequest, call: Call
+) -> UnregisterBrokerResponse:
+    if request.broker_id == broker.node_id:
+        return UnregisterBrokerResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"broker {broker.node_id} is the only one: it is the cluster",
+        )
+    return UnregisterBrokerResponse(
+        error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+        error_message=f"got broker {request.broker_id}, there is only {broker.node_id}",
+    )

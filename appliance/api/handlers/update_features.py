@@ -1,0 +1,38 @@
+"""UpdateFeatures 0-2: refuses, since no feature of this broker can be raised or lowered.
+
+Neither one that ApiVersions lists nor any other can be updated: INVALID_UPDATE_VERSION for the
+whole request, in every version, as Apache Kafka answers since 4.0. A request without features
+changes nothing and succeeds.
+
+Left out: other levels of `group.version`, `share.version` and `transaction.version`. Clients that
+do not know them speak the older protocols anyway, and are served side by side.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.api_versions import FEATURES
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+KEY = 57
+VERSIONS = (0, 2)
+
+def handle(broker: Broker, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+    texts = {each.feature: _why_not(each.feature) for each in request.feature_updates}
+    if not texts:
+        return UpdateFeaturesResponse(error_message=None)
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="; ".join(texts.values())
+    )
+
+
+def _why_not(name: str) -> str:
+    for each in FEATURES:
+        if each.name == name:
+            return f"{name}: it is at level {each.finalized} and stays there"
+    return f"{name}: there is no such feature"

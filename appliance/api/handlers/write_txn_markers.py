@@ -1,0 +1,56 @@
+"""WriteTxnMarkers 1-2: ends a transaction in the partitions named, on disk before it is answered.
+
+Between brokers of a cluster; here it is what `kafka-transactions abort` sends for a transaction
+that hangs. The log refuses a marker of an old producer epoch (INVALID_PRODUCER_EPOCH) or an old
+coordinator epoch (TRANSACTION_COORDINATOR_FENCED).
+
+Left out: the transaction version of version 2, by which a broker of a cluster checks that a
+marker's epoch is above that of the records: the marker is taken as in version 1.
+"""
+
+from __future__ import annotations
+
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from appliance.txn.transaction import Partition, Producer
+
+KEY = 27
+VERSIONS = (1, 2)
+
+Asked = WriteTxnMarkersRequest.WritableTxnMarker
+Response = WriteTxnMarkersResponse
+
+
+async def handle(broker: Broker, request: WriteTxnMarkersRequest, call: Call) -> Response:
+    return Response(markers=[await _marker(broker, each) for each in request.markers])
+
+
+async def _marker(broker: Broker, asked: Asked) -> Response.WritableTxnMarkerResult:
+    topics = []
+    for topic in asked.topics:
+        rows = [
+            Response.WritableTxnMarkerPartitionResult(
+                each, await _write(broker, asked, Partition(topic.name, each))
+            )
+            for each in topic.partition_indexes
+        ]
+        topics.append(Response.WritableTxnMarkerTopicResult(topic.name, rows))
+    return Response.WritableTxnMarkerResult(asked.producer_id, topics)
+
+
+async def _write(broker: Broker, asked: Asked, place: Partition) -> int:
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    try:
+        log = find_log(find_topic(broker, place.topic), place.partition)
+        await broker.transactions.mark(
+            log, producer, asked.transaction_result, asked.coordinator_epoch
+        )
+    except ApplianceError as error:
+        return error.kafka_code
+    return 0

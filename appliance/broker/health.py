@@ -1,0 +1,486 @@
+"""What is true of the appliance: the one place that decides. `/healthz`, Home, `/metrics`,
+`appliance health`, `status`, alerts and the start's sentence say what is decided here, in the same
+words.
+
+    ok           everything acknowledged is here, readable, and on disks that are well
+    degraded     it serves, and somebody should look: less safety than usual, or a loss of which
+                 nobody has said yet that they have seen it
+    failing      something is not served, not taken, or on disks that are broken
+    recovering   the start: logs are being opened
+    stopping     logs are being closed
+
+Each area has a function that answers findings; a new truth about the broker gets one here. All of
+them are quick and on the event loop: what takes time is looked at by `Watch`, and asked for its
+last look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from appliance._log import log_facts
+from appliance.broker.broker import Broker
+from appliance.catalog.ledger import WHOLE, Entry
+from appliance.config import BrokerConfig
+from appliance.data_dir import descriptors
+from appliance.export.book import fault_of
+from appliance.export.due import overdue
+from appliance.machine import limits, raid
+from appliance.machine.clock import told as told_of_doubt
+from appliance.machine.watch import LOOK_S, Machine
+from appliance.native import _descriptors
+from appliance.process import event_log
+from appliance.process.spoken import disk_full, duration, size, some
+from appliance.repair._repair import holes
+
+log = event_log.named("health")
+
+Level = Literal["degraded", "failing"]
+
+FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
+LOGS_S = 10.0  # between two looks at every log
+SLICE_LOGS = 500  # looked at in about a millisecond
+TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
+NEARLY_ALL = 0.9  # of the descriptors
+GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
+FINDINGS_TOLD = 20  # of one kind; the rest are counted: on a dead disk there is one per partition
+HANGS_S = 30.0  # a disk that is slow answers sooner; what takes longer makes clients give up
+
+
+class Finding(NamedTuple):
+    level: Level
+    area: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Health:
+    status: str  # one of the words above
+    findings: list[Finding] = field(default_factory=list)  # the worst first
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [each.text for each in self.findings]
+
+    @property
+    def is_serving(self) -> bool:
+        """What a load balancer asks: less safety than usual is no reason to send clients away."""
+        return self.status in ("ok", "degraded")
+
+
+class Registered(Protocol):
+    """The registration in a ZooKeeper."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def refusal(self) -> Exception | None: ...
+
+
+class AdminConnections(Protocol):
+    """Of the admin port."""
+
+    @property
+    def open(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def refused_at(self) -> float | None: ...  # of time.monotonic()
+    @property
+    def ended(self) -> Mapping[str, int]: ...  # by reason
+
+
+class Subject(Protocol):
+    """The process of which the truth is told."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def status(self) -> str: ...  # "ok" once it serves
+    @property
+    def started(self) -> float: ...
+    @property
+    def recovered(self) -> tuple[int, int]: ...
+    @property
+    def admin_connections(self) -> AdminConnections | None: ...
+    @property
+    def faults(self) -> Mapping[str, str]: ...
+    @property
+    def broker(self) -> Broker | None: ...
+    @property
+    def registration(self) -> Registered | None: ...
+
+
+class Watch:
+    """What takes time to look at: the machine, and every log."""
+
+    def __init__(self, directory: Path) -> None:
+        self.machine = Machine(directory)
+        self.of_logs: list[Finding] = []  # at the last look
+        self.has_looked = asyncio.Event()
+        self.looked_at = time.monotonic()  # at the machine, to the end
+        # Its own: a file system that hangs holds who looks at it, and would take the threads of
+        # others one after the other.
+        self._thread = ThreadPoolExecutor(1, "machine")
+        self._logs_at = 0.0
+
+    async def run(self, subject: Subject) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                try:
+                    await self.look(subject)
+                except Exception:
+                    log.exception("the machine could not be looked at")
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def look(self, subject: Subject) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.machine.look)
+            self.looked_at = time.monotonic()
+        finally:
+            self.has_looked.set()
+        broker = subject.broker
+        if broker is None or subject.status != "ok":
+            return
+        if broker.ledger.unsaved:
+            await asyncio.to_thread(broker.ledger.save)
+        if time.monotonic() - self._logs_at >= LOGS_S:
+            await self.look_at_logs(broker)
+
+    async def look_at_logs(self, broker: Broker) -> None:
+        future = await of_timestamps(broker, broker.clock.latest_ms())
+        self.of_logs = [*future, *await of_holes(broker)]
+        self._logs_at = time.monotonic()
+
+
+def decide(subject: Subject, watch: Watch) -> Health:
+    broker = subject.broker
+    facts: dict[str, Any] = {
+        "data_dir": str(subject.config.data_dir),
+        "uptime_s": round(time.monotonic() - subject.started, 1),
+    }
+    if broker is None or subject.status != "ok":
+        done, found = subject.recovered
+        facts |= {"partitions_recovered": done, "partitions": found}
+        return Health(subject.status, [], facts)
+    facts |= {
+        "partitions": len(broker.log_dir.logs()),
+        "topics": len(broker.topics),
+        "free_bytes": broker.log_dir.free_bytes,
+        "losses": len(broker.ledger.open()),
+    }
+    if subject.registration:
+        facts["zookeeper"] = subject.registration.status
+    findings = sorted(_all(subject, broker, watch), key=lambda each: each.level != "failing")
+    return Health(findings[0].level if findings else "ok", findings, facts)
+
+
+def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
+    yield from of_logs(broker)
+    yield from of_storage(broker)
+    yield from of_descriptors(time.monotonic() - subject.started)
+    yield from of_admin(subject.admin_connections)
+    yield from of_syncs(broker)
+    yield from of_hangs(broker, watch)
+    yield from of_machine(watch.machine)
+    yield from of_clock(broker)
+    yield from of_ledger(broker)
+    yield from of_refused_reads(broker)
+    yield from of_owners(broker)
+    yield from of_groups(broker)
+    for name, text in sorted(subject.faults.items()):
+        yield Finding("failing", "upkeep", f"{name}: {text}")
+    if subject.registration is not None:
+        yield from of_registration(subject.registration)
+    yield from of_exports(broker)
+    yield from of_scrub(broker)
+    yield from watch.of_logs
+
+
+def first_of(level: Level, area: str, texts: list[str], more: str) -> Iterator[Finding]:
+    for text in texts[:FINDINGS_TOLD]:
+        yield Finding(level, area, text)
+    if len(texts) > FINDINGS_TOLD:
+        yield Finding(level, area, f"{len(texts) - FINDINGS_TOLD} more {more}")
+
+
+def of_logs(broker: Broker) -> Iterator[Finding]:
+    unopened = [f"not opened: {text}" for _, text in sorted(broker.not_open().items())]
+    failed = [
+        f"{topic}-{partition}: {each.failed_text}"
+        for (topic, partition), each in broker.log_dir.logs().items()
+        if each.failed
+    ]
+    stay = [
+        f"the deletion of topic {name} cannot be finished: {why}"
+        for name, why in sorted(broker.undeleted.items())
+    ]
+    yield from first_of("failing", "logs", unopened, "partitions are not opened")
+    yield from first_of("failing", "logs", failed, "partitions have failed")
+    yield from first_of("failing", "logs", stay, "deletions cannot be finished")
+
+
+def of_hangs(broker: Broker, watch: Watch) -> Iterator[Finding]:
+    """A disk that never answers fails nothing: whoever asks it waits."""
+    sync_s = broker.log_dir.counters()["sync_age_ns"] / 1e9
+    if sync_s > HANGS_S:
+        text = f"a sync has not ended for {duration(sync_s)}: nothing is acknowledged meanwhile"
+        yield Finding("failing", "storage", text)
+    look_s = time.monotonic() - watch.looked_at
+    if look_s > HANGS_S + LOOK_S:
+        text = f"disks and file systems have not answered for {duration(look_s)}"
+        yield Finding("failing", "storage", f"{text}: what is said of them here is as old")
+
+
+def of_storage(broker: Broker) -> Iterator[Finding]:
+    log_dir = broker.log_dir
+    if log_dir.journal_failed:
+        text = "recovery points cannot be saved: a start after a crash would take long"
+        yield Finding("failing", "storage", text)
+    free, low_water = log_dir.free_bytes, log_dir.config.low_water_bytes
+    room = f"{size(free)} free, and below {size(low_water)} writes are refused"
+    if log_dir.is_full:
+        yield Finding("failing", "storage", disk_full(free, low_water))
+    elif free < 2 * low_water:
+        yield Finding("degraded", "storage", f"the disk is nearly full: {room}")
+
+
+def of_descriptors(up_s: float) -> Iterator[Finding]:
+    """Descriptors are the process's: what happened before this broker began is none of its. That
+    idle files are closed for others is how it works, and a metric."""
+    lately_ms = min(TROUBLE_MS, up_s * 1000)
+    found, used = _descriptors.counters(), descriptors.in_use()
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room = (
+        f"{used} of {limit} file descriptors are in use, {found['open']} of {found['most']} that "
+        "the logs may have"
+    )
+    remedy = "raise LimitNOFILE of the service, or `ulimit -n`"
+    if 0 <= found["refused_ago_ms"] < lately_ms:
+        text = "reads or writes were refused, as no file descriptor was free"
+        yield Finding("failing", "descriptors", f"{text}: {room}; {remedy}")
+    elif used > NEARLY_ALL * limit:
+        yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")
+
+
+def of_admin(connections: AdminConnections | None) -> Iterator[Finding]:
+    if connections is None or connections.refused_at is None:
+        return
+    if (time.monotonic() - connections.refused_at) * 1000 < TROUBLE_MS:
+        text = (
+            f"the admin port has {connections.open} of {connections.most} connections that it may "
+            "have (admin.max.connections.total, and descriptors): some were closed for others"
+        )
+        yield Finding("degraded", "admin", text)
+
+
+def of_syncs(broker: Broker) -> Iterator[Finding]:
+    syncs = broker.log_dir.syncs
+    if not syncs.is_accepted(broker.log_dir.config.file_system_accepted):
+        yield Finding("degraded", "file system", syncs.text)
+
+
+def of_machine(machine: Machine) -> Iterator[Finding]:
+    for array in machine.arrays:
+        if text := raid.reason(array):
+            yield Finding("failing" if raid.is_failing(array) else "degraded", "raid", text)
+    for text in machine.file_system.failures():
+        yield Finding("failing", "file system", text)
+    for text in machine.file_system.warnings():
+        yield Finding("degraded", "file system", text)
+    for text in machine.clock.warnings():
+        yield Finding("degraded", "clock", text)
+    for text in chain(machine.memory.warnings(), machine.kills.warnings()):
+        yield Finding("degraded", "memory", text)
+    for text in limits.warnings(machine.limits):
+        yield Finding("degraded", "limits", text)
+
+
+def of_clock(broker: Broker) -> Iterator[Finding]:
+    if doubt := broker.clock.doubt():
+        yield Finding("degraded", "clock", told_of_doubt(doubt))
+
+
+def of_ledger(broker: Broker) -> Iterator[Finding]:
+    entries = [told(each) for each in broker.ledger.open()]
+    yield from first_of("degraded", "ledger", entries, "losses or damages are in the ledger")
+    if broker.ledger.unsaved:
+        text = f"{some(broker.ledger.unsaved, 'damage')} cannot be stored in the ledger: a restart"
+        text += " would forget it, and what a scrub found is not marked for readers before that"
+        yield Finding("degraded", "ledger", text)
+
+
+def told(entry: Entry) -> str:
+    when = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(entry.at_ms / 1000))
+    text = str(entry.damage)
+    if entry.damage.partition != WHOLE:
+        text = f"{entry.damage.kind} {text}"
+    return f"{text} (found {when}, not acknowledged yet)"
+
+
+def of_owners(broker: Broker) -> Iterator[Finding]:
+    for owner in (broker.groups, broker.transactions, broker.share_partitions):
+        if owner.fault:
+            yield Finding("failing", "groups and transactions", owner.fault)
+    hanging = [
+        f"{log.name}: a transaction of producer {each.producer_id} is open from offset "
+        f"{each.txn_first_offset} on, and how it was decided cannot be read: readers of committed "
+        f"records wait there. `kafka-transactions.sh --bootstrap-server {broker.advertised} abort "
+        f"--topic {log.topic} --partition {log.partition} --start-offset {each.txn_first_offset}` "
+        "ends it as aborted"
+        for log, each in broker.transactions.hanging()
+    ]
+    yield from first_of("degraded", "groups and transactions", hanging, "transactions hang")
+
+
+def of_groups(broker: Broker) -> Iterator[Finding]:
+    """While nobody has acknowledged the loss itself."""
+    lost = {f"{each.damage.topic}-{each.damage.partition}" for each in broker.ledger.open()}
+    for name, groups in sorted(broker.groups.doubtful.items()):
+        if name in lost and groups:
+            told = ", ".join(groups[:GROUPS_TOLD])
+            more = f" and {len(groups) - GROUPS_TOLD} more" if len(groups) > GROUPS_TOLD else ""
+            text = (
+                f"records of {name} are lost: commits of groups {told}{more}, or of groups not "
+                "known any more, may be among them, and these go on from older offsets"
+            )
+            yield Finding("degraded", "groups and transactions", text)
+
+
+def of_registration(registration: Registered) -> Iterator[Finding]:
+    """One lost ZooKeeper must not take all brokers out of a load balancer: they serve on."""
+    if registration.refusal:
+        yield Finding("failing", "zookeeper", f"not registered: {registration.refusal}")
+    elif registration.status.startswith("away"):
+        yield Finding("degraded", "zookeeper", f"ZooKeeper is {registration.status}")
+
+
+ERROR_TOLD = 300  # characters of a run's error; its history has the whole
+
+
+def of_exports(broker: Broker) -> Iterator[Finding]:
+    for hold in broker.holds.all():
+        if hold.warning:
+            yield Finding("degraded", "exports", hold.warning)
+    for definition, last in broker.exports.all():
+        if last.run and last.run["state"] == "failed":
+            why = str(last.run.get("error") or "nobody has told why")[:ERROR_TOLD]
+            text = f"the last run of export {definition['name']} failed: {why}"
+            yield Finding("degraded", "exports", text)
+        if fault := fault_of(definition):
+            text = f"export {definition['name']} cannot run as it is defined: {fault}"
+            yield Finding("degraded", "exports", text)
+            continue
+        now = broker.clock.now_ms() / 1000
+        if late := overdue(definition, last, broker.exports, now, time.monotonic()):
+            yield Finding("degraded", "exports", late)
+
+
+def of_refused_reads(broker: Broker) -> Iterator[Finding]:
+    """At once: what was damaged is in the ledger only when its segment was verified."""
+    texts = broker.refused_reads.texts()
+    yield from first_of("degraded", "reads", texts, "segments in which reads were refused")
+
+
+def of_scrub(broker: Broker) -> Iterator[Finding]:
+    """Damage itself is in the ledger. A disk that nobody has read for long may hold any."""
+    if broker.scrubber.is_late:
+        age_ms = broker.scrubber.age_ms
+        since = "ever" if age_ms is None else f"for {duration(age_ms / 1000)}"
+        text = f"not every segment has been verified {since}: `appliance scrub` does it now"
+        yield Finding("degraded", "scrub", text)
+    failed = [
+        f"a segment cannot be verified or mended: {each}" for each in broker.scrubber.failed()
+    ]
+    yield from first_of("degraded", "scrub", failed, "segments that cannot be verified")
+
+
+# Every log
+
+
+async def of_holes(broker: Broker) -> list[Finding]:
+    """That somebody has seen a loss lets no reader pass it."""
+    found: list[str] = []
+    logs = list(broker.log_dir.logs().values())
+    for begin in range(0, len(logs), SLICE_LOGS):
+        for each in logs[begin : begin + SLICE_LOGS]:
+            found += [
+                f"{each.name}: readers are refused at offsets {hole.first_offset} to "
+                f"{hole.end_offset - 1}, which are lost or damaged: `appliance log repair "
+                f"{each.name} --skip` lets them pass"
+                for hole in holes(each)
+                if not hole.is_skipped and hole.end_offset > each.log_start_offset
+            ]
+        await asyncio.sleep(0)
+    return [*first_of("degraded", "logs", found, "ranges at which readers are refused")]
+
+
+async def of_timestamps(broker: Broker, now_ms: float) -> list[Finding]:
+    """Of the topics that delete by time, the one whose records are farthest ahead."""
+    largest: dict[str, int] = {}
+    logs = [log for topic in list(broker.topics.values()) for log in topic.open_logs]
+    for begin in range(0, len(logs), SLICE_LOGS):
+        own = logs[begin : begin + SLICE_LOGS]
+        for each, facts in zip(own, log_facts(own), strict=True):
+            last = max(facts.largest_timestamp, largest.get(each.topic, -1))
+            largest[each.topic] = last
+        await asyncio.sleep(0)
+    return from_the_future(largest, lambda name: expires(broker, name), now_ms)
+
+
+def from_the_future(
+    largest: Mapping[str, int], does_expire: Callable[[str], bool], now_ms: float
+) -> list[Finding]:
+    found = [
+        (last, name)
+        for name, last in largest.items()
+        if last > now_ms + FUTURE_MS and does_expire(name)
+    ]
+    if not found:
+        return []
+    last, name = max(found)
+    written = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(last / 1000))
+    more = f", and of {some(len(found) - 1, 'other topic')}" if len(found) > 1 else ""
+    text = (
+        f"{name} has a record of {written}, {duration((last - now_ms) / 1000)} ahead of the "
+        f"clock{more}: retention by time keeps its segment until then"
+    )
+    return [Finding("degraded", "clock", text)]
+
+
+def expires(broker: Broker, name: str) -> bool:
+    if name not in broker.topics:
+        return False
+    deletes = "delete" in broker.topic_config(name, "cleanup.policy").split(",")
+    return deletes and int(broker.topic_config(name, "retention.ms")) >= 0
+
+
+# In one sentence
+
+
+def sentence(health: Health, when_well: str = "everything is served") -> str:
+    if health.status == "recovering":
+        done, found = health.facts["partitions_recovered"], health.facts["partitions"]
+        return f"Starting: {done} of {found} partitions are recovered."
+    if health.status == "stopping":
+        return "Stopping: logs are being closed."
+    if not health.findings:
+        return f"Healthy: {when_well}."
+    return f"{health.status.capitalize()}: {worst(health.findings)}"
+
+
+def worst(findings: Iterable[Finding]) -> str:
+    first, *others = findings
+    return f"{first.text}." + (f" And {len(others)} more." if others else "")

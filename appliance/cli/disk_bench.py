@@ -1,0 +1,263 @@
+"""What a disk does for the broker: how long it takes until written bytes are durable, and at what
+rates it can go on.
+
+    growing        appended to a file that grows, then fdatasync: a segment of a log
+    preallocated   the same into space that fallocate gave: no new length, but blocks to be marked
+    prewritten     over bytes that are on disk already: nothing but the bytes themselves
+    O_DSYNC        appended to a file that grows, where each write is durable when it returns
+
+Those are single files. A group commit is that of the engine itself: every partition gets a batch,
+then all are made durable together, by an fdatasync of each file or by one syncfs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from appliance._log import Log
+from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
+from appliance.errors import StorageFull
+from appliance.record import _batch
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB)
+PARTITIONS = (1, 4, 16, 64)
+SYNCS = ("files", "filesystem")
+BATCH_BYTES = 4 * KIB  # what a partition gets between two commits
+BULK_PARTITIONS, BULK_BYTES = 4, MIB - 4 * KIB  # batches as large as producers may send
+SPACE_BYTES = 256 * MIB  # of one measurement; a longer one begins the file anew
+DRAIN_BYTES = 8 * MIB  # written at a time where nobody measures
+SAMPLES_MIN = 5  # of a disk so slow that a share of the time is too short for as many
+NO_FLUSH_US = 20.0  # faster than any flash memory without a capacitor
+IN_MEMORY = ("tmpfs", "ramfs")
+
+
+class Times(NamedTuple):
+    """Of many durable writes, one after the other."""
+
+    samples: int
+    p50_us: float
+    p99_us: float
+    per_s: float  # with the slow ones among them
+
+    @classmethod
+    def of(cls, took_s: list[float]) -> Times:
+        found = sorted(took_s)
+        rate = len(found) / sum(found)
+        return cls(len(found), at(found, 0.5) * 1e6, at(found, 0.99) * 1e6, rate)
+
+
+class Write(NamedTuple):
+    way: str
+    size_bytes: int
+    times: Times
+
+
+class GroupCommit(NamedTuple):
+    sync: str  # of commit.sync
+    partitions: int
+    times: Times
+
+    @property
+    def per_s(self) -> float:
+        """Partitions made durable a second."""
+        return self.partitions * self.times.per_s
+
+
+class Found(NamedTuple):
+    directory: str
+    file_system: str
+    free_bytes: int
+    writes: list[Write]
+    commits: list[GroupCommit]
+    bulk_bytes_per_s: float
+
+    @property
+    def alone(self) -> Times:
+        """What a producer waits that is the only one."""
+        found = [each.times for each in self.commits if each.partitions == 1]
+        return max(found, key=lambda times: times.per_s)
+
+    @property
+    def together(self) -> GroupCommit:
+        return max(self.commits, key=lambda each: each.per_s)
+
+
+Tick = Callable[[int, int], None]
+
+
+def at(found: list[float], part: float) -> float:
+    """The value that so large a part of them does not pass."""
+    return found[max(0, math.ceil(part * len(found)) - 1)]
+
+
+def measure(directory: Path, seconds: float, progress: Tick) -> Found:
+    """Takes about so long; what it writes is gone afterwards."""
+    check_space(directory)
+    free = shutil.disk_usage(directory).free
+    jobs = len(WAYS) * len(SIZES) + len(SYNCS) * len(PARTITIONS) + 1
+    share, done = seconds / jobs, 0
+    writes: list[Write] = []
+    commits: list[GroupCommit] = []
+    with tempfile.TemporaryDirectory(prefix=".bench-disk-", dir=directory) as name:
+        folder = Path(name)
+        for way, durations in WAYS.items():
+            for size in SIZES:
+                writes.append(Write(way, size, Times.of(durations(folder / "file", size, share))))
+                progress(done := done + 1, jobs)
+        for sync in SYNCS:
+            for count in PARTITIONS:
+                with logs_of(folder / "group", sync, count) as logs:
+                    took = rounds(logs, BATCH_BYTES, share)
+                commits.append(GroupCommit(sync, count, Times.of(took)))
+                progress(done := done + 1, jobs)
+        with logs_of(folder / "bulk", "auto", BULK_PARTITIONS) as logs:
+            took = rounds(logs, BULK_BYTES, share)
+        progress(jobs, jobs)
+    bulk = BULK_PARTITIONS * BULK_BYTES * len(took) / sum(took)
+    return Found(str(directory), file_system(directory), free, writes, commits, bulk)
+
+
+def check_space(directory: Path) -> None:
+    """A broker that stands beside it must not be stopped from writing."""
+    free, kept = shutil.disk_usage(directory).free, StorageConfig().low_water_bytes
+    if free < SPACE_BYTES + kept:
+        raise StorageFull(
+            f"{directory}: {free} bytes free, wanted {SPACE_BYTES + kept}: {SPACE_BYTES} to write, "
+            f"and {kept} below which a broker refuses writes (storage.low.water.bytes)"
+        )
+
+
+def file_system(directory: Path) -> str:
+    """Its type: of the last mount over the longest part of the path."""
+    path, found = str(directory.resolve()), ("", "unknown")
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape").rstrip("/")
+        if f"{path}/".startswith(f"{point}/") and len(point) >= len(found[0]):
+            found = point, after.split()[0]
+    return found[1]
+
+
+# One file
+
+
+@contextlib.contextmanager
+def opened(path: Path, flags: int = 0) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | flags, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+        path.unlink()
+
+
+def durations(
+    fd: int, size: int, seconds: float, sync: Callable[[int], None], anew: Callable[[int], None]
+) -> list[float]:
+    """Of writes one after the other; `anew` makes the file what it was before the first."""
+    data, position = os.urandom(size), 0
+    took: list[float] = []
+    anew(fd)
+    end = time.perf_counter() + seconds
+    while len(took) < SAMPLES_MIN or time.perf_counter() < end:
+        if position + size > SPACE_BYTES // 4:
+            anew(fd)
+            position = 0
+        begin = time.perf_counter()
+        os.pwrite(fd, data, position)
+        sync(fd)
+        took.append(time.perf_counter() - begin)
+        position += size
+    return took
+
+
+def emptied(fd: int) -> None:
+    os.ftruncate(fd, 0)
+    os.fsync(fd)
+
+
+def allocated(fd: int) -> None:
+    os.ftruncate(fd, 0)
+    os.posix_fallocate(fd, 0, SPACE_BYTES // 4)
+    os.fsync(fd)
+
+
+def filled(fd: int) -> None:
+    """Once: what is written over stays written."""
+    if os.fstat(fd).st_size == 0:
+        for position in range(0, SPACE_BYTES // 4, DRAIN_BYTES):
+            os.pwrite(fd, bytes(DRAIN_BYTES), position)
+        os.fsync(fd)
+
+
+def growing(path: Path, size: int, seconds: float) -> list[float]:
+    with opened(path) as fd:
+        return durations(fd, size, seconds, os.fdatasync, emptied)
+
+
+def preallocated(path: Path, size: int, seconds: float) -> list[float]:
+    with opened(path) as fd:
+        return durations(fd, size, seconds, os.fdatasync, allocated)
+
+
+def prewritten(path: Path, size: int, seconds: float) -> list[float]:
+    with opened(path) as fd:
+        return durations(fd, size, seconds, os.fdatasync, filled)
+
+
+def by_dsync(path: Path, size: int, seconds: float) -> list[float]:
+    with opened(path, os.O_DSYNC) as fd:
+        return durations(fd, size, seconds, lambda _: None, emptied)
+
+
+WAYS: dict[str, Callable[[Path, int, float], list[float]]] = {
+    "growing": growing,
+    "preallocated": preallocated,
+    "prewritten": prewritten,
+    "O_DSYNC": by_dsync,
+}
+
+
+# Many partitions
+
+
+@contextlib.contextmanager
+def logs_of(path: Path, sync: str, count: int) -> Iterator[list[Log]]:
+    """New ones, in a directory of their own that goes with them."""
+    log_dir = LogDir.open(path, StorageConfig(low_water_bytes=0, reserve_bytes=0, sync=sync))
+    settings = LogConfig(flush_ms=600_000, flush_messages=1 << 40)  # committed when it is asked
+    try:
+        yield [log_dir.create("bench", number, settings) for number in range(count)]
+    finally:
+        log_dir.close()
+        shutil.rmtree(path)
+
+
+def rounds(logs: list[Log], size: int, seconds: float, each: int = 1) -> list[float]:
+    """Every partition gets so many batches of `size`, then all are made durable: what that took."""
+    empty = len(_batch.build([(0, None, b"")]))
+    batch = _batch.build([(0, None, os.urandom(size - empty))])
+    took: list[float] = []
+    in_all = SPACE_BYTES // (len(batch) * len(logs) * each)
+    end = time.perf_counter() + seconds
+    while len(took) < SAMPLES_MIN or (time.perf_counter() < end and len(took) < in_all):
+        begin = time.perf_counter()
+        for log in logs:
+            for _ in range(each):
+                log.append(batch)
+        for log in logs:
+            log.ask_commit()
+        for log in logs:
+            log.flush()
+        took.append(time.perf_counter() - begin)
+    return took

@@ -1,0 +1,210 @@
+"""The `appliance` command: run the broker, or a ZooKeeper for it; ask a running one (`remote/`);
+look into the data directory of a stopped one (`log`)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from appliance import config as configuration
+from appliance.cli.log import log
+from appliance.cli.remote import acl, broker, clock, group, ledger, messages, scrub, topic, user
+from appliance.process import event_log, owner_only
+from appliance.process.command import Command
+from appliance.process.progress import Progress
+from appliance.zookeeper.server import ZooKeeperServer
+
+
+class Commands(click.Group):
+    """Those that bring much with them are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "bench", "mirror"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "mirror":
+            from appliance.mirror.command import mirror  # with the client library
+
+            return mirror
+        if cmd_name == "bench":
+            from appliance.cli.bench import bench  # with the engine
+
+            return bench
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=Commands)
+@click.version_option(package_name="appliance")
+def main() -> None:
+    """A message log for one box."""
+
+
+EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schema", "table", "schedule")
+
+
+class ExportCommands(click.Group):
+    """They come with Spark, which is an extra and large: it is imported when one is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(EXPORT_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        try:
+            from appliance_spark.export import export as found
+        except ImportError as error:
+            raise click.ClickException(
+                f"exports want {error.name}, which is not there: "
+                "pip install 'appliance-log[export]'"
+            ) from error
+        return found.get_command(ctx, cmd_name)
+
+
+@main.group(cls=ExportCommands)
+def export() -> None:
+    """Topics to Parquet files, each record once."""
+
+
+for each in (
+    topic.topic,
+    group.group,
+    messages.produce,
+    messages.consume,
+    broker.health,
+    broker.status,
+    broker.config,
+    clock.clock,
+    acl.acl,
+    user.user,
+    broker.bundle,
+    ledger.ledger,
+    scrub.scrub,
+    log,
+):
+    main.add_command(each)
+
+
+def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--set",
+            "pairs",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="One setting; may be repeated.",
+        ),
+        click.option(
+            "--zookeeper",
+            metavar="HOST:PORT[,...]/PATH",
+            help="Where to register, if anywhere (zookeeper.connect).",
+        ),
+        click.option(
+            "--admin", metavar="HOST:PORT", help="Where health is served (admin.address)."
+        ),
+        click.option(
+            "--listen", metavar="HOST:PORT", help="Where Kafka clients come in (listen.address)."
+        ),
+        click.option("--data-dir", metavar="DIR", help="Where the logs are kept (data.dir)."),
+        click.option("--config", "file", type=click.Path(path_type=Path), help="Settings as TOML."),
+    ):
+        command = option(command)
+    return command
+
+
+FLAGS = {
+    "data_dir": "data.dir",
+    "listen": "listen.address",
+    "admin": "admin.address",
+    "zookeeper": "zookeeper.connect",
+}
+
+
+def load_config(
+    file: Path | None, pairs: Iterable[str], **flags: str | None
+) -> configuration.BrokerConfig:
+    named = {FLAGS[flag]: text for flag, text in flags.items()}
+    return configuration.load(file, os.environ, pairs, named)
+
+
+@main.command(cls=Command)
+@settings_options
+def serve(**options: Any) -> None:
+    """Run the broker until SIGTERM or SIGINT."""
+    from appliance.server import Server  # a second of imports that no other command needs
+
+    event_log.to_stderr()
+    os.umask(owner_only.UMASK)
+    server = Server(load_config(**options))
+    asyncio.run(server.run(Progress("recovering partitions")))
+    # Or the interpreter looks at all that is left several times before it ends: with 48,000 groups,
+    # on a busy machine, that took 13 s after the last line of the log.
+    gc.freeze()
+
+
+@main.command(cls=Command)
+@click.option("--port", default=2181, show_default=True, help="Where it listens, on loopback.")
+@click.option(
+    "--data-dir",
+    default="zookeeper",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it keeps its data.",
+)
+def zookeeper(port: int, data_dir: Path) -> None:
+    """Run a single ZooKeeper to try things out with, until SIGTERM or SIGINT.
+
+    It is Apache's own, from PySpark's jars, and needs Java."""
+    server = ZooKeeperServer(data_dir, port)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.terminate())
+    with server:
+        server.wait_until_serving()
+        click.echo(f"ready zookeeper={server.address} data={data_dir}")
+        code = server.wait()
+    if code not in (0, 128 + signal.SIGTERM):
+        raise click.ClickException(f"ZooKeeper ended with code {code}")
+
+
+@main.command(cls=Command)
+@settings_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def settings(as_json: bool, **options: Any) -> None:
+    """Print every setting with the value that `serve` would use."""
+    values = configuration.values_of(load_config(**options))
+    if as_json:
+        click.echo(json.dumps({name: plain(value) for name, value in values.items()}, indent=2))
+        return
+    for name, value in values.items():
+        row = configuration.settings()[name]
+        mark = "" if value == row.default else "   (not the default)"
+        click.echo(f"{name} = {row.text(value)}{mark}")
+
+
+def plain(value: Any) -> Any:
+    return value if isinstance(value, (int, float)) else str(value)
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@main.command(cls=Command)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def completion(shell: str, as_json: bool) -> None:
+    """Print what makes SHELL complete our commands and options.
+
+    \b
+    bash, zsh:  eval "$(appliance completion bash)"
+    fish:       appliance completion fish | source"""
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    script = kind(main, {}, "appliance", "_APPLIANCE_COMPLETE").source()
+    click.echo(json.dumps({"shell": shell, "script": script}) if as_json else script)

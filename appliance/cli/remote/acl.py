@@ -1,0 +1,132 @@
+"""`appliance acl ...`"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from appliance.cli.remote.api import Api, asks_a_broker, sure
+from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.topic import YES
+from appliance.process.command import NOT_FOUND, Command, Failed
+from appliance.process.spoken import some
+
+HEADS = ("principal", "may", "operation", "resource", "name", "pattern", "host")
+RESOURCES = {
+    "topic": "Of this topic.",
+    "group": "Of this group.",
+    "transactional_id": "Of this transactional id.",
+    "user": "Of this user's tokens.",
+}
+
+
+@click.group()
+def acl() -> None:
+    """Access rules of Kafka clients. They are kept and shown, not enforced yet."""
+
+
+def about_rules(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, text in RESOURCES.items():
+        command = click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=text)(
+            command
+        )
+    for option in (
+        click.option("--cluster", is_flag=True, help="Of the cluster."),
+        click.option("--prefixed", is_flag=True, help="Of all whose name begins with NAME."),
+        click.option("--principal", metavar="User:NAME", help="Of whom."),
+        click.option("--operation", metavar="OPERATION", help="read, write, describe, all, ..."),
+        click.option("--host", metavar="ADDRESS", help="From there; * is from anywhere."),
+        click.option("--deny", "permission", flag_value="deny", help="A rule that forbids."),
+        click.option("--allow", "permission", flag_value="allow", help="A rule that allows."),
+    ):
+        command = option(command)
+    return command
+
+
+def rule(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields that were given."""
+    named = [name for name in RESOURCES if options[name] is not None]
+    if len(named) + options["cluster"] > 1:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in RESOURCES)
+        raise click.UsageError(f"wanted one of {flags} and --cluster")
+    given = {key: options[key] for key in ("principal", "operation", "host", "permission")}
+    found = {key: value for key, value in given.items() if value is not None}
+    if options["cluster"]:
+        found |= {"resource_type": "cluster", "resource_name": "kafka-cluster"}
+    elif named:
+        found |= {"resource_type": named[0], "resource_name": options[named[0]]}
+    if options["prefixed"]:
+        found["pattern_type"] = "prefixed"
+    return found
+
+
+def put(rows: list[dict[str, Any]]) -> None:
+    put_table(
+        HEADS,
+        [
+            (each["principal"], each["permission"], each["operation"], each["resource_type"],
+             each["resource_name"], each["pattern_type"], each["host"])
+            for each in rows
+        ],
+    )  # fmt: skip
+
+
+def warn(found: dict[str, Any]) -> None:
+    if found["warning"]:
+        click.echo(found["warning"], err=True)
+
+
+@acl.command("list", cls=Command)
+@asks_a_broker
+def list_acls(api: Api, as_json: bool) -> None:
+    """All rules."""
+    found = api.get("/acls")
+    if as_json:
+        return put_json(found)
+    put(found["acls"])
+    warn(found)
+
+
+@acl.command("add", cls=Command)
+@about_rules
+@asks_a_broker
+def add_acl(api: Api, as_json: bool, **options: Any) -> None:
+    """Add a rule; it allows, unless told --deny.
+
+    \b
+    appliance acl add --principal User:anna --operation read --topic orders"""
+    wanted = rule(options)
+    for field, flag in (("resource_type", "--topic, --group, ... or --cluster"),
+                        ("principal", "--principal"), ("operation", "--operation")):  # fmt: skip
+        if field not in wanted:
+            raise click.UsageError(f"missing {flag}")
+    found = api.post("/acls", {"acls": [wanted]})
+    if as_json:
+        return put_json(found)
+    click.echo(f"added; rules now: {len(found['acls'])}")
+    warn(found)
+
+
+@acl.command("remove", cls=Command)
+@about_rules
+@click.option("--dry-run", is_flag=True, help="Only show which.")
+@YES
+@asks_a_broker
+def remove_acl(api: Api, as_json: bool, dry_run: bool, is_sure: bool, **options: Any) -> None:
+    """Remove all rules that fit what is given."""
+    wanted = rule(options)
+    if not wanted:
+        raise click.UsageError("nothing given: that would be all rules; wanted --principal, ...")
+    plan = api.post("/acls/remove", {**wanted, "dry_run": True})
+    if not plan["acls"]:
+        raise Failed("no rule fits; `appliance acl list` shows them all", NOT_FOUND)
+    if not as_json:
+        put(plan["acls"])
+    if not dry_run:
+        sure(f"Remove {some(len(plan['acls']), 'rule')}?", is_sure)
+        plan = api.post("/acls/remove", {**wanted, "dry_run": False})
+    if as_json:
+        return put_json(plan)
+    click.echo(f"{'would remove' if dry_run else 'removed'} {len(plan['acls'])}")

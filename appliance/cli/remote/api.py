@@ -1,0 +1,99 @@
+"""The REST API of a running broker, for commands."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+from urllib.parse import quote
+
+import click
+
+from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
+from appliance.process.command import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+
+EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
+PREFIX = "/api/v1"
+
+
+@dataclass(frozen=True)
+class Api:
+    address: str  # HOST:PORT, or a URL
+    token: str | None
+
+    @contextmanager
+    def open(self, path: str, **query: Any) -> Iterator[IO[bytes]]:
+        """An answer that is read piece by piece, and may break off."""
+        with _explained(), Rest(self.address, self.token).open("GET", path, None, query) as answer:
+            try:
+                yield answer
+            except (http.client.HTTPException, ConnectionResetError, TimeoutError) as error:
+                raise RestUnreached(f"the answer of {self.address} broke off: {error}") from error
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        with _explained():
+            return Rest(self.address, self.token).ask(method, PREFIX + path, body, query)
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self.ask("GET", path, **query)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.ask("POST", path, body)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except RestRefused as error:
+        raise refused(error, error.status) from error
+    except RestUnreached as error:
+        raise unreached(error) from error
+
+
+def refused(error: Exception, status: int) -> Failed:
+    """How a command ends whose request the broker refused."""
+    hint = ". A token is given by --token or APPLIANCE_TOKEN" if status == 401 else ""
+    return Failed(f"{error}{hint}", EXITS.get(status, FAILED))
+
+
+def unreached(error: Exception) -> Failed:
+    """How it ends when nobody answered."""
+    return Failed(
+        f"{error}. Does the broker run (appliance serve)? Another address is given by --admin or "
+        "APPLIANCE_ADMIN_ADDRESS",
+        UNREACHABLE,
+    )
+
+
+def part(text: str) -> str:
+    """As one part of a path."""
+    return quote(text, safe="")
+
+
+def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every such command; it is given `api` and `as_json`."""
+
+    def with_api(admin: str, token: str | None, **options: Any) -> Any:
+        return command(api=Api(admin, token), **options)
+
+    with_api.__name__, with_api.__doc__ = command.__name__, command.__doc__
+    found: Callable[..., Any] = with_api
+    vars(found)["__click_params__"] = getattr(command, "__click_params__", [])
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
+        click.option("--token", envvar="APPLIANCE_TOKEN", help="Of the admin pages, if it has a "
+                     "password. Rather in the environment: APPLIANCE_TOKEN."),
+        click.option("--admin", envvar="APPLIANCE_ADMIN_ADDRESS", default="127.0.0.1:8780",
+                     show_default=True, metavar="HOST:PORT", help="Where the broker's pages are."),
+    ):
+        found = option(found)
+    return found
+
+
+def sure(question: str, is_sure: bool) -> None:
+    """Asks before what cannot be taken back."""
+    if not is_sure and not click.confirm(question, err=True):
+        raise Failed("nothing was done", FAILED)

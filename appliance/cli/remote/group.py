@@ -1,0 +1,136 @@
+"""`appliance group ...`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from appliance.cli.remote.api import Api, asks_a_broker, part, sure
+from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.topic import YES
+from appliance.cli.remote.where import time_ms
+from appliance.process.command import NOT_FOUND, Command, Failed
+from appliance.process.spoken import duration, some
+
+NAME = click.argument("name", metavar="GROUP")
+
+
+@click.group()
+def group() -> None:
+    """Consumer groups of a running broker."""
+
+
+@group.command("list", cls=Command)
+@click.argument("text", default="")
+@click.option("--by-lag", is_flag=True, help="Largest lag first.")
+@asks_a_broker
+def list_groups(api: Api, as_json: bool, text: str, by_lag: bool) -> None:
+    """List groups, or those whose id holds TEXT."""
+    order = "lag" if by_lag else "group"
+    found = api.get("/groups", q=text, order=order, limit=10_000)
+    if as_json:
+        return put_json(found)
+    put_table(
+        ("group", "protocol", "state", "members", "lag", "behind"),
+        [
+            (row["group"], row["protocol"], row["state"], row["members"], row["lag_records"],
+             duration(row["lag_seconds"]))
+            for row in found["groups"]
+        ],
+    )  # fmt: skip
+
+
+@group.command("describe", cls=Command)
+@NAME
+@asks_a_broker
+def describe_group(api: Api, as_json: bool, name: str) -> None:
+    """One group: what it read, how far it is behind, who reads."""
+    found = api.get(f"/groups/{part(name)}")
+    if as_json:
+        return put_json(found)
+    clients = {each["member_id"]: each["client_id"] for each in found["member_rows"]}
+    put_table(
+        ("topic", "partition", "committed", "end", "lag", "behind", "client"),
+        [
+            (row["topic"], row["partition"], row["committed"], row["end"], row["lag_records"],
+             duration(row["lag_seconds"]), clients.get(row["member_id"]))
+            for row in found["offsets"]
+        ],
+    )  # fmt: skip
+    behind = f"{some(found['lag_records'], 'record')} behind"
+    click.echo(f"{found['state']}, {some(found['members'], 'member')}, {behind}")
+    if found["no_commit_partitions"]:
+        click.echo(
+            f"no commit yet in {some(found['no_commit_partitions'], 'partition')}: their "
+            f"{some(found['no_commit_records'], 'record')} count from the first one there is, or "
+            "from where a share group is set to begin"
+        )
+    for each in found["unread"]:
+        click.echo(f"nobody reads {each['topic']}-{each['partition']}")
+
+
+@group.command("reset", cls=Command)
+@NAME
+@click.argument("to", metavar="TO")
+@click.option("--topic", "topics", multiple=True, help="Of this topic only; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@YES
+@asks_a_broker
+def reset_group(
+    api: Api, as_json: bool, name: str, to: str, topics: tuple[str, ...], dry_run: bool,
+    is_sure: bool,
+) -> None:  # fmt: skip
+    """Set committed offsets anew.
+
+    TO is earliest, latest, an OFFSET, a shift (+100, -100), a time (@2026-11-21T08:00, @-1h), or
+    group:NAME for what that group has committed."""
+    body: dict[str, Any] = target(to)
+    if topics:
+        body["topics"] = [{"topic": each} for each in topics]
+    path = f"/groups/{part(name)}/reset"
+    plan = api.post(path, {**body, "dry_run": True})
+    if not plan["partitions"]:
+        raise Failed(
+            f"group {name} has committed nothing, so there is nothing to set; --topic names a "
+            "topic for which it shall begin", NOT_FOUND)  # fmt: skip
+    if not as_json:
+        put_table(
+            ("topic", "partition", "before", "after", "note"),
+            [(row["topic"], row["partition"], row["before"], row["after"], row["note"] or None)
+             for row in plan["partitions"]],
+        )  # fmt: skip
+    if not dry_run:
+        sure(f"Set {some(len(plan['partitions']), 'offset')} of {name} so?", is_sure)
+        plan = api.post(path, {**body, "dry_run": False})
+    if as_json:
+        put_json(plan)
+
+
+def target(text: str) -> dict[str, Any]:
+    if text in ("earliest", "latest"):
+        return {"to": text}
+    if text.startswith("group:"):
+        return {"to": "group", "group": text.removeprefix("group:")}
+    if text.startswith("@"):
+        return {"to": "time", "time_ms": time_ms(text)}
+    if text[:1] in ("+", "-") and text[1:].isdecimal():
+        return {"to": "shift", "shift": int(text)}
+    if text.isdecimal():
+        return {"to": "offset", "offset": int(text)}
+    raise click.BadParameter(
+        f"TO: got {text!r}, wanted earliest, latest, N, +N, -N, @TIME or group:NAME"
+    )
+
+
+@group.command("delete", cls=Command)
+@NAME
+@YES
+@asks_a_broker
+def delete_group(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+    """Delete a group with what it committed."""
+    sure(f"Delete group {name} with its offsets?", is_sure)
+    api.ask("DELETE", f"/groups/{part(name)}")
+    if as_json:
+        return put_json({"deleted": name})
+    click.echo(f"{name} deleted")

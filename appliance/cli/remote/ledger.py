@@ -1,0 +1,82 @@
+"""`appliance ledger`: what was lost or damaged, and whether a person has seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from appliance.cli.remote.api import Api, asks_a_broker
+from appliance.cli.remote.output import put_json, put_table
+from appliance.process.command import UNHEALTHY, Command
+from appliance.process.spoken import moment, some
+
+AT_ONCE = 1000  # entries
+
+
+@click.group()
+def ledger() -> None:
+    """What was lost or damaged."""
+
+
+def entries(api: Api, **which: str) -> Iterator[dict[str, Any]]:
+    """The newest first, page by page."""
+    before: int | None = None
+    while True:
+        found = api.get("/ledger", before=before, limit=AT_ONCE, **which)
+        yield from found["entries"]
+        before = found["next"]
+        if before is None:
+            return
+
+
+@ledger.command("list", cls=Command)
+@click.option("--all", "is_all", is_flag=True, help="Also what was acknowledged.")
+@asks_a_broker
+def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
+    """Losses and damages. Exit code 10: some are not acknowledged."""
+    rows = [*entries(api, state="all" if is_all else "open")]
+    if as_json:
+        put_json(rows)
+    elif rows:
+        put_table(
+            ("id", "found", "partition", "offsets", "kind", "cause", "set aside", "acknowledged"),
+            [
+                (each["id"], moment(each["at_ms"]), place(each), offsets(each),
+                 each["kind"], each["cause"], each["aside"] or None,
+                 each["acknowledged_by"] or None)
+                for each in rows
+            ],
+        )  # fmt: skip
+    else:
+        click.echo("Nothing was lost or damaged that nobody has acknowledged.")
+    if api.get("/ledger", limit=1)["open"]:
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def place(row: dict[str, Any]) -> str | None:
+    """None: of the whole directory."""
+    return None if row["partition"] < 0 else f"{row['topic']}-{row['partition']}"
+
+
+def offsets(row: dict[str, Any]) -> str:
+    if row["partition"] < 0:
+        return "-"
+    last = "?" if row["last_offset"] is None else row["last_offset"]
+    return f"{row['first_offset']}..{last}"
+
+
+@ledger.command("acknowledge", cls=Command)
+@click.argument("ids", nargs=-1, type=int, metavar="ID...")
+@click.option("--all", "is_all", is_flag=True, help="Whatever is open now.")
+@asks_a_broker
+def acknowledge(api: Api, as_json: bool, ids: tuple[int, ...], is_all: bool) -> None:
+    """Say that you have seen these entries: health tells them no more."""
+    if bool(ids) == is_all:
+        raise click.UsageError("name entries of `appliance ledger list`, or give --all")
+    which = {"up_to_id": api.get("/ledger", limit=1)["last_id"]} if is_all else {"ids": list(ids)}
+    found = api.ask("POST", "/ledger/acknowledge", which)
+    if as_json:
+        return put_json(found)
+    click.echo(f"{some(found['acknowledged'], 'damage')} acknowledged, {found['open']} open")

@@ -1,0 +1,90 @@
+"""A message as a line, and a line as a message: of text, or a JSON object.
+
+JSON has no bytes. What is no UTF-8 is base64 in it, and `key_is_base64` or `value_is_base64` says
+so, as in the files that the console exports; headers of which one is such, or whose names are not
+all different, are a list of `name`, `value` and `is_base64` instead of an object.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from appliance.process.command import FAILED, Failed
+
+
+def message_of(line: bytes, separator: str | None, is_json: bool) -> dict[str, Any]:
+    if is_json:
+        return of_object(line)
+    key, found, value = line.partition(separator.encode()) if separator else (b"", b"", line)
+    if not found:
+        return {"value": of_bytes(line)}
+    return {"key": of_bytes(key), "value": of_bytes(value)}
+
+
+def of_bytes(data: bytes) -> dict[str, Any]:
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def of_object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+        headers = found.get("headers") or []
+        if isinstance(headers, dict):
+            headers = [{"name": name, "value": value} for name, value in headers.items()]
+        return {
+            "key": _data(found.get("key"), found.get("key_is_base64")),
+            "value": _data(found.get("value"), found.get("value_is_base64")),
+            "headers": [
+                {"name": each["name"], "value": _data(each["value"], each.get("is_base64"))}
+                for each in headers
+            ],
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        text = line[:80].decode(errors="backslashreplace")
+        raise Failed(
+            f"got line {text!r}, wanted a JSON object with key, value and headers: {error!r}",
+            FAILED,
+        ) from error
+
+
+def _data(value: Any, is_base64: bool | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if is_base64:
+        return {"base64": value}
+    return {"text": value} if isinstance(value, str) else {"json": value}
+
+
+def to_object(message: dict[str, Any]) -> dict[str, Any]:
+    """As `of_object` takes it, with where it was found."""
+    place = {name: message[name] for name in ("partition", "offset", "timestamp_ms")}
+    headers = [
+        _told(each["value"], "value", "is_base64") | {"name": each["name"]}
+        for each in message["headers"]
+    ]
+    by_name = {each["name"]: each["value"] for each in headers}
+    is_plain = len(by_name) == len(headers) and not any("is_base64" in each for each in headers)
+    return {
+        **place,
+        **_told(message["key"], "key", "key_is_base64"),
+        **_told(message["value"], "value", "value_is_base64"),
+        "headers": by_name if is_plain else headers,
+    }
+
+
+def _told(data: dict[str, Any] | None, name: str, flag: str) -> dict[str, Any]:
+    if data is None:
+        return {name: None}
+    if data["form"] != "hex":
+        return {name: data["text"]}
+    return {name: base64.b64encode(bytes.fromhex(data["text"])).decode(), flag: True}
+
+
+def text_of(data: dict[str, Any] | None) -> str:
+    """Bytes that are no text are hex."""
+    return "" if data is None else str(data["text"])

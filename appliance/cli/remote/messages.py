@@ -1,0 +1,290 @@
+"""`appliance produce` and `appliance consume`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, BinaryIO
+
+import click
+
+from appliance.cli.remote import where
+from appliance.cli.remote.api import PREFIX, Api, asks_a_broker, part
+from appliance.cli.remote.ledger import entries, offsets
+from appliance.cli.remote.message_lines import message_of, text_of, to_object
+from appliance.cli.remote.output import cell
+from appliance.process.command import FAILED, NOT_FOUND, UNHEALTHY, Command, Failed
+from appliance.process.progress import Progress
+from appliance.process.spoken import size as in_bytes
+from appliance.process.spoken import some
+
+BATCH = 500  # messages in one request
+BATCH_BYTES = 2 << 20  # of them as JSON: the broker takes a body of 4 MiB
+COPY_BYTES = 64 << 10  # of a file at once
+TOPIC = click.argument("topic", metavar="TOPIC")
+FILES = ("csv", "arrow", "parquet")  # formats that the broker makes
+UNREADABLE = "appliance.consume.unreadable"  # how many places the command met
+
+
+@click.command(cls=Command)
+@TOPIC
+@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.option("--key-separator", "-K", "separator", help="What stands between key and value.")
+@click.option("--json-lines", is_flag=True, help="Each line an object with key, value, headers.")
+@click.option("--whole", is_flag=True, help="Each file is one message, not a message a line.")
+@click.option("--partition", "-p", type=int, help="Of the topic; else by key.")
+@asks_a_broker
+def produce(
+    api: Api, as_json: bool, topic: str, files: tuple[BinaryIO, ...], separator: str | None,
+    json_lines: bool, whole: bool, partition: int | None,
+) -> None:  # fmt: skip
+    """Produce a message for each line of FILES, or of the standard input.
+
+    What `consume --json` writes can be given with --json-lines. It ends when all is on disk."""
+    regular = [file for file in files if os.path.isfile(file.name)]
+    size = sum(os.path.getsize(file.name) for file in regular)
+    progress = Progress("sent", in_bytes)
+    pieces = pieces_of(files or (sys.stdin.buffer,), whole)
+    messages = (message_of(each, separator, json_lines) for each in pieces)
+    count = 0
+    for batch in batches(messages):
+        if partition is not None:
+            batch = [{**each, "partition": partition} for each in batch]
+        send(api, topic, batch)
+        count += len(batch)
+        if size:
+            progress(sum(file.tell() for file in regular), size)
+    click.echo(json.dumps({"produced": count}) if as_json else f"{some(count, 'message')} produced")
+
+
+def pieces_of(files: tuple[BinaryIO, ...], whole: bool) -> Iterator[bytes]:
+    for file in files:
+        if whole:
+            yield file.read()
+        else:
+            yield from (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
+
+
+def send(api: Api, topic: str, batch: list[dict[str, Any]]) -> None:
+    try:
+        api.post(f"/topics/{part(topic)}/messages", {"messages": batch})
+    except Failed as error:
+        if error.exit_code != NOT_FOUND or "there is no topic" not in error.message:
+            raise
+        # a misspelt name must not become a topic
+        hint = f"{error.message}. `appliance topic create {topic}` makes it"
+        raise Failed(hint, NOT_FOUND) from error
+
+
+def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """As many as one request takes, in messages and in bytes."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for each in messages:
+        length = len(json.dumps(each))
+        if batch and (len(batch) == BATCH or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += length
+    if batch:
+        yield batch
+
+
+@click.command(cls=Command)
+@TOPIC
+@click.option("--offset", "-o", default="earliest", show_default=True,
+              help="earliest, latest, -N, N, N:M, @TIME, @TIME:@TIME (@2026-11-21T08:30, @-1h).")
+@click.option("--max", "-n", "count_max", type=click.IntRange(0), help="How many to print.")
+@click.option("--partition", "-p", type=int, help="Of this partition only.")
+@click.option("--filter", "-f", "wanted", default="",
+              help="Conditions: 'value.id = 7 and header.type contains order'.")
+@click.option("--group", "-g", help="Go on where this group stopped, and commit what was printed.")
+@click.option("--format", "form", type=click.Choice(("lines", "json", *FILES)), default="lines",
+              show_default=True, help="Of what is printed; csv, arrow and parquet are one file.")
+@click.option("--key-separator", "-K", "separator",
+              help="Print keys too, and this between key and value.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@asks_a_broker
+def consume(
+    api: Api, as_json: bool, topic: str, offset: str, count_max: int | None,
+    partition: int | None, wanted: str, group: str | None, form: str, separator: str | None,
+    follow: bool,
+) -> None:  # fmt: skip
+    """Print messages: values by line, or with --json an object a line.
+
+    Nothing is committed, but with --group: then up to what there was at the start, after it was
+    printed, and only while nobody else reads for the group. Exit code 10: some cannot be read, or
+    are lost, and nobody has acknowledged that."""
+    at = where.parse(offset)
+    show = shown_by("json" if as_json else form, separator)
+    if form in FILES:
+        refuse(f"--format {form}", "-n, -K, --group, --follow or --json",
+               count_max, separator, group, follow or None, as_json or None)  # fmt: skip
+        return put_file(api, topic, at, partition, wanted, form)
+    if group is not None:
+        refuse("--group", "--offset or --follow",
+               follow or None, None if offset == "earliest" else offset)  # fmt: skip
+        read_for(api, topic, group, partition, wanted, count_max, show)
+        return tell_of_damage(api, topic, partition)
+    found = stored(api, topic, at, partition, wanted)
+    if follow:
+        found = chained(found, followed(api, topic, wanted))
+    for each in islice(found, count_max):
+        show(each)
+    tell_of_damage(api, topic, partition)
+
+
+def tell_of_damage(api: Api, topic: str, partition: int | None) -> None:
+    """What was printed is not all that there was: exit code 10."""
+    lost = [
+        each
+        for each in entries(api, state="open", topic=topic)
+        if partition in (None, each["partition"])
+    ]
+    for each in lost:
+        place = f"{topic}-{each['partition']} offsets {offsets(each)}"
+        click.echo(f"{place}: {each['kind']}: {each['cause']}", err=True)
+    met = click.get_current_context().meta.get(UNREADABLE, 0)
+    if lost or met:
+        told = f"{some(met, 'place')} could not be read" if met else "not all of it is here"
+        raise Failed(f"{topic}: {told}; `appliance ledger list` tells of losses", UNHEALTHY)
+
+
+def refuse(what: str, others: str, *given: Any) -> None:
+    if any(each is not None for each in given):
+        raise click.UsageError(f"{what} does not go with {others}")
+
+
+def shown_by(form: str, separator: str | None) -> Callable[[dict[str, Any]], None]:
+    def show(message: dict[str, Any]) -> None:
+        if form == "json":
+            return click.echo(json.dumps(to_object(message), ensure_ascii=False))
+        text = text_of(message["value"])
+        if separator is not None and message["key"] is not None:
+            text = f"{text_of(message['key'])}{separator}{text}"
+        # at a terminal a value can be anything: what is not printed as it is, is escaped
+        click.echo(cell(text) if sys.stdout.isatty() else text)
+
+    return show
+
+
+def put_file(
+    api: Api, topic: str, at: where.Where, partition: int | None, wanted: str, form: str
+) -> None:
+    """The file is made by the broker."""
+    if sys.stdout.isatty() and form != "csv":
+        raise Failed(f"{form} is nothing for a terminal: `... > {topic}.{form}`", FAILED)
+    path = f"/topics/{part(topic)}"
+    found = api.get(f"{path}/range", until=at.until, partition=partition, **{"from": at.begin})
+    chosen = {"cursor": found["cursor"]} if found["cursor"] else {"from": where.parse("end").begin}
+    query = {"format": form, "filter": wanted or None, **chosen}
+    with api.open(f"{PREFIX}{path}/export", **query) as answer:
+        shutil.copyfileobj(answer, sys.stdout.buffer, COPY_BYTES)
+        sys.stdout.buffer.flush()
+
+
+def read_for(
+    api: Api, topic: str, group: str, partition: int | None, wanted: str, count_max: int | None,
+    show: Callable[[dict[str, Any]], None],
+) -> None:  # fmt: skip
+    """Partition by partition; what was printed is committed, also when it ends early."""
+    path, left = f"/topics/{part(topic)}", count_max
+    for number, before in places(api, topic, group, partition).items():
+        begin = "oldest" if before is None else f"offset:{before}"
+        found = api.get(f"{path}/range", partition=number, **{"from": begin})["partitions"]
+        if not found or left == 0:
+            continue
+        at = before
+        try:
+            for each in islice(stored(api, topic, where.Where(begin, found[0]["end_offset"]),
+                                      number, wanted), left):  # fmt: skip
+                show(each)
+                at = each["offset"] + 1
+                left = left and left - 1
+            if left != 0:  # then all of them were looked at, whatever the filter left out
+                at = found[0]["end_offset"]
+        finally:
+            if at != before:
+                commit(api, group, topic, number, at)
+
+
+def places(api: Api, topic: str, group: str, partition: int | None) -> dict[int, int | None]:
+    """What the group has committed, by partition. A group that others read for is refused."""
+    which = {"topic": topic} | ({} if partition is None else {"partitions": [partition]})
+    plan = api.post(f"/groups/{part(group)}/reset",
+                    {"to": "earliest", "topics": [which], "dry_run": True})  # fmt: skip
+    return {each["partition"]: each["before"] for each in plan["partitions"]}
+
+
+def commit(api: Api, group: str, topic: str, number: int, offset: int | None) -> None:
+    api.post(f"/groups/{part(group)}/reset", {
+        "to": "offset", "offset": offset, "dry_run": False,
+        "topics": [{"topic": topic, "partitions": [number]}]})  # fmt: skip
+
+
+def chained(
+    first: Iterator[dict[str, Any]], then: Iterator[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """What is there, and then what comes: following begins first, so that nothing is between them;
+    what both have is printed once."""
+    next_ = next(then)  # the stream is open from here on
+    assert next_ == {}
+    ends: dict[int, int] = {}
+    for each in first:
+        ends[each["partition"]] = each["offset"]
+        yield each
+    for each in then:
+        if each["offset"] > ends.get(each["partition"], -1):
+            yield each
+
+
+def stored(
+    api: Api, topic: str, at: where.Where, partition: int | None, wanted: str
+) -> Iterator[dict[str, Any]]:
+    cursor = None
+    while True:
+        answer = api.get(
+            f"/topics/{part(topic)}/messages", cursor=cursor, partition=partition,
+            filter=wanted or None, limit=1000, full=True, **{"from": at.begin},
+        )  # fmt: skip
+        for each in answer["problems"]:
+            place = f"partition {each['partition']} offset {each['offset']}"
+            click.echo(f"{place} cannot be read: {each['what']}", err=True)
+            met = click.get_current_context().meta
+            met[UNREADABLE] = met.get(UNREADABLE, 0) + 1
+        for each in answer["messages"]:
+            if at.end_offset is not None and each["offset"] >= at.end_offset:
+                continue
+            if at.end_ms is not None and each["timestamp_ms"] >= at.end_ms:
+                continue
+            yield each
+        if answer["is_complete"]:
+            return
+        cursor = answer["next"]
+
+
+def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
+    """The first is empty: the stream is open."""
+    path = f"{PREFIX}/topics/{part(topic)}/messages/live"
+    with api.open(path, filter=wanted or None, full=True) as stream:
+        yield {}
+        name = ""
+        for line in stream:
+            word, _, text = line.decode().rstrip("\n").partition(": ")
+            if word == "event":
+                name = text
+            elif word == "data" and name == "message":
+                yield json.loads(text)
+            elif word == "data" and name == "skipped":
+                left = json.loads(text)["offsets"]
+                click.echo(f"{left} messages came too fast and are left out", err=True)
+            elif word == "data" and name == "deleted":
+                gone = json.loads(text)["topic_id"]
+                raise Failed(
+                    f"topic {topic} with id {gone} was deleted. If one of its name is there, its "
+                    "offsets are others: follow it with a new command", FAILED)  # fmt: skip

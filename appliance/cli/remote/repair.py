@@ -1,0 +1,93 @@
+"""`appliance log repair`: a partition of a running broker is mended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from appliance.cli.remote.api import Api, asks_a_broker, part, sure
+from appliance.cli.remote.output import put_json
+from appliance.process.command import Command
+from appliance.process.spoken import size
+
+
+@click.command("repair", cls=Command)
+@click.argument("name", metavar="TOPIC-PARTITION")
+@click.option("--reopen", "is_reopen", is_flag=True,
+              help="Open it again, after a failed write or when it could not be opened.")
+@click.option("--skip", "is_skip", is_flag=True, help="Readers pass what is damaged or gone.")
+@click.option("--import", "file", metavar="FILE",
+              help="Bring back what was set aside: a file of those that are shown without options.")
+@click.option("--into", metavar="TOPIC",
+              help="To the end of this topic, not at the offsets that the records had.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_a_broker
+def repair(
+    api: Api,
+    as_json: bool,
+    name: str,
+    is_reopen: bool,
+    is_skip: bool,
+    file: str | None,
+    into: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Mend a partition of a running broker; without options, show what there is to mend."""
+    path = path_of(name)
+    body = body_of(is_reopen, is_skip, file, into)
+    if body is None:
+        return put_repairable(api.get(path), as_json)
+    found = api.post(path, {**body, "dry_run": True})
+    if not dry_run:
+        sure(f"{found['text']}. Go on?", yes)
+        found = api.post(path, {**body, "dry_run": False})
+    if as_json:
+        return put_json(found)
+    put_repaired(found)
+
+
+def path_of(name: str) -> str:
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isdecimal():
+        raise click.BadParameter(f"got {name!r}, wanted a topic, a dash and a partition: orders-3")
+    return f"/topics/{part(topic)}/partitions/{partition}/repair"
+
+
+def body_of(
+    is_reopen: bool, is_skip: bool, file: str | None, into: str | None
+) -> dict[str, Any] | None:
+    if is_reopen + is_skip + bool(file) > 1:
+        raise click.UsageError("one at a time: --reopen, --skip or --import")
+    if into and not file:
+        raise click.UsageError("--into goes with --import")
+    if is_reopen or is_skip:
+        return {"action": "reopen" if is_reopen else "skip"}
+    if file and into:
+        return {"action": "copy", "file": file, "into": into}
+    return {"action": "import", "file": file} if file else None
+
+
+def put_repairable(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        return put_json(found)
+    if found["state"] != "open":
+        click.echo(f"{found['state']}: {found['why']}")
+    for each in found["damaged"]:
+        what = "damaged" if each["has_bytes"] else "gone"
+        passed = ", readers pass" if each["is_skipped"] else ""
+        click.echo(f"{what}: offsets {each['first_offset']} to {each['end_offset'] - 1}{passed}")
+    for each in found["set_aside"]:
+        click.echo(f"set aside: {each['file']}, {size(each['size_bytes'])}")
+    if found["state"] == "open" and not found["damaged"] and not found["set_aside"]:
+        click.echo("nothing is damaged, and nothing was set aside")
+
+
+def put_repaired(found: dict[str, Any]) -> None:
+    click.echo(found["text"])
+    for each in found["still_missing"]:
+        click.echo(f"still missing: offsets {each['first_offset']} to {each['end_offset'] - 1}")
+    if found["left_out"]:
+        click.echo(f"left out: {found['left_out']} batches of other offsets")

@@ -1,0 +1,67 @@
+"""`appliance scrub`: every segment verified from the disk, while the broker runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from appliance.cli.remote.api import Api, asks_a_broker
+from appliance.cli.remote.output import put_json
+from appliance.process.command import FAILED, UNHEALTHY, Command, Failed
+from appliance.process.progress import Progress
+from appliance.process.spoken import size, some
+
+LOOK_S = 0.2
+
+
+@click.command(cls=Command)
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]")
+@asks_a_broker
+def scrub(api: Api, as_json: bool, topics: tuple[str, ...]) -> None:
+    """Verify every segment of the broker from the disk, or those of some topics, while it runs.
+
+    What is damaged is marked, so that readers are told and everything else stays readable. Exit
+    code 10 when something is lost or damaged, also when that was known before, or could not be
+    verified."""
+    found = api.post("/scrub", {"topics": list(topics)})
+    progress = Progress("verified", size)
+    while found["is_running"]:
+        progress(found["own"]["bytes"], max(found["own"]["bytes_found"], found["own"]["bytes"]))
+        time.sleep(LOOK_S)
+        found = api.get("/scrub")
+    own = found["own"]
+    progress(own["bytes"], own["bytes"])
+    known = [each for each in found["known"] if not topics or each["topic"] in topics]
+    if as_json:
+        put_json({**own, "known": known})
+    else:
+        put_round(own, known)
+    if not own["is_whole"]:
+        raise Failed("the scrub ended before it was through: the broker's log says why", FAILED)
+    if own["damages"] or known or has_failed(own):
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def put_round(own: dict[str, Any], known: list[dict[str, Any]]) -> None:
+    for each in own["findings"]:
+        click.echo(f"{each['what']}: {place(each)}: {each['text']}")
+    for each in known:
+        click.echo(f"not served: {place(each)}")
+    ranges = f"{some(own['damages'], 'new damage')}, {some(len(known), 'range')} not served"
+    result = ranges if own["damages"] or known else "every batch is as written"
+    if has_failed(own):
+        result = f"{ranges}, and not every segment could be verified"
+    notes = f"; {some(own['notes'], 'other finding')}" if own["notes"] else ""
+    click.echo(f"{some(own['segments'], 'segment')}, {size(own['bytes'])}: {result}{notes}")
+
+
+def has_failed(own: dict[str, Any]) -> bool:
+    return any(each["what"] == "failed" for each in own["findings"])
+
+
+def place(row: dict[str, Any]) -> str:
+    first, last = row["first_offset"], row["end_offset"] - 1
+    offsets = f"offset {first}" if first >= last else f"offsets {first} to {last}"
+    return f"{row['topic']}-{row['partition']} {offsets}"

@@ -1,0 +1,147 @@
+"""`appliance topic ...`"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from appliance.cli.remote.api import Api, asks_a_broker, part, sure
+from appliance.cli.remote.output import put_json, put_table
+from appliance.process.command import Command
+from appliance.process.spoken import kept, moment, size, some
+
+YES = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+NAME = click.argument("name", metavar="TOPIC")
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def configs_option(text: str) -> Decorator:
+    return click.option("--config", "-c", "pairs", multiple=True, metavar="NAME=VALUE", help=text)
+
+
+@click.group()
+def topic() -> None:
+    """Topics of a running broker."""
+
+
+@topic.command("list", cls=Command)
+@click.argument("text", default="")
+@click.option("--internal", is_flag=True, help="The broker's own topics too.")
+@click.option("--order", default="name", show_default=True, help="Column; with - downward.")
+@asks_a_broker
+def list_topics(api: Api, as_json: bool, text: str, internal: bool, order: str) -> None:
+    """List topics, or those whose name holds TEXT."""
+    found = api.get("/topics", q=text, internal=internal, order=order, limit=10_000)
+    if as_json:
+        return put_json(found)
+    put_table(
+        ("topic", "partitions", "records", "size", "last write", "kept"),
+        [
+            (row["name"], row["partitions"], row["records"], size(row["size_bytes"]),
+             moment(row["last_write_ms"]), kept(row["retention_ms"]))
+            for row in found["topics"]
+        ],
+    )  # fmt: skip
+
+
+@topic.command("describe", cls=Command)
+@NAME
+@asks_a_broker
+def describe_topic(api: Api, as_json: bool, name: str) -> None:
+    """One topic: its partitions, and the configs that are not the defaults."""
+    found = api.get(f"/topics/{part(name)}")
+    if as_json:
+        return put_json(found)
+    put_table(
+        ("partition", "start", "end", "durable", "visible", "segments", "size", "unflushed"),
+        [
+            (row["partition"], row["log_start_offset"], row["log_end_offset"],
+             row["durable_offset"], row["high_watermark"], row["segments"],
+             size(row["size_bytes"]), row["unflushed_records"])
+            for row in found["partition_rows"]
+        ],
+    )  # fmt: skip
+    for number, why in found["unserved"].items():
+        click.echo(f"partition {number} is not open: {why}")
+    for each in found["configs"]:
+        if each["source"] != "default":
+            click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
+
+
+@topic.command("create", cls=Command)
+@NAME
+@click.option("--partitions", "-p", type=int, help="As many as the broker's setting, else.")
+@configs_option("One config; may be repeated.")
+@asks_a_broker
+def create_topic(
+    api: Api, as_json: bool, name: str, partitions: int | None, pairs: tuple[str, ...]
+) -> None:
+    """Make a topic."""
+    body: dict[str, Any] = {"name": name, "configs": dict(map(split, pairs))}
+    if partitions is not None:
+        body["partitions"] = partitions
+    made = api.post("/topics", body)
+    if as_json:
+        return put_json(made)
+    click.echo(f"{made['name']} made with {some(made['partitions'], 'partition')}")
+
+
+@topic.command("alter", cls=Command)
+@NAME
+@click.option("--partitions", "-p", type=int, help="More than there are.")
+@configs_option("One config; NAME= goes back to the broker's.")
+@asks_a_broker
+def alter_topic(
+    api: Api, as_json: bool, name: str, partitions: int | None, pairs: tuple[str, ...]
+) -> None:
+    """Change configs, add partitions."""
+    body: dict[str, Any] = {
+        "configs": {key: value or None for key, value in map(split, pairs)}
+    }
+    if partitions is not None:
+        body["partitions"] = partitions
+    changed = api.ask("PATCH", f"/topics/{part(name)}", body)
+    if as_json:
+        return put_json(changed)
+    click.echo(f"{changed['name']} changed")
+
+
+@topic.command("delete", cls=Command)
+@NAME
+@YES
+@asks_a_broker
+def delete_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+    """Delete a topic with all its records."""
+    found = api.get(f"/topics/{part(name)}")
+    held = f"{some(found['records'], 'record')}, {size(found['size_bytes'])}"
+    sure(f"Delete {name} with {held}?", is_sure)
+    api.ask("DELETE", f"/topics/{part(name)}")
+    if as_json:
+        return put_json({"deleted": name})
+    click.echo(f"{name} deleted")
+
+
+@topic.command("empty", cls=Command)
+@NAME
+@YES
+@asks_a_broker
+def empty_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+    """Delete all records of a topic, and keep it."""
+    found = api.get(f"/topics/{part(name)}")
+    sure(f"Delete the {some(found['records'], 'record')} of {name}?", is_sure)
+    done = api.post(f"/topics/{part(name)}/empty")
+    if as_json:
+        return put_json(done)
+    count = sum(each["to_offset"] - each["from_offset"] for each in done["partitions"])
+    click.echo(f"{name} emptied of {some(count, 'record')}")
+
+
+def split(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        raise click.BadParameter(f"got {pair!r}, wanted NAME=VALUE")
+    return name, value

@@ -1,0 +1,216 @@
+"""`appliance user ...`: users, tokens and sessions of the admin pages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from appliance import config
+from appliance.catalog import catalog
+from appliance.cli.remote.api import Api, asks_a_broker, part, sure
+from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.topic import YES
+from appliance.data_dir import log_files
+from appliance.process.command import NOT_FOUND, REFUSED, Command, Failed
+from appliance.process.spoken import duration, moment
+
+ROLES = click.Choice(["viewer", "operator", "admin"])
+ROLE = click.option("--role", type=ROLES, default="viewer", show_default=True)
+
+
+@click.group()
+def user() -> None:
+    """Users, tokens and sessions of the admin pages."""
+
+
+@user.command("list", cls=Command)
+@asks_a_broker
+def list_users(api: Api, as_json: bool) -> None:
+    """Who may log in."""
+    found = api.get("/users")
+    if as_json:
+        return put_json(found)
+    put_table(
+        ("user", "role", "messages", "logged in", "made"),
+        [
+            (each["name"], each["role"], yes_no(each["may_read"]), each["sessions"],
+             moment(each["created_ms"]))
+            for each in found["users"]
+        ],
+    )  # fmt: skip
+
+
+def yes_no(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+@user.command("create", cls=Command)
+@click.argument("name")
+@ROLE
+@click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
+              help="Whether the user may read messages.")
+@click.password_option(help="Asked for, unless given.")
+@asks_a_broker
+def create_user(
+    api: Api, as_json: bool, name: str, role: str, may_read: bool, password: str
+) -> None:  # fmt: skip
+    """Make a user."""
+    body = {"name": name, "role": role, "may_read": may_read, "password": password}
+    found = api.post("/users", body)
+    if as_json:
+        return put_json(found)
+    click.echo(f"{name} made, {role}")
+
+
+@user.command("change", cls=Command)
+@click.argument("name")
+@click.option("--role", type=ROLES)
+@click.option("--messages/--no-messages", "may_read", default=None,
+              help="Whether the user may read messages.")
+@click.option("--password", is_flag=True, help="Ask for another password.")
+@asks_a_broker
+def change_user(
+    api: Api, as_json: bool, name: str, role: str | None, may_read: bool | None, password: bool
+) -> None:
+    """Another role, right or password. The user's sessions end."""
+    body: dict[str, Any] = {"role": role, "may_read": may_read}
+    body = {key: value for key, value in body.items() if value is not None}
+    if password:
+        body["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    if not body:
+        raise click.UsageError("nothing to change: wanted --role, --[no-]messages or --password")
+    found = api.ask("PATCH", f"/users/{part(name)}", body)
+    if as_json:
+        return put_json(found)
+    click.echo(f"{name} changed; who is logged in as {name} has to log in again")
+
+
+@user.command("delete", cls=Command)
+@click.argument("name")
+@YES
+@asks_a_broker
+def delete_user(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+    """Delete a user."""
+    sure(f"Delete user {name}?", is_sure)
+    api.ask("DELETE", f"/users/{part(name)}")
+    if as_json:
+        return put_json({"deleted": name})
+    click.echo(f"{name} deleted")
+
+
+@user.command("reset", cls=Command)
+@click.argument("name")
+@click.option("--data-dir", metavar="DIR", help="Of the stopped broker (data.dir).")
+@click.password_option(help="Asked for, unless given.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) -> None:
+    """Another password for NAME, when nobody can log in any more. The broker must be stopped.
+
+    Whoever may read the data directory may do it: it is everything that the broker has."""
+    # with what hashes, which no other command needs
+    from appliance.admin.users import UserUnknown, reset_password
+
+    settings = config.load(None, os.environ, (), {"data.dir": data_dir})
+    directory = Path(settings.data_dir)
+    path = directory / catalog.NAME
+    if not path.exists():
+        raise Failed(f"{path} is not there; --data-dir names the broker's directory", NOT_FOUND)
+    try:
+        with log_files.held(directory):
+            opened = catalog.Catalog.open(path)
+            try:
+                reset_password(opened, name, password)
+            finally:
+                opened.close()
+    except log_files.DirectoryInUse as error:
+        raise Failed(
+            f"{error}. While it runs, an admin gives another password in the console, or with "
+            f"`appliance user change {name} --password`",
+            REFUSED,
+        ) from error
+    except UserUnknown as error:
+        raise Failed(str(error), NOT_FOUND) from error
+    if as_json:
+        return put_json({"reset": name})
+    click.echo(f"{name} has another password")
+
+
+@user.command("token", cls=Command)
+@click.argument("name")
+@ROLE
+@click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
+              help="Whether its program may read messages.")
+@click.option("--days", type=click.IntRange(1, 3650), help="That it is good for; for ever, else.")
+@asks_a_broker
+def make_token(
+    api: Api, as_json: bool, name: str, role: str, may_read: bool, days: int | None
+) -> None:
+    """Make a token for a program; it is printed this once."""
+    body: dict[str, Any] = {"name": name, "role": role, "may_read": may_read}
+    if days is not None:
+        body["days"] = days
+    found = api.post("/tokens", body)
+    if as_json:
+        return put_json(found)
+    click.echo(found["token"])
+
+
+@user.command("tokens", cls=Command)
+@asks_a_broker
+def list_tokens(api: Api, as_json: bool) -> None:
+    """Which programs have a token, never the token."""
+    found = api.get("/tokens")
+    if as_json:
+        return put_json(found)
+    put_table(
+        ("token", "role", "messages", "made", "until", "last used"),
+        [
+            (each["name"], each["role"], yes_no(each["may_read"]), moment(each["created_ms"]),
+             moment(each["expires_ms"]), moment(each["used_ms"]))
+            for each in found["tokens"]
+        ],
+    )  # fmt: skip
+
+
+@user.command("revoke", cls=Command)
+@click.argument("name")
+@YES
+@asks_a_broker
+def revoke_token(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+    """Make a token worthless, at once."""
+    sure(f"Revoke token {name}?", is_sure)
+    api.ask("DELETE", f"/tokens/{part(name)}")
+    if as_json:
+        return put_json({"revoked": name})
+    click.echo(f"{name} revoked")
+
+
+@user.command("sessions", cls=Command)
+@asks_a_broker
+def list_sessions(api: Api, as_json: bool) -> None:
+    """Who is logged in, and from where."""
+    found = api.get("/sessions")
+    if as_json:
+        return put_json(found)
+    put_table(
+        ("session", "user", "from", "for", "not used for", "with"),
+        [
+            (each["session"], each["name"], each["peer"], duration(each["age_s"]),
+             duration(each["unused_s"]), each["software"])
+            for each in found["sessions"]
+        ],
+    )  # fmt: skip
+
+
+@user.command("logout", cls=Command)
+@click.argument("name")
+@asks_a_broker
+def end_sessions(api: Api, as_json: bool, name: str) -> None:
+    """End all sessions of a user."""
+    api.ask("DELETE", f"/users/{part(name)}/sessions")
+    if as_json:
+        return put_json({"logged_out": name})
+    click.echo(f"{name} is logged out")

@@ -1,0 +1,302 @@
+"""Configs as clients see them: where each value comes from, and which may change at run time.
+
+A topic's config is, the first that is set: the topic's own, the one set for this broker, the one
+set for all brokers (there is one, so the two differ in name only), the operator's setting, the
+default. What may be set at run time is what gives topics their defaults, and those settings of ours
+that Kafka too lets clients change while it runs; everything else is read once, at the start, and
+shown as read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+
+from appliance.config import (
+    LONG_MAX,
+    BrokerConfig,
+    LogConfig,
+    Setting,
+    settings,
+    topic_config,
+    values_of,
+)
+from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
+from appliance.errors import RequestInvalid
+
+
+class ConfigSource(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True)
+class ConfigSynonym:
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True)
+class ConfigEntry:
+    """One line of DescribeConfigs. The first of the synonyms is the value in force."""
+
+    name: str
+    value: str
+    default_value: str
+    source: ConfigSource
+    type: ConfigType
+    sensitive: bool
+    read_only: bool
+    synonyms: list[ConfigSynonym]
+    doc: str
+
+
+EXPIRATION = "producer.id.expiration.ms"
+CLEANER_BACKOFF = "log.cleaner.backoff.ms"
+CONNECTIONS_PER_IP = "max.connections.per.ip"
+_SETTINGS = settings()
+
+
+def _key_of(name: str) -> ConfigKey:
+    """Of a setting that is a number: the same limits and the same words."""
+    row = _SETTINGS[name]
+    return ConfigKey(
+        name,
+        ConfigType.LONG,
+        str(row.default),
+        row.reason,
+        minimum=row.minimum,
+        maximum=row.maximum,
+    )
+
+
+# The topic config that each of the broker's is the default of.
+TOPIC_KEYS = {key.synonym: key for key in topic_config.KEYS.values() if key.synonym}
+
+DYNAMIC: dict[str, ConfigKey] = {
+    **{name: replace(key, name=name, synonym="") for name, key in TOPIC_KEYS.items()},
+    **{name: _key_of(name) for name in (EXPIRATION, CLEANER_BACKOFF, CONNECTIONS_PER_IP)},
+    # Test suites of clients set this one to see whether a broker's configs can be changed at all.
+    "sasl.kerberos.min.time.before.relogin": ConfigKey(
+        "sasl.kerberos.min.time.before.relogin",
+        ConfigType.LONG,
+        "60000",
+        "No effect: there is no Kerberos here.",
+        minimum=0,
+    ),
+    # kafka-reassign-partitions clears these when it is asked how a move has gone.
+    **{
+        name: ConfigKey(
+            name,
+            ConfigType.LONG,
+            str(LONG_MAX),
+            "No effect: there is one copy, in one directory.",
+            minimum=0,
+        )
+        for name in (
+            "leader.replication.throttled.rate",
+            "follower.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
+    },
+}
+
+TYPES: dict[type, ConfigType] = {
+    bool: ConfigType.BOOLEAN,
+    int: ConfigType.LONG,
+    float: ConfigType.DOUBLE,
+}
+
+
+def find(name: str) -> ConfigKey:
+    """The key of what may change at run time."""
+    if name in DYNAMIC:
+        return DYNAMIC[name]
+    if name in _SETTINGS or name in FACTS:
+        raise RequestInvalid(
+            f"{name}: is read once, at the start of the broker; what can change while it runs are "
+            f"the defaults of topics (log.*, message.max.bytes, ...), {EXPIRATION}, "
+            f"{CLEANER_BACKOFF} and {CONNECTIONS_PER_IP}"
+        )
+    raise ConfigInvalid(f"{name}: there is no such broker config")
+
+
+# What tools look for under Kafka's names, and ours are called otherwise: name, value, why.
+FACTS = {
+    "broker.id": "The same as node.id.",
+    "default.replication.factor": "One node holds one copy.",
+    "log.dirs": "The same as data.dir.",
+    "listeners": "The same as listen.address, with its protocol.",
+    "advertised.listeners": "Where clients are told to connect.",
+}
+
+
+def _facts(config: BrokerConfig) -> dict[str, str]:
+    values = (
+        str(config.node_id),
+        "1",
+        str(config.data_dir),
+        f"PLAINTEXT://{config.listen_address}",
+        f"PLAINTEXT://{config.advertised(config.listen_address)}",
+    )
+    return dict(zip(FACTS, values, strict=True))
+
+
+@dataclass(frozen=True)
+class BrokerConfigs:
+    """The operator's settings and what was set over them. A change makes a new one."""
+
+    config: BrokerConfig
+    own: Mapping[str, str]
+    default: Mapping[str, str]
+
+    def changed(self, configs: Mapping[str, str], is_default: bool) -> BrokerConfigs:
+        checked = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
+        return replace(self, default=checked) if is_default else replace(self, own=checked)
+
+    def log_config(self) -> LogConfig:
+        """What logs do whose topic says nothing."""
+        made, texts = self.config.log, {**self.default, **self.own}
+        if EXPIRATION in texts:
+            made = replace(made, producer_id_expiration_ms=int(texts[EXPIRATION]))
+        of_topics = {TOPIC_KEYS[name].name: texts[name] for name in texts if name in TOPIC_KEYS}
+        return topic_config.to_log_config(of_topics, made)
+
+    def number(self, name: str) -> int:
+        """The value in force of one that is a number."""
+        return int(self.synonyms(name)[0].value)
+
+    # What DescribeConfigs shows
+
+    @cached_property
+    def _static(self) -> dict[str, str]:
+        texts = {name: Setting.text(value) for name, value in values_of(self.config).items()}
+        return {**texts, **_facts(self.config)}
+
+    def synonyms(self, name: str) -> list[ConfigSynonym]:
+        """Where the value of a broker's config comes from, the one in force first."""
+        found = [
+            ConfigSynonym(name, layer[name], source)
+            for layer, source in (
+                (self.own, ConfigSource.DYNAMIC_BROKER),
+                (self.default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            )
+            if name in layer
+        ]
+        default = self._default(name)
+        static = self._static.get(name, default)
+        if name in FACTS or static != default:
+            found.append(ConfigSynonym(name, static, ConfigSource.STATIC_BROKER))
+        return [*found, ConfigSynonym(name, default, ConfigSource.DEFAULT)]
+
+    def _default(self, name: str) -> str:
+        if name in DYNAMIC:
+            return DYNAMIC[name].default
+        row = _SETTINGS.get(name)
+        return self._static[name] if row is None else row.text(row.default)
+
+    def broker_entries(self) -> list[ConfigEntry]:
+        names = sorted({*_SETTINGS, *DYNAMIC, *FACTS})
+        return [self._broker_entry(name, self.synonyms(name)) for name in names]
+
+    def default_entries(self) -> list[ConfigEntry]:
+        """Only what was set for all brokers, even where this broker's own value is in force."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        return [
+            self._broker_entry(name, [ConfigSynonym(name, text, source)])
+            for name, text in sorted(self.default.items())
+        ]
+
+    def _broker_entry(self, name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+        row, key = _SETTINGS.get(name), DYNAMIC.get(name)
+        doc = key.doc if key else row.reason if row else FACTS[name]
+        return ConfigEntry(
+            name,
+            synonyms[0].value,
+            self._default(name),
+            synonyms[0].source,
+            key.type if key else _type_of(row),
+            sensitive=False,
+            read_only=key is None,
+            synonyms=synonyms,
+            doc=doc,
+        )
+
+    def topic_entries(self, configs: Mapping[str, str]) -> list[ConfigEntry]:
+        """Every config of a topic with these of its own."""
+        return [self._topic_entry(key, configs) for key in topic_config.KEYS.values()]
+
+    def topic_value(self, name: str, configs: Mapping[str, str]) -> str:
+        own = configs.get(name)
+        return own if own is not None else self._value_for_topics(topic_config.find(name))
+
+    def _value_for_topics(self, key: ConfigKey) -> str:
+        """Of those that say nothing. Asked for every topic of a list, so it is looked up once."""
+        known = self._for_topics.get(key.name)
+        if known is None:
+            known = self._for_topics[key.name] = self._topic_entry(key, {}).value
+        return known
+
+    @cached_property
+    def _for_topics(self) -> dict[str, str]:
+        return {}
+
+    def _topic_entry(self, key: ConfigKey, configs: Mapping[str, str]) -> ConfigEntry:
+        synonyms = [
+            *([ConfigSynonym(key.name, configs[key.name], ConfigSource.TOPIC)]
+              if key.name in configs else []),
+            *(self.synonyms(key.synonym) if key.synonym else
+              [ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT)]),
+        ]
+        return entry_of(key, synonyms)
+
+
+def entry_of(key: ConfigKey, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+    """Of a config that clients may change: the first of the synonyms is what holds."""
+    return ConfigEntry(
+        key.name,
+        synonyms[0].value,
+        key.default,
+        synonyms[0].source,
+        key.type,
+        sensitive=False,
+        read_only=False,
+        synonyms=synonyms,
+        doc=key.doc,
+    )
+
+
+def _type_of(row: Setting | None) -> ConfigType:
+    return TYPES.get(row.kind, ConfigType.STRING) if row else ConfigType.STRING
+
+
+def stored(
+    config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]
+) -> tuple[BrokerConfigs, list[str]]:
+    """For configs that another version, or other settings, may have allowed: those that can be
+    used, and what is wrong with the rest. As long as one is not understood nothing is cleaned by
+    default, since that one may have said so."""
+    configs, faults = BrokerConfigs(config, {}, {}), []
+    for is_default, layer in ((True, default), (False, own)):
+        for name, text in layer.items():
+            before = configs.default if is_default else configs.own
+            try:
+                after = configs.changed({**before, name: text}, is_default)
+                after.log_config()
+            except (ConfigInvalid, RequestInvalid) as error:
+                faults.append(str(error))
+            else:
+                configs = after
+    if faults:
+        configs = configs.changed({**configs.own, "log.cleanup.policy": ""}, is_default=False)
+    return configs, faults

@@ -1,0 +1,173 @@
+"""Configs of groups: those of one group, over what the operator set for all.
+
+`consumer.*` is for groups of consumers, `share.*` for share groups. They may be set before the
+group exists, and stay when it goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from appliance.config import (
+    BrokerConfig,
+    ConsumerGroupsConfig,
+    Setting,
+    ShareGroupsConfig,
+    settings,
+)
+from appliance.config.broker_configs import (
+    BrokerConfigs,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    entry_of,
+)
+from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
+from appliance.errors import ApplianceError
+
+CONSUMER, SHARE = "consumer.", "share."
+SESSION, HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
+OFFSET_RESET = "share.auto.offset.reset"
+FIELDS = {
+    f"{CONSUMER}{SESSION}": "session_timeout_ms",
+    f"{CONSUMER}{HEARTBEAT}": "heartbeat_interval_ms",
+    f"{SHARE}{SESSION}": "session_timeout_ms",
+    f"{SHARE}{HEARTBEAT}": "heartbeat_interval_ms",
+    f"{SHARE}record.lock.duration.ms": "record_lock_duration_ms",
+    f"{SHARE}delivery.count.limit": "delivery_count_limit",
+    f"{SHARE}partition.max.record.locks": "partition_max_record_locks",
+    OFFSET_RESET: "auto_offset_reset",
+    f"{SHARE}isolation.level": "isolation_level",
+    f"{SHARE}renew.acknowledge.enable": "renew_acknowledge_enable",
+}
+# Those that only one group can have: there is no setting for all of them.
+OF_ONE_GROUP = (
+    ConfigKey(
+        OFFSET_RESET,
+        ConfigType.STRING,
+        ShareGroupsConfig.auto_offset_reset,
+        "Where a share group begins in a partition that it has not read before: earliest, latest, "
+        "or by_duration:PT1H, an hour ago.",
+    ),
+    ConfigKey(
+        f"{SHARE}isolation.level",
+        ConfigType.STRING,
+        ShareGroupsConfig.isolation_level,
+        "With read_committed the records of transactions that were aborted are passed over.",
+        choices=("read_uncommitted", "read_committed"),
+    ),
+    ConfigKey(
+        f"{SHARE}renew.acknowledge.enable",
+        ConfigType.BOOLEAN,
+        text_of(ShareGroupsConfig.renew_acknowledge_enable),
+        "Whether a consumer may ask for more time for a record that it has.",
+    ),
+)
+
+
+def _key_of(row: Setting) -> ConfigKey:
+    name = row.name.removeprefix("group.")
+    return ConfigKey(name, ConfigType.INT, str(row.default), row.reason, synonym=row.name)
+
+
+KEYS = {each.name: each for each in OF_ONE_GROUP} | {
+    name: _key_of(row)
+    for name, row in ((each, settings().get(f"group.{each}")) for each in FIELDS)
+    if row is not None
+}
+Configs = Mapping[str, str]
+OfGroups = TypeVar("OfGroups", ConsumerGroupsConfig, ShareGroupsConfig)
+
+# Nine digits of days are longer ago than any record.
+_DURATION = re.compile(
+    r"P(?!$)(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?"
+    r"(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?",
+    re.IGNORECASE,
+)
+_BY_DURATION = "by_duration:"
+
+
+def find(name: str) -> ConfigKey:
+    if name not in KEYS:
+        raise ConfigInvalid(f"{name}: there is no such group config; there are {', '.join(FIELDS)}")
+    return KEYS[name]
+
+
+def validate(configs: Configs, base: BrokerConfig) -> dict[str, str]:
+    """Each as the one way to write it; together they make what the operator allows."""
+    checked = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
+    consumer_groups(checked, base.consumer_groups)
+    share_groups(checked, base.share_groups)
+    return checked
+
+
+def consumer_groups(configs: Configs, base: ConsumerGroupsConfig) -> ConsumerGroupsConfig:
+    return _in_force(CONSUMER, configs, base)
+
+
+def share_groups(configs: Configs, base: ShareGroupsConfig) -> ShareGroupsConfig:
+    found = _in_force(SHARE, configs, base)
+    reset = found.auto_offset_reset
+    if reset not in ("earliest", "latest") and reset_duration_ms(reset) is None:
+        raise ConfigInvalid(
+            f"{OFFSET_RESET}: got {reset!r}, wanted earliest, latest, or {_BY_DURATION} and a "
+            "duration, for example PT1H or P7D"
+        )
+    return found
+
+
+def _in_force(prefix: str, configs: Configs, base: OfGroups) -> OfGroups:
+    own = {name: text for name, text in configs.items() if name.startswith(prefix)}
+    if not own:
+        return base
+    values: dict[str, Any] = {FIELDS[name]: find(name).parse(text) for name, text in own.items()}
+    found = replace(base, **values)
+    if found.heartbeat_interval_ms >= found.session_timeout_ms:
+        raise ConfigInvalid(
+            f"{prefix}{HEARTBEAT}: got {found.heartbeat_interval_ms}, wanted less than "
+            f"{prefix}{SESSION}, which is {found.session_timeout_ms}"
+        )
+    return found
+
+
+def reset_duration_ms(auto_offset_reset: str) -> int | None:
+    """How far back `by_duration:PT1H` goes. None: it is something else."""
+    kind, colon, text = auto_offset_reset.partition(":")
+    match = _DURATION.fullmatch(text) if f"{kind}{colon}" == _BY_DURATION else None
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(each or 0) for each in match.groups()[:4])
+    fraction_ms = int((match[5] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction_ms
+
+
+def entries(configs: Configs, broker: BrokerConfigs) -> list[ConfigEntry]:
+    """What DescribeConfigs shows."""
+    return [_entry(find(name), configs, broker) for name in FIELDS]
+
+
+def _entry(key: ConfigKey, configs: Configs, broker: BrokerConfigs) -> ConfigEntry:
+    synonyms = [ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT)]
+    if key.synonym:
+        synonyms = broker.synonyms(key.synonym)
+    if key.name in configs:
+        synonyms.insert(0, ConfigSynonym(key.name, configs[key.name], ConfigSource.GROUP))
+    return entry_of(key, synonyms)
+
+
+def stored(
+    config: BrokerConfig, found: Mapping[str, Configs]
+) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """For configs that other settings may have allowed: those that can be used, and what is wrong
+    with the rest."""
+    good: dict[str, dict[str, str]] = {}
+    faults = []
+    for group_id, configs in found.items():
+        try:
+            good[group_id] = validate(configs, config)
+        except ApplianceError as error:
+            faults.append(f"group {group_id}: {error}")
+    return good, faults

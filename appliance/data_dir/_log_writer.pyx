@@ -1,0 +1,176 @@
+"""Writes batches for the control plane: a thread that appends, and waits for the disk, so that the
+event loop does neither. It never takes the GIL: to get it back from a busy loop takes longer than
+the disk.
+
+    begin   a round: batches, in their order, each for its log
+    (the thread appends all of them before it waits for the disk: one commit covers them)
+    take    what came of each, once `fd` is readable
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libcpp.vector cimport vector
+
+from appliance._log cimport Log, engine_append
+from appliance.native._codes cimport OK
+from appliance.native._native cimport (
+    close, condition, errno, monotonic_ns, mutex, pthread_create, pthread_join, pthread_setname_np,
+    pthread_t,
+)
+from appliance.native._socket cimport (
+    EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write,
+)
+from appliance.native._wake_soon cimport wake_soon
+from appliance.storage._committer cimport CommitterRef, committer_ask, committer_await
+from appliance.storage._partition_log cimport ORIGIN_COORDINATOR, AppendOptions, Appended, LogRef
+from appliance.storage._storage cimport storage_now
+
+from appliance.errors import from_code
+
+
+cdef cppclass Write:
+    CommitterRef committer
+    LogRef log
+    vector[uint8_t] batch
+    Appended appended
+    int append_code
+    int await_code
+
+
+cdef cppclass Writer:
+    int event_fd
+    mutex guard
+    condition wake
+    vector[Write] writes           # the thread's own while there is a round
+    int64_t timeout_ns
+    bint is_given                  # guard; a round has begun that was not looked at yet
+    bint is_stopping               # guard
+
+
+# ---- without the GIL ----
+
+cdef void* _run(void* argument) noexcept nogil:
+    cdef Writer* writer = <Writer*>argument
+    wake_soon()
+    writer.guard.lock()
+    while True:
+        while not writer.is_given and not writer.is_stopping:
+            writer.wake.wait(writer.guard)
+        if not writer.is_given:
+            break
+        writer.is_given = False
+        writer.guard.unlock()
+        _write_all(writer)
+        eventfd_write(writer.event_fd, 1)
+        writer.guard.lock()
+    writer.guard.unlock()
+    return NULL
+
+
+cdef void _write_all(Writer* writer) noexcept nogil:
+    cdef int64_t deadline_ns = monotonic_ns() + writer.timeout_ns
+    cdef Write* write
+    cdef AppendOptions options
+    cdef size_t i
+    # Our own records: also when the disk is low, since readers who cannot commit read twice.
+    options.origin = ORIGIN_COORDINATOR
+    options.leader_epoch = -1
+    for i in range(writer.writes.size()):
+        write = &writer.writes[i]
+        storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
+        write.append_code = engine_append(write.committer.get(), write.log, write.batch.data(),
+                                          write.batch.size(), &options, &write.appended)
+        if write.append_code == OK:
+            committer_ask(write.committer.get(), write.log, 0)
+    for i in range(writer.writes.size()):
+        write = &writer.writes[i]
+        if write.append_code == OK:
+            write.await_code = committer_await(write.committer.get(), write.log,
+                                               write.appended.last_offset, deadline_ns)
+
+
+# ---- with the GIL ----
+
+@cython.no_gc  # it is in no cycle
+cdef class LogWriter:
+    cdef Writer* writer
+    cdef pthread_t thread
+    cdef list batches              # of the round that is under way; None: there is none
+    cdef double timeout_s
+
+    def __cinit__(self):
+        self.writer = new Writer()
+        self.writer.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        if self.writer.event_fd < 0:
+            raise OSError(errno, "there is no descriptor for a writer of logs")
+        if pthread_create(&self.thread, NULL, _run, self.writer) != 0:
+            close(self.writer.event_fd)
+            self.writer.event_fd = -1
+            raise OSError(errno, "there is no thread for a writer of logs")
+        pthread_setname_np(self.thread, b"log-writer")
+
+    def __dealloc__(self):
+        if self.writer.event_fd >= 0:
+            self.close()
+        del self.writer
+
+    def close(self):
+        """After the last write."""
+        if self.writer.event_fd < 0:
+            return
+        with nogil:
+            self.writer.guard.lock()
+            self.writer.is_stopping = True
+            self.writer.wake.notify_one()
+            self.writer.guard.unlock()
+            pthread_join(self.thread, NULL)
+        close(self.writer.event_fd)
+        self.writer.event_fd = -1
+
+    @property
+    def fd(self):
+        """Readable once `take` has something."""
+        return self.writer.event_fd
+
+    def begin(self, list batches not None, double timeout_s):
+        """Writes each batch to its log. One round at a time."""
+        cdef const unsigned char[::1] data
+        cdef Write* write
+        cdef Log log
+        cdef size_t i
+        if self.batches is not None:
+            raise ValueError(f"a round of {len(self.batches)} batches is under way")
+        self.writer.writes.resize(len(batches))
+        for i, (log, data) in enumerate(batches):
+            write = &self.writer.writes[i]
+            write.committer, write.log = log.engine.committer, log.log
+            write.batch.assign(&data[0], &data[0] + data.shape[0])
+            write.append_code = write.await_code = OK
+        self.batches, self.timeout_s = batches, timeout_s
+        self.writer.timeout_ns = <int64_t>(timeout_s * 1e9)
+        self.writer.guard.lock()
+        self.writer.is_given = True
+        self.writer.wake.notify_one()
+        self.writer.guard.unlock()
+
+    def take(self):
+        """What came of each batch: an error or None, and the offset of its first record, or -1.
+        None when there is no round, or it goes on."""
+        cdef uint64_t count
+        if eventfd_read(self.writer.event_fd, &count) < 0:
+            return None
+        found = [self._told(i) for i in range(len(self.batches))]
+        self.writer.writes.clear()
+        self.batches = None
+        return found
+
+    cdef _told(self, size_t i):
+        cdef Write* write = &self.writer.writes[i]
+        cdef Log log = self.batches[i][0]
+        if write.append_code != OK:
+            facts = log._refused(write.append_code, self.batches[i][1])
+            return from_code(write.append_code, facts), -1
+        if write.await_code != OK:
+            told = log._not_durable(write.appended.last_offset, self.timeout_s)
+            return from_code(write.await_code, told), -1
+        return None, write.appended.base_offset

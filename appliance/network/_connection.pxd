@@ -1,0 +1,170 @@
+"""One client's connection: bytes that came, requests in their order, answers on their way out.
+
+Owned by one processor thread; nothing here is locked.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libcpp.deque cimport deque
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from appliance.native._descriptors cimport FileRef
+from appliance.native._native cimport RawBytes
+from appliance.native._traffic cimport Traffic
+from appliance.network._plane cimport Plane
+from appliance.network._quota cimport ClientQuotas, Quota
+from appliance.network._topics cimport TopicRef
+from appliance.storage._cold_reads cimport ColdReadRef
+from appliance.storage._partition_log cimport LogRef
+from appliance.storage._watch cimport InboxRef, Watch
+
+# Bytes of a file that stand before byte `at` of an answer's own bytes.
+cdef cppclass Span:
+    size_t at
+    LogRef log
+    FileRef file
+    int64_t segment_base           # of the log's segment that `file` is
+    int64_t position
+    int64_t size
+
+cdef cppclass Answer:
+    vector[uint8_t] bytes
+    vector[Span] spans
+
+# A produce that waits for the disk. Its answer is written as if all went well; what does not is
+# patched in.
+cdef struct ErrorPlace:
+    size_t error_at
+    size_t offset_at
+
+cdef cppclass DurableWait:
+    vector[LogRef] logs
+    vector[Watch] watches
+    vector[ErrorPlace] places
+
+cdef cppclass FetchTarget:
+    TopicRef topic
+    LogRef log
+    int32_t partition
+    int32_t leader_epoch           # the client's belief; -1: none
+    int64_t offset
+    int64_t max_bytes
+    int64_t told_visible           # what a session's client was told last; -1: nothing
+    int64_t told_start
+    int16_t told_error
+
+# Partitions that a client fetches again and again, naming only what changed.
+cdef cppclass FetchSession:
+    int32_t id
+    int32_t epoch                  # of the next request
+    size_t first                   # where the next answer begins, so that none starves
+    vector[FetchTarget] targets    # each partition once
+    unordered_map[string, size_t] places  # of each partition in `targets`, by topic and number
+
+cdef cppclass Fetch:
+    int16_t version
+    int32_t correlation_id
+    int32_t min_bytes
+    int64_t max_bytes
+    bint is_committed              # read_committed
+    bint is_incremental
+    int32_t session_id             # 0: none
+    int32_t throttle_ms            # as its answer says
+    size_t first                   # the target to begin with
+    vector[FetchTarget] own        # of a fetch without a session
+    vector[FetchTarget]* targets
+    vector[Watch] watches          # while it waits; one for each target
+    int64_t slot                   # its own
+    bint is_due                    # it is answered with whatever there is
+    ColdReadRef cold               # the read that it waits for
+    int cold_rounds                # of reads, one after the other, that brought nothing
+    int64_t cold_total             # bytes that were there when the last one began
+
+ctypedef shared_ptr[Fetch] FetchRef
+ctypedef shared_ptr[DurableWait] DurableWaitRef
+
+# Requests are answered in the order in which they came, whatever is ready first.
+cdef cppclass Slot:
+    bint is_ready
+    bint is_silent                 # acks=0: no answer is sent
+    bint closes                    # the connection ends here, after the answers before it
+    int64_t deadline_ns            # 0: none
+    int64_t passed_bytes           # the request's, if the control plane answers it
+    bint is_woken                  # among the processor's slots to look at again
+    int64_t held_bytes             # of the answer, as counted in the connection
+    int row                        # of `Traffic.requests`
+    int64_t begun_ns               # when its frame was there
+    Answer answer
+    DurableWaitRef durable
+    FetchRef fetch
+
+cdef cppclass Connection:
+    int64_t id
+    int fd
+    string peer
+    Plane* plane
+    Traffic* traffic               # its processor's, as is the next
+    int thread
+    InboxRef inbox                 # its processor's
+    deque[Slot] slots
+    int64_t first_slot             # number of slots.front()
+    int waiting                    # slots that hold watches
+    int64_t handed_produce         # slot of the last Produce that the control plane got; -1: none
+    int64_t passed                 # slots that the control plane answers, until they are sent
+    int64_t passed_bytes           # their requests
+    int64_t waiting_partitions     # of fetches that wait
+
+    RawBytes partial               # the beginning of a frame
+    int64_t frame_size             # of that frame with its length, 0: not known yet
+    int64_t reserved               # counted in plane.queued_bytes
+    int64_t frame_ns               # when it began; 0: no frame has begun
+
+    size_t sent_bytes              # of the first slot's answer
+    size_t sent_spans
+    int64_t sent_of_span
+    int64_t warm_of_span           # bytes of it that are in the page cache, sent or not
+    ColdReadRef cold               # what reads the next ones; empty: nothing does
+    int64_t lookups                # fetches that wait for the disk to tell where records are
+    ColdReadRef left_out           # reads what an answer left out; empty, or done: nothing does
+    int64_t held_bytes             # of all answers in memory
+    int64_t stalled_ns             # since when the peer takes nothing; 0: it does
+
+    uint32_t interest              # what epoll was told
+    bint is_bulky                  # its last frame did not fit into the scratch bytes
+    bint is_full                   # the socket takes no more now
+    bint is_starved                # its frame waits for memory
+    bint is_listed                 # among the processor's connections with answers to send
+    int64_t active_ns
+    int64_t since_ns
+    string client_id               # of its last request, cut
+    int64_t requests               # counted since it began, as the next two
+    int64_t bytes_in
+    int64_t bytes_out
+    ClientQuotas quotas
+    int64_t mute_until_ns          # a quota wants it not to be read; 0: it is
+    bint is_muted                  # the processor has a timer for the end of that
+    FetchSession session           # id 0: none
+
+cdef Slot* slot_at(Connection* connection, int64_t number) noexcept nogil
+cdef int64_t slot_new(Connection* connection) noexcept nogil
+cdef void slot_ready(Connection* connection, Slot* slot) noexcept nogil
+# Begins an answer: the place for its length, the response header.
+cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible) noexcept nogil
+
+cdef enum SendResult:
+    SEND_DONE = 0                  # nothing that is ready is left
+    SEND_MORE = 1                  # its turn is over, there is more
+    SEND_FULL = 2                  # the socket takes no more now
+    SEND_BROKEN = 3
+    SEND_COLD = 4                  # what comes next is being read from the disk
+
+# Sends what is ready, at most about one turn's worth.
+cdef int connection_send(Connection* connection) noexcept nogil
+# Whether another request may be read now.
+cdef bint connection_has_room(Connection* connection) noexcept nogil
+# Counts `amount` against a quota. The result: for how many milliseconds the connection is not read,
+# after what was answered has been sent.
+cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil
+cdef int32_t connection_mute(Connection* connection, int64_t delay_ns) noexcept nogil

@@ -1,0 +1,248 @@
+"""Slots in request order, and the way of answers to the socket.
+
+A slot is made when its request is parsed and leaves when its answer is sent: answers wait for those
+of earlier requests, not the other way round. An answer's length field is written when it is ready.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+from posix.types cimport off_t
+
+from appliance.native._bytes cimport store_i32
+from appliance.native._codes cimport BATCH_TORN
+from appliance.native._files cimport failure_note, is_cached, is_media_error
+from appliance.native._native cimport EAGAIN, EINTR, errno, monotonic_ns
+from appliance.native._socket cimport (
+    MSG_MORE, MSG_NOSIGNAL, iovec, msghdr, sendfile, sendmsg,
+)
+from appliance.native._traffic cimport times_note
+from appliance.network._quota cimport Quota, quota_charge
+from appliance.protocol._frame cimport put_i32, put_room, put_tags
+from appliance.storage._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
+from appliance.storage._partition_log cimport log_note_fault
+from appliance.storage._watch cimport MAIL_READ
+
+cdef enum:
+    PARTS_MAX = 64                 # answers that leave in one sendmsg
+    TURN_BYTES = 1048576           # then other connections have their turn
+    HELD_MAX = 4194304             # answers in memory beyond which no request is read
+
+
+# ---- without the GIL ----
+
+cdef Slot* slot_at(Connection* connection, int64_t number) noexcept nogil:
+    cdef int64_t index = number - connection.first_slot
+    if index < 0 or index >= <int64_t>connection.slots.size():
+        return NULL
+    return &connection.slots[index]
+
+
+cdef int64_t slot_new(Connection* connection) noexcept nogil:
+    connection.slots.resize(connection.slots.size() + 1)
+    return connection.first_slot + <int64_t>connection.slots.size() - 1
+
+
+cdef void slot_ready(Connection* connection, Slot* slot) noexcept nogil:
+    cdef int64_t size = slot.answer.bytes.size() - 4
+    cdef size_t i
+    slot.is_ready = True
+    slot.deadline_ns = 0
+    if slot.is_silent or slot.closes:
+        slot.answer.bytes.clear()
+        return
+    for i in range(slot.answer.spans.size()):
+        size += slot.answer.spans[i].size
+    store_i32(slot.answer.bytes.data(), <int32_t>size)
+    slot.held_bytes = slot.answer.bytes.capacity()
+    connection.held_bytes += slot.held_bytes
+    connection.plane.held_bytes.fetch_add(slot.held_bytes)
+
+
+cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible) noexcept nogil:
+    answer.bytes.clear()
+    answer.spans.clear()
+    put_room(&answer.bytes, 4)
+    put_i32(&answer.bytes, correlation_id)
+    put_tags(&answer.bytes, is_flexible)
+
+
+cdef bint connection_has_room(Connection* connection) noexcept nogil:
+    return (connection.slots.size() < <size_t>connection.plane.limits.requests_per_connection
+            and connection.passed < connection.plane.limits.passed_per_connection
+            and connection.held_bytes < HELD_MAX and connection.lookups == 0
+            and connection.mute_until_ns == 0)
+
+
+cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil:
+    return connection_mute(connection, quota_charge(quota, amount, monotonic_ns(),
+                                                    connection.plane.quotas.window_ns))
+
+
+cdef int32_t connection_mute(Connection* connection, int64_t delay_ns) noexcept nogil:
+    if delay_ns == 0:
+        return 0
+    connection.plane.counters.throttled_requests.fetch_add(1)
+    connection.mute_until_ns = max(connection.mute_until_ns, monotonic_ns() + delay_ns)
+    return <int32_t>((delay_ns + 999999) // 1000000)
+
+
+cdef int connection_send(Connection* connection) noexcept nogil:
+    cdef int64_t sent = 0, got
+    cdef Slot* slot
+    while True:
+        while _first_is_sent(connection):
+            if connection.slots.front().closes:
+                return SEND_BROKEN
+            _end_first(connection)
+            connection.sent_of_span = 0
+        if connection.slots.empty() or not connection.slots.front().is_ready:
+            connection.stalled_ns = 0
+            return SEND_DONE
+        if sent >= TURN_BYTES:
+            return SEND_MORE
+        slot = &connection.slots.front()
+        if _stands_at_span(connection, slot):
+            if not _is_at_hand(connection, slot):
+                connection.stalled_ns = 0
+                return SEND_COLD
+            got = _send_span(connection, slot)
+        else:
+            got = _send_bytes(connection)
+        if got < 0:
+            if errno == EINTR:
+                continue
+            if errno != EAGAIN:
+                _note_fault(connection, slot, errno)
+                return SEND_BROKEN
+            if connection.stalled_ns == 0:
+                connection.stalled_ns = monotonic_ns()
+            return SEND_FULL
+        if got == 0:
+            _note_fault(connection, slot, 0)
+            return SEND_BROKEN  # the file is shorter than it was: the answer cannot be finished
+        connection.stalled_ns = 0
+        sent += got
+        connection.plane.counters.bytes_out.fetch_add(got)
+        connection.bytes_out += got
+
+
+cdef void _end_first(Connection* connection) noexcept nogil:
+    cdef Slot* slot = &connection.slots.front()
+    times_note(&connection.traffic.requests[slot.row], monotonic_ns() - slot.begun_ns)
+    connection.held_bytes -= slot.held_bytes
+    connection.plane.held_bytes.fetch_add(-slot.held_bytes)
+    connection.passed -= slot.passed_bytes > 0
+    connection.passed_bytes -= slot.passed_bytes
+    connection.slots.pop_front()
+    connection.first_slot += 1
+    connection.sent_bytes = connection.sent_spans = 0
+
+
+cdef bint _first_is_sent(Connection* connection) noexcept nogil:
+    cdef Slot* slot
+    if connection.slots.empty():
+        return False
+    slot = &connection.slots.front()
+    return (slot.is_ready and connection.sent_bytes == slot.answer.bytes.size()
+            and connection.sent_spans == slot.answer.spans.size())
+
+
+cdef bint _stands_at_span(Connection* connection, Slot* slot) noexcept nogil:
+    return (connection.sent_spans < slot.answer.spans.size()
+            and slot.answer.spans[connection.sent_spans].at == connection.sent_bytes)
+
+
+cdef bint _is_at_hand(Connection* connection, Slot* slot) noexcept nogil:
+    """Whether the next bytes of a file can be sent without waiting for the disk; else they are
+    being read. What was read for it is sent even if memory was so short that it is gone again."""
+    cdef Span* span = &slot.answer.spans[connection.sent_spans]
+    cdef int64_t position = span.position + connection.sent_of_span
+    cdef int64_t size = min(span.size - connection.sent_of_span, <int64_t>COLD_BYTES)
+    if connection.sent_of_span < connection.warm_of_span:
+        return True
+    if connection.cold.get() != NULL:
+        if not connection.cold.get().is_done.load():
+            return False
+        connection.cold.reset()
+    elif not is_cached(span.file.get().fd, position, size):
+        connection.cold = cold_read_new(connection.inbox, MAIL_READ, connection.id, -1)
+        connection.cold.get().file = span.file
+        connection.cold.get().position = position
+        connection.cold.get().size = size
+        cold_read_put(&connection.plane.cold, connection.cold)
+        return False
+    connection.warm_of_span = connection.sent_of_span + size
+    return True
+
+
+cdef int64_t _send_span(Connection* connection, Slot* slot) noexcept nogil:
+    cdef Span* span = &slot.answer.spans[connection.sent_spans]
+    cdef off_t position = span.position + connection.sent_of_span
+    cdef int64_t got = sendfile(connection.fd, span.file.get().fd, &position,
+                                connection.warm_of_span - connection.sent_of_span)
+    if got > 0:
+        connection.sent_of_span += got
+        if connection.sent_of_span == span.size:
+            connection.sent_spans += 1
+            connection.sent_of_span = connection.warm_of_span = 0
+    return got
+
+
+cdef void _note_fault(Connection* connection, Slot* slot, int error) noexcept nogil:
+    """Where it was the file, and not the client, that ended the answer."""
+    cdef Span* span
+    if not _stands_at_span(connection, slot) or error != 0 and not is_media_error(error):
+        return
+    span = &slot.answer.spans[connection.sent_spans]
+    log_note_fault(span.log.get(), span.segment_base, span.segment_base,
+                   BATCH_TORN if error == 0 else failure_note(b"sendfile", b"", error))
+
+
+cdef int64_t _send_bytes(Connection* connection) noexcept nogil:
+    """All bytes up to the next span: those of several answers go in one call."""
+    cdef iovec[PARTS_MAX] parts
+    cdef msghdr message
+    cdef Slot* slot
+    cdef size_t i = 0, from_byte = connection.sent_bytes, to_byte
+    cdef int64_t got, left
+    cdef bint more = False
+    message.msg_name = message.msg_control = NULL
+    message.msg_namelen = message.msg_controllen = 0
+    message.msg_flags = 0
+    message.msg_iovlen = 0
+    while i < connection.slots.size() and message.msg_iovlen < PARTS_MAX and not more:
+        slot = &connection.slots[i]
+        if not slot.is_ready or slot.closes:
+            break
+        to_byte = slot.answer.bytes.size()
+        if slot.answer.spans.size() > (connection.sent_spans if i == 0 else 0):
+            to_byte = slot.answer.spans[connection.sent_spans if i == 0 else 0].at
+            more = True
+        if to_byte > from_byte:
+            parts[message.msg_iovlen].iov_base = slot.answer.bytes.data() + from_byte
+            parts[message.msg_iovlen].iov_len = to_byte - from_byte
+            message.msg_iovlen += 1
+        from_byte = 0
+        i += 1
+    message.msg_iov = parts
+    got = sendmsg(connection.fd, &message, MSG_NOSIGNAL | (MSG_MORE if more else 0))
+    left = got
+    while left > 0:
+        left -= _advance(connection, left)
+    return got
+
+
+cdef int64_t _advance(Connection* connection, int64_t sent) noexcept nogil:
+    """Takes `sent` bytes as gone from the first answer; whole answers leave the queue."""
+    cdef Slot* slot = &connection.slots.front()
+    cdef size_t to_byte = slot.answer.bytes.size()
+    cdef int64_t step
+    if connection.sent_spans < slot.answer.spans.size():
+        to_byte = slot.answer.spans[connection.sent_spans].at
+    step = min(sent, <int64_t>(to_byte - connection.sent_bytes))
+    connection.sent_bytes += step
+    if _first_is_sent(connection):
+        _end_first(connection)
+    return step
+
+
+# ---- with the GIL ----

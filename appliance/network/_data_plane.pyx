@@ -1,0 +1,585 @@
+"""The data plane as Python sees it: the threads that take connections, and the control plane's
+side of what they cannot answer.
+
+    acceptor      takes connections, counts them per address, deals them out in turn
+    processors    `_processor.pyx`
+
+None of these threads takes the GIL, and no call here blocks on them but `stop`.
+"""
+
+cimport cython
+from collections import namedtuple
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from appliance._log cimport Engine, Log
+from appliance.native._descriptors cimport descriptors_relieve
+from appliance.native._native cimport (
+    EMFILE, ENFILE, CounterLines, atomic_bool, close, errno, monotonic_ns, pthread_create,
+    pthread_join, pthread_setname_np, pthread_t,
+)
+from appliance.native._socket cimport (
+    AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLLIN, EPOLL_CLOEXEC, EPOLL_CTL_ADD,
+    INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_CONGESTION, TCP_NODELAY,
+    TCP_NOTSENT_LOWAT, accept4, epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd,
+    eventfd_write, getsockname, inet_ntop, setsockopt, sockaddr, sockaddr_in, sockaddr_in6,
+    sockaddr_storage, socklen_t,
+)
+from appliance.native._traffic cimport (
+    API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
+)
+from appliance.network._plane cimport (
+    CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP,
+    CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
+    CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, Closure as CClosure, ClosureFacts, Plane,
+    Punt as CPunt, closure_put, closures_take, punts_take,
+)
+from appliance.network._processor cimport (
+    ConnectionFacts as CConnectionFacts, Peers, Processor, processor_give, processor_start,
+    processor_stop, processor_view, processor_visit,
+)
+from appliance.network._quota cimport (
+    QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_count, quotas_init,
+    quotas_set,
+)
+from appliance.network._topics cimport (
+    TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
+)
+from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
+from appliance.storage._partition_log cimport LogRef
+from appliance.storage._watch cimport (
+    MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all,
+)
+
+
+cdef extern from "unistd.h" nogil:
+    int usleep(unsigned int microseconds)
+
+Closure = namedtuple("Closure", "peer kind got wanted key version")
+
+ConnectionFacts = namedtuple(
+    "ConnectionFacts",
+    "id peer client_id age_ms idle_ms requests in_flight bytes_in bytes_out held_bytes mute_ms",
+)
+
+CLOSURE_NAMES = {
+    CLOSURE_FRAME_SIZE: "frame size",
+    CLOSURE_CONTROL_SIZE: "control size",
+    CLOSURE_FRAME_TIMEOUT: "frame timeout",
+    CLOSURE_MALFORMED: "malformed",
+    CLOSURE_SEND_TIMEOUT: "send timeout",
+    CLOSURE_HELD: "held",
+    CLOSURE_CONNECTIONS: "connections",
+    CLOSURE_CONNECTIONS_PER_IP: "connections per ip",
+    CLOSURE_CONNECTION_RATE: "connection rate",
+}
+
+cdef enum:
+    LENGTH_BYTES = 4               # before a response; written when it is sent
+    ACCEPT_PAUSE_US = 50000        # when no descriptor is free
+    UNSENT_MAX = 262144            # handed to the kernel for one client; less costs more calls
+
+
+cdef cppclass Acceptor:
+    Plane* plane
+    Peers* peers
+    vector[Processor*]* processors
+    int epoll_fd
+    int stop_fd
+    atomic_bool must_stop
+    size_t turn
+    pthread_t thread
+
+
+# ---- without the GIL ----
+
+cdef void* _accept_all(void* argument) noexcept nogil:
+    cdef Acceptor* acceptor = <Acceptor*>argument
+    cdef epoll_event event
+    while not acceptor.must_stop.load():
+        if epoll_wait(acceptor.epoll_fd, &event, 1, -1) == 1 and not acceptor.must_stop.load():
+            _accept(acceptor, <int>event.data.u64)
+    return NULL
+
+
+cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
+    cdef sockaddr_storage address
+    cdef socklen_t size = sizeof(sockaddr_storage)
+    cdef string peer
+    cdef int on = 1, unsent_max = UNSENT_MAX
+    cdef int64_t mute_until_ns
+    cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
+    if fd < 0:
+        if errno == EMFILE or errno == ENFILE:
+            # Whatever took the clients' share: a log that is idle gives up its files for them. The
+            # connection waits in the backlog, where it is found again.
+            if not descriptors_relieve():
+                usleep(ACCEPT_PAUSE_US)
+        return
+    _name(&address, &peer)
+    mute_until_ns = _pace(acceptor.plane, peer)
+    if mute_until_ns < 0 or not _admit(acceptor, peer):
+        acceptor.plane.counters.refused.fetch_add(1)
+        close(fd)
+        return
+    # Answers are whole when they are sent; what must wait for more says so with MSG_MORE.
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(int))
+    # A socket takes megabytes for a client that reads nothing, and a thousand of them all that the
+    # kernel has for TCP: then it drops everybody's packets. What is under way is not in this count.
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(int))
+    _choose_congestion(fd, peer)
+    acceptor.plane.counters.accepted.fetch_add(1)
+    acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
+    processor_give(acceptor.processors.at(acceptor.turn), fd, peer, mute_until_ns)
+
+
+cdef void _choose_congestion(int fd, const string& peer) noexcept nogil:
+    """Within the machine nothing is lost and nothing is worth pacing, and where Linux is set to BBR
+    its pacing is half of what sending costs (wake-ups.md). Reno is in every kernel, and allowed."""
+    cdef sockaddr_storage address
+    cdef socklen_t size = sizeof(sockaddr_storage)
+    cdef string own
+    if getsockname(fd, <sockaddr*>&address, &size) == 0:
+        _name(&address, &own)
+        if own == peer:
+            setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, b"reno", 4)
+
+
+cdef void _name(const sockaddr_storage* address, string* peer) noexcept nogil:
+    cdef char[INET6_ADDRSTRLEN] text
+    cdef const char* got = NULL
+    if address.ss_family == AF_INET:
+        got = inet_ntop(AF_INET, &(<const sockaddr_in*>address).sin_addr, text, INET6_ADDRSTRLEN)
+    elif address.ss_family == AF_INET6:
+        got = inet_ntop(AF_INET6, &(<const sockaddr_in6*>address).sin6_addr, text,
+                        INET6_ADDRSTRLEN)
+    if got != NULL:
+        peer.assign(got)
+
+
+cdef int64_t _pace(Plane* plane, const string& peer) noexcept nogil:
+    """When a connection may be read for the first time: 0: at once; -1: there are so many before it
+    that it is refused."""
+    cdef int64_t now = monotonic_ns(), window_ns = plane.quotas.window_ns, delay_ns
+    cdef ClosureFacts facts
+    cdef QuotaRef quota
+    if plane.quotas.generation.load() == 0:
+        return 0
+    quota = quota_find(&plane.quotas, QUOTA_CONNECT, peer, now)
+    delay_ns = quota_delay(quota.get(), now, window_ns)
+    if delay_ns <= window_ns:
+        delay_ns = quota_charge(quota.get(), 1, now, window_ns)
+        return now + delay_ns if delay_ns > 0 else 0
+    facts.key = facts.version = -1
+    facts.kind = CLOSURE_CONNECTION_RATE
+    facts.got = delay_ns // 1000000
+    facts.wanted = window_ns // 1000000
+    closure_put(plane, peer, facts)
+    return -1
+
+
+cdef bint _admit(Acceptor* acceptor, string peer) noexcept nogil:
+    cdef Plane* plane = acceptor.plane
+    cdef ClosureFacts facts
+    facts.key = facts.version = facts.kind = -1
+    acceptor.peers.guard.lock()
+    facts.got = acceptor.peers.count[peer]
+    if plane.counters.open.load() >= plane.limits.connections:
+        facts.kind = CLOSURE_CONNECTIONS
+        facts.got = plane.counters.open.load()
+        facts.wanted = plane.limits.connections
+    elif facts.got >= plane.limits.connections_per_ip:
+        facts.kind = CLOSURE_CONNECTIONS_PER_IP
+        facts.wanted = plane.limits.connections_per_ip
+    else:
+        acceptor.peers.count[peer] += 1
+        plane.counters.open.fetch_add(1)
+    if acceptor.peers.count[peer] == 0:
+        acceptor.peers.count.erase(peer)
+    acceptor.peers.guard.unlock()
+    if facts.kind < 0:
+        return True
+    closure_put(plane, peer, facts)
+    return False
+
+
+cdef int _watch_fd(int epoll_fd, int fd) noexcept nogil:
+    cdef epoll_event event
+    event.events = EPOLLIN
+    event.data.u64 = fd
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event)
+
+
+cdef int _begin(Acceptor* acceptor) noexcept nogil:
+    """0, or why a thread cannot be made: then there is none."""
+    cdef size_t started = 0
+    cdef int error = cold_readers_start(&acceptor.plane.cold, acceptor.plane.limits.cold_readers)
+    while error == 0 and started < acceptor.processors.size():
+        error = processor_start(acceptor.processors.at(started))
+        started += error == 0
+    if error == 0:
+        error = pthread_create(&acceptor.thread, NULL, _accept_all, acceptor)
+    if error != 0:
+        _stop(acceptor, started, 0)
+    return error
+
+
+cdef void _stop(Acceptor* acceptor, size_t started, int64_t drain_ns) noexcept nogil:
+    cdef size_t i
+    for i in range(started):
+        processor_stop(acceptor.processors.at(i), drain_ns)
+    cold_readers_stop(&acceptor.plane.cold)
+
+
+cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
+    acceptor.plane.is_draining.store(True)
+    acceptor.must_stop.store(True)
+    eventfd_write(acceptor.stop_fd, 1)
+    pthread_join(acceptor.thread, NULL)
+    _stop(acceptor, acceptor.processors.size(), drain_ns)
+
+
+# ---- with the GIL ----
+
+@cython.no_gc  # it is in no cycle, and the count needs what it refers to
+cdef class Punt:
+    """A request for the control plane. Its bytes count as queued for as long as it lives, so that
+    nobody need say when it was answered, cancelled or dropped."""
+
+    cdef readonly int64_t connection
+    cdef readonly int64_t slot
+    cdef readonly str peer
+    cdef readonly bytes frame
+    cdef DataPlane data_plane
+
+    def __dealloc__(self):
+        if self.data_plane is not None:
+            self.data_plane.plane.queued_bytes.fetch_add(-<int64_t>len(self.frame))
+
+
+cdef Punt _punt(DataPlane data_plane, const CPunt* found):
+    cdef Punt punt = Punt.__new__(Punt)
+    punt.connection = found.connection
+    punt.slot = found.slot
+    punt.peer = found.peer.decode()
+    punt.frame = PyBytes_FromStringAndSize(<const char*>found.frame.data(), found.frame.size())
+    punt.data_plane = data_plane
+    return punt
+
+
+cdef class DataPlane:
+    """Listens, serves Produce and Fetch, and hands every other request out as a `Punt`."""
+
+    cdef Plane* plane
+    cdef Peers* peers
+    cdef Acceptor* acceptor
+    cdef vector[Processor*] processors
+    cdef Engine engine
+    cdef list listeners
+    cdef bint is_running
+
+    def __cinit__(self, Engine engine not None, config not None):
+        cdef int32_t i
+        cdef Processor* processor
+        self.engine = engine
+        self.listeners = []
+        self.plane = new Plane()
+        self.peers = new Peers()
+        self.acceptor = new Acceptor()
+        _fill_limits(self.plane, config)
+        self.plane.committer = engine.committer
+        self.plane.punt_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+        self.acceptor.plane = self.plane
+        self.acceptor.peers = self.peers
+        self.acceptor.processors = &self.processors
+        self.acceptor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
+        self.acceptor.stop_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+        _checked(_watch_fd(self.acceptor.epoll_fd, self.acceptor.stop_fd))
+        for i in range(self.plane.limits.processors):
+            processor = new Processor()
+            processor.plane = self.plane
+            processor.peers = self.peers
+            processor.index = i
+            processor.traffic = new Traffic()
+            self.processors.push_back(processor)
+            processor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
+            processor.inbox = inbox_new(_checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+                                        processor_visit)
+
+    def __dealloc__(self):
+        cdef size_t i
+        if self.is_running:
+            with nogil:
+                _end(self.acceptor, 0)
+        for i in range(self.processors.size()):
+            close(self.processors[i].epoll_fd)
+            del self.processors[i].traffic
+            del self.processors[i]
+        if self.acceptor != NULL:
+            close(self.acceptor.epoll_fd)
+            close(self.acceptor.stop_fd)
+            del self.acceptor
+        if self.plane != NULL:
+            close(self.plane.punt_fd)
+            del self.plane
+        del self.peers
+
+    def listen(self, listener not None):
+        """Takes connections of a socket that listens; it stays open until `stop`."""
+        listener.setblocking(False)
+        self.listeners.append(listener)
+        _checked(_watch_fd(self.acceptor.epoll_fd, listener.fileno()))
+
+    def start(self):
+        cdef int error
+        with nogil:
+            error = _begin(self.acceptor)
+        if error != 0:
+            raise OSError(error, "the threads of the data plane cannot be started")
+        pthread_setname_np(self.acceptor.thread, b"acceptor")
+        self.is_running = True
+
+    def stop(self, int64_t drain_ms):
+        """Takes no more connections; requests that came are answered, for so long at most."""
+        if not self.is_running:
+            return
+        self.is_running = False
+        with nogil:
+            _end(self.acceptor, drain_ms * 1000000)
+        for listener in self.listeners:
+            listener.close()
+        self.listeners.clear()
+
+    # The control plane's side
+
+    @property
+    def punt_fd(self):
+        """Readable when `punts` or `closures` has something."""
+        return self.plane.punt_fd
+
+    def punts(self):
+        """The requests that came since the last call, and the connections that ended: nobody waits
+        for what they asked."""
+        cdef vector[CPunt] found
+        cdef vector[int64_t] gone
+        cdef size_t i
+        punts_take(self.plane, &found, &gone)
+        return [_punt(self, &found[i]) for i in range(found.size())], list(gone)
+
+    def closures(self):
+        """Connections that were ended since the last call although their clients wanted more, and
+        of how many such nothing else is known."""
+        cdef vector[CClosure] found
+        cdef int64_t left_out
+        cdef size_t i
+        left_out = closures_take(self.plane, &found)
+        return [
+            Closure(found[i].peer.decode(), CLOSURE_NAMES[found[i].facts.kind],
+                    found[i].facts.got, found[i].facts.wanted, found[i].facts.key,
+                    found[i].facts.version)
+            for i in range(found.size())
+        ], left_out
+
+    def reply_all(self, list answers not None):
+        """Answers punts: connection, slot, and response header and body as one. None ends a punt
+        that has no answer, as acks=0 asks. Nothing happens when the peer is gone. The processors
+        are woken once: a wake-up costs as much as the sending of an answer."""
+        cdef vector[vector[Mail]] mails
+        cdef vector[Mail]* own
+        cdef int64_t connection, slot
+        cdef bytes frame
+        cdef size_t i
+        mails.resize(self.processors.size())
+        for connection, slot, frame in answers:
+            own = &mails[connection % self.processors.size()]
+            own.resize(own.size() + 1)
+            own.back().kind = MAIL_REPLY
+            own.back().connection = connection
+            own.back().slot = slot
+            if frame is not None:
+                own.back().bytes.resize(LENGTH_BYTES + len(frame))
+                memcpy(own.back().bytes.data() + LENGTH_BYTES, <const char*>frame, len(frame))
+        for i in range(mails.size()):
+            if not mails[i].empty():
+                inbox_put_all(self.processors[i].inbox.get(), &mails[i])
+
+    def close(self, int64_t connection):
+        """Drops a connection, with whatever it still waits for."""
+        cdef Mail mail
+        mail.kind = MAIL_CLOSE
+        self._put(connection, -1, &mail)
+
+    cdef _put(self, int64_t connection, int64_t slot, Mail* mail):
+        cdef Processor* processor = self.processors[connection % self.processors.size()]
+        mail.connection = connection
+        mail.slot = slot
+        inbox_put(processor.inbox.get(), mail)
+
+    # Topics
+
+    def put_topic(self, str name not None, bytes topic_id not None, list logs not None,
+                  bint is_internal=False, str mirror_source not None=""):
+        """Serves a topic as it is now; `logs` by partition, None: not to be served."""
+        cdef TopicRef topic = make_shared[Topic]()
+        cdef LogRef none
+        topic.get().name = name.encode()
+        topic.get().id = topic_id
+        topic.get().is_internal = is_internal
+        topic.get().mirror_source = mirror_source.encode()
+        topic.get().counts = make_shared[CounterLines](self.processors.size())
+        for log in logs:
+            topic.get().logs.push_back(none if log is None else (<Log?>log).log)
+        with nogil:
+            topics_put(&self.plane.topics, topic)
+
+    def remove_topic(self, str name not None):
+        cdef string c_name = name.encode()
+        with nogil:
+            topics_remove(&self.plane.topics, c_name)
+
+    # Quotas
+
+    def set_rates(self, int kind, dict named not None, int64_t others, int64_t of_user):
+        """What clients may use from now on, by a kind of `_quota.pxd`: the rate of each name, of
+        all other names, and of the user, in whose quota those with the rate OF_USER are."""
+        cdef unordered_map[string, int64_t] c_named
+        for name, rate in named.items():
+            c_named[name.encode()] = rate
+        with nogil:
+            quotas_set(&self.plane.quotas, kind, &c_named, others, of_user)
+
+    def limit_connections_per_ip(self, int64_t most):
+        """For connections that come from now on."""
+        with nogil:
+            self.peers.guard.lock()  # the acceptor reads it under this
+            self.plane.limits.connections_per_ip = most
+            self.peers.guard.unlock()
+
+    def counters(self):
+        """What was counted since the start, by name; `open` is how many connections there are."""
+        cdef Plane* plane = self.plane
+        cdef int64_t visits = 0
+        cdef size_t i
+        for i in range(self.processors.size()):
+            visits += self.processors[i].inbox.get().visits.load()
+        return {
+            "connections_accepted": plane.counters.accepted.load(),
+            "connections_refused": plane.counters.refused.load(),
+            "connections_open": plane.counters.open.load(),
+            "connections_closed_idle": plane.counters.closed_idle.load(),
+            "connections_closed_frame": plane.counters.closed_frame.load(),
+            "connections_closed_slow": plane.counters.closed_slow.load(),
+            "connections_closed_malformed": plane.counters.closed_malformed.load(),
+            "produce_requests": plane.counters.produce_requests.load(),
+            "fetch_requests": plane.counters.fetch_requests.load(),
+            "punted_requests": plane.counters.punted_requests.load(),
+            "throttled_requests": plane.counters.throttled_requests.load(),
+            "processor_visits": visits,  # whose mail another thread did while they slept
+            "bytes_in": plane.counters.bytes_in.load(),
+            "bytes_out": plane.counters.bytes_out.load(),
+            "produced_bytes": plane.counters.produced_bytes.load(),
+            "fetched_bytes": plane.counters.fetched_bytes.load(),
+            "cold_reads": plane.cold.reads.load(),
+            "queued_bytes": plane.queued_bytes.load(),
+            "held_bytes": plane.held_bytes.load(),
+            "fetch_partitions": plane.fetch_partitions.load(),
+            "quota_names": quotas_count(&plane.quotas),
+        }
+
+    def connections(self, int64_t timeout_ms):
+        """All connections, as their threads see them; None: one did not answer in time. Blocks."""
+        cdef vector[CConnectionFacts] found
+        cdef int64_t deadline_ns = monotonic_ns() + timeout_ms * 1000000
+        cdef bint is_shown = self.is_running
+        cdef size_t i
+        with nogil:
+            for i in range(self.processors.size()):
+                is_shown = is_shown and processor_view(self.processors[i], deadline_ns, &found)
+        if not is_shown:
+            return None
+        return [_connection_facts(&found[i]) for i in range(found.size())]
+
+    # Metrics
+
+    def request_times(self):
+        """How long requests took, by API key, None for keys that no API has: how many by
+        `TIME_BOUNDS_NS`, their sum in nanoseconds, and whether they waited for data."""
+        found = []
+        for row in range(ROWS):
+            counts, sum_ns = self._times(row)
+            if sum(counts):
+                key = 1 if row == ROW_FETCH_WAITED else row if row < API_KEYS else None
+                found.append((key, counts, sum_ns, row == ROW_FETCH_WAITED))
+        return found
+
+    cdef _times(self, int row):
+        cdef size_t i
+        counts, sum_ns = [0] * TIME_BUCKETS, 0
+        for i in range(self.processors.size()):
+            more, ns = _times_of(&self.processors[i].traffic.requests[row])
+            counts = list(map(sum, zip(counts, more)))
+            sum_ns += ns
+        return counts, sum_ns
+
+    def turn_times(self):
+        """How long the turns of each network thread took, as `request_times` has it."""
+        cdef size_t i
+        return [_times_of(&self.processors[i].traffic.turns)
+                for i in range(self.processors.size())]
+
+    def topic_counts(self, str name not None):
+        """Bytes that were fetched, produces that failed, fetches that failed; None: no topic."""
+        cdef string c_name = name.encode()
+        cdef int64_t[TOPIC_COUNTS] counts
+        cdef int i
+        for i in range(TOPIC_COUNTS):
+            counts[i] = topics_counted(&self.plane.topics, c_name, i)
+        return None if counts[0] < 0 else tuple(counts)
+
+
+cdef _connection_facts(const CConnectionFacts* facts):
+    return ConnectionFacts(
+        facts.id, facts.peer.decode(), facts.client_id.decode("utf-8", "replace"),
+        facts.age_ns // 1000000, facts.idle_ns // 1000000, facts.requests, facts.in_flight,
+        facts.bytes_in, facts.bytes_out, facts.held_bytes, facts.mute_ns // 1000000,
+    )
+
+
+cdef _times_of(Times* times):
+    cdef int i
+    return [times.counts[i].load() for i in range(TIME_BUCKETS)], times.sum_ns.load()
+
+
+cdef int _checked(int result) except -2:
+    if result < 0:
+        raise OSError(errno, "the data plane cannot be set up")
+    return result
+
+
+cdef int _fill_limits(Plane* plane, config) except -1:
+    plane.limits.processors = config.network_threads
+    plane.limits.request_bytes = config.request_max_bytes
+    plane.limits.control_bytes = config.control_max_bytes
+    plane.limits.queued_bytes = config.queued_max_bytes
+    plane.limits.connections = config.max_connections
+    plane.limits.connections_per_ip = config.max_connections_per_ip
+    plane.limits.requests_per_connection = config.requests_per_connection
+    plane.limits.passed_per_connection = config.control_requests_per_connection
+    plane.limits.held_bytes = config.held_max_bytes
+    plane.limits.frame_rate = config.frame_min_bytes_per_second
+    plane.limits.fetch_partitions_all = config.fetch_max_partitions_all
+    plane.limits.idle_ns = config.idle_timeout_ms * 1000000
+    plane.limits.frame_ns = config.frame_timeout_ms * 1000000
+    plane.limits.send_ns = config.send_timeout_ms * 1000000
+    plane.limits.fetch_bytes = config.fetch_max_bytes
+    plane.limits.fetch_partitions = config.fetch_max_partitions
+    plane.limits.sendfile_bytes = config.sendfile_min_bytes
+    plane.limits.cold_readers = config.disk_threads
+    quotas_init(&plane.quotas, config.quota_window_s * <int64_t>1000000000)
+    return 0

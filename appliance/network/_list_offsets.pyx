@@ -1,0 +1,157 @@
+"""ListOffsets v1-11, as far as it asks where partitions begin (-2) and end (-1).
+
+It is not rare: Spark's Kafka connector asks both before every 500 records that it reads, and waits
+for each answer. Passed to the control plane, these questions took longer than the records.
+
+Answered while the request is read. Whatever is not simple is left to the control plane, which knows
+each error (`api/handlers/list_offsets.py`): other times, unknown topics and partitions, another
+leader epoch, an end that a commit would move, a partition that is named twice, and what comes
+behind a request that the control plane has not answered: it may be about to delete records.
+"""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance.native._bytes cimport Cursor
+from appliance.network._connection cimport Connection, Slot, answer_begin, slot_at, slot_ready
+from appliance.network._produce cimport HANDLED, PUNTED
+from appliance.network._topics cimport TopicRef, topic_log, topics_find
+from appliance.protocol._frame cimport (
+    Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_count, read_i8,
+    read_i32, read_i64, read_string, skip_tags,
+)
+from appliance.storage._partition_log cimport (
+    PartitionLog, log_end_for_epoch, log_high_watermark, log_last_stable_offset,
+)
+
+cdef enum:
+    FIRST_FLEXIBLE = 6
+    LATEST = -1
+    EARLIEST = -2
+    READ_COMMITTED = 1
+    # Each is compared with all before it. Consumers ask for one, or for those of a topic.
+    PARTITIONS_MAX = 32
+
+cdef cppclass Asked:
+    int version
+    bint is_flexible
+    bint is_committed
+    vector[PartitionLog*] logs     # that were answered; only compared
+
+
+# ---- without the GIL ----
+
+cdef int list_offsets(Connection* connection, int64_t slot_number, int version, int correlation_id,
+                      const Cursor* given) noexcept nogil:
+    cdef Slot* slot = slot_at(connection, slot_number)
+    cdef Cursor cursor = given[0]  # `given` still stands at the beginning if it is passed on
+    cdef Asked asked
+    if connection.passed > 0:
+        return PUNTED
+    asked.version = version
+    asked.is_flexible = version >= FIRST_FLEXIBLE
+    answer_begin(&slot.answer, correlation_id, asked.is_flexible)
+    if not _answer(connection, &asked, &cursor, &slot.answer.bytes):
+        slot.answer.bytes.clear()
+        return PUNTED
+    slot_ready(connection, slot)
+    return HANDLED
+
+
+cdef bint _answer(Connection* connection, Asked* asked, Cursor* cursor,
+                  vector[uint8_t]* out) noexcept nogil:
+    cdef int64_t topics
+    cdef int8_t isolation = 0
+    read_i32(cursor)  # replica id: there are no replicas
+    if asked.version >= 2:
+        isolation = read_i8(cursor)
+        put_i32(out, 0)  # throttle time
+    asked.is_committed = isolation == READ_COMMITTED
+    topics = read_count(cursor, asked.is_flexible)
+    if topics < 0:
+        return False
+    put_count(out, topics, asked.is_flexible)
+    while topics > 0:
+        topics -= 1
+        if not _topic(connection, asked, cursor, out):
+            return False
+    if asked.version >= 10:
+        read_i32(cursor)  # timeout: nothing here waits
+    skip_tags(cursor, asked.is_flexible)
+    put_tags(out, asked.is_flexible)
+    return not cursor.failed and cursor.at == cursor.end
+
+
+cdef bint _topic(Connection* connection, Asked* asked, Cursor* cursor,
+                 vector[uint8_t]* out) noexcept nogil:
+    cdef Piece name = read_string(cursor, asked.is_flexible)
+    cdef int64_t partitions = read_count(cursor, asked.is_flexible)
+    cdef TopicRef topic
+    if cursor.failed or name.size < 0 or partitions < 0:
+        return False
+    topic = topics_find(&connection.plane.topics, name, False)
+    put_string(out, <const char*>name.data, name.size, asked.is_flexible)
+    put_count(out, partitions, asked.is_flexible)
+    while partitions > 0:
+        partitions -= 1
+        if not _partition(asked, topic, cursor, out):
+            return False
+    skip_tags(cursor, asked.is_flexible)
+    put_tags(out, asked.is_flexible)
+    return True
+
+
+cdef bint _partition(Asked* asked, const TopicRef& topic, Cursor* cursor,
+                     vector[uint8_t]* out) noexcept nogil:
+    cdef int32_t number = read_i32(cursor)
+    cdef int32_t epoch = read_i32(cursor) if asked.version >= 4 else -1
+    cdef int64_t time = read_i64(cursor)
+    cdef int64_t offset
+    cdef PartitionLog* log = topic_log(topic, number).get()
+    skip_tags(cursor, asked.is_flexible)
+    if cursor.failed or log == NULL or log.is_closed.load() or not _is_new(asked, log):
+        return False
+    if epoch != -1 and epoch != log.leader_epoch.load():
+        return False
+    if time == EARLIEST:
+        offset = log.log_start_offset.load()
+    elif time == LATEST:
+        # First whether all is visible: what was acknowledged before this request has to count.
+        if log_high_watermark(log) < log.log_end_offset.load():
+            return False
+        offset = log_last_stable_offset(log) if asked.is_committed else log_high_watermark(log)
+    else:
+        return False
+    put_i32(out, number)
+    put_i16(out, 0)
+    put_i64(out, -1)  # only a search by time tells one
+    put_i64(out, offset)
+    if asked.version >= 4:
+        put_i32(out, _epoch_at(log, offset))
+    put_tags(out, asked.is_flexible)
+    return True
+
+
+cdef bint _is_new(Asked* asked, PartitionLog* log) noexcept nogil:
+    cdef size_t i
+    if asked.logs.size() >= PARTITIONS_MAX:
+        return False
+    for i in range(asked.logs.size()):
+        if asked.logs[i] == log:
+            return False
+    asked.logs.push_back(log)
+    return True
+
+
+cdef int32_t _epoch_at(PartitionLog* log, int64_t offset) noexcept nogil:
+    """In which the record at `offset` was, or will be, written."""
+    cdef int32_t epoch = <int32_t>log.leader_epoch.load(), before = -1
+    cdef int64_t end_offset = -1
+    while True:
+        log_end_for_epoch(log, epoch - 1, &before, &end_offset)
+        if before < 0 or offset >= end_offset:
+            return epoch
+        epoch = before
+
+
+# ---- with the GIL ----

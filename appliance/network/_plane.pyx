@@ -1,0 +1,84 @@
+"""The queue of requests that the data plane hands to the control plane."""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from appliance.native._socket cimport eventfd_read, eventfd_write
+
+cdef enum:
+    CLOSURES_MAX = 1000            # kept for one turn of the control plane; it counts the others
+
+# ---- without the GIL ----
+
+cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
+                   const uint8_t* frame, int64_t size) noexcept nogil:
+    cdef Punt punt
+    cdef bint must_signal
+    punt.connection = connection
+    punt.slot = slot
+    punt.peer = peer
+    punt.frame.assign(frame, frame + size)
+    plane.queued_bytes.fetch_add(size)
+    plane.guard.lock()
+    plane.punts.push_back(punt)
+    must_signal = not plane.is_signalled
+    plane.is_signalled = True
+    plane.guard.unlock()
+    plane.counters.punted_requests.fetch_add(1)
+    return must_signal
+
+
+cdef void punts_signal(Plane* plane) noexcept nogil:
+    eventfd_write(plane.punt_fd, 1)
+
+
+cdef void _signal_and_unlock(Plane* plane) noexcept nogil:
+    cdef bint must_signal = not plane.is_signalled
+    plane.is_signalled = True
+    plane.guard.unlock()
+    if must_signal:
+        eventfd_write(plane.punt_fd, 1)
+
+
+cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil:
+    plane.guard.lock()
+    plane.gone.push_back(connection)
+    _signal_and_unlock(plane)
+
+
+cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil:
+    cdef uint64_t count
+    plane.guard.lock()
+    into.swap(plane.punts)
+    gone.swap(plane.gone)
+    if plane.is_signalled:
+        # Nothing to handle: it only says that there is nothing to reset.
+        eventfd_read(plane.punt_fd, &count)
+        plane.is_signalled = False
+    plane.guard.unlock()
+
+
+cdef void closure_put(Plane* plane, const string& peer, const ClosureFacts& facts) noexcept nogil:
+    cdef Closure closure
+    closure.peer = peer
+    closure.facts = facts
+    plane.guard.lock()
+    if plane.closures.size() >= CLOSURES_MAX:
+        plane.closures_left_out += 1
+    else:
+        plane.closures.push_back(closure)
+    _signal_and_unlock(plane)
+
+
+cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil:
+    cdef int64_t left_out
+    plane.guard.lock()
+    into.swap(plane.closures)
+    left_out = plane.closures_left_out
+    plane.closures_left_out = 0
+    plane.guard.unlock()
+    return left_out
+
+
+# ---- with the GIL ----

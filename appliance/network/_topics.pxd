@@ -1,0 +1,50 @@
+"""Topics as the data plane knows them: a name, an id, the logs by partition."""
+
+from libc.stdint cimport int32_t, int64_t
+from libcpp.memory cimport shared_ptr
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from appliance.native._native cimport CounterLines, mutex
+from appliance.protocol._frame cimport Piece
+from appliance.storage._partition_log cimport LogRef
+
+cdef enum:
+    TOPIC_ID_SIZE = 16
+
+# What is counted of a topic, by thread. What comes in is counted in its logs, under their guards.
+cdef enum TopicCount:
+    TOPIC_BYTES_OUT = 0
+    TOPIC_PRODUCES_FAILED = 1      # batches that were refused
+    TOPIC_FETCHES_FAILED = 2       # partitions of a fetch that got an error
+    TOPIC_COUNTS = 3
+
+# Constant once it is in a table; a change of a topic replaces it.
+cdef cppclass Topic:
+    string name
+    string id                      # 16 bytes
+    vector[LogRef] logs            # by partition; an empty one cannot be served
+    bint is_internal               # read by clients, written by the broker alone
+    string mirror_source           # the mirror that writes it alone; empty: anybody may
+    shared_ptr[CounterLines] counts  # goes on when the topic is replaced; empty: nothing is known
+
+ctypedef shared_ptr[Topic] TopicRef
+
+cdef cppclass TopicTable:
+    mutex guard
+    unordered_map[string, TopicRef] by_name    # guard
+    unordered_map[string, TopicRef] by_id      # guard
+
+cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil
+cdef void topics_remove(TopicTable* table, const string& name) noexcept nogil
+
+# The topic, or one without logs that only carries the name or the id it was asked by.
+cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nogil
+
+# Counts for a thread, by its number.
+cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more) noexcept nogil
+# What was counted of a topic; -1: there is none.
+cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noexcept nogil
+
+cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil

@@ -1,0 +1,1 @@
+"""One module per API: its messages as field tables. Imported by key, when somebody asks for it."""

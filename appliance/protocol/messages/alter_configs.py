@@ -1,0 +1,59 @@
+"""AlterConfigs: replace all settings of a topic or broker; the older way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from appliance.protocol.types import (
+    Api,
+    Versions,
+    array,
+    boolean,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
+
+VERSIONS = Versions(0, 2, flexible_from=2)
+
+
+@dataclass(slots=True)
+class AlterConfigsRequest:
+    VERSIONS: ClassVar = VERSIONS
+
+    @dataclass(slots=True)
+    class AlterableConfig:
+        name: str = field(string)
+        value: str | None = field(string, nullable="0+")
+
+    @dataclass(slots=True)
+    class AlterConfigsResource:
+        resource_type: int = field(int8)
+        resource_name: str = field(string)
+        configs: list[AlterConfigsRequest.AlterableConfig] = field(
+            array(lambda: AlterConfigsRequest.AlterableConfig)
+        )
+
+    resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
+    validate_only: bool = field(boolean)
+
+
+@dataclass(slots=True)
+class AlterConfigsResponse:
+    VERSIONS: ClassVar = VERSIONS
+
+    @dataclass(slots=True)
+    class AlterConfigsResourceResponse:
+        error_code: int = field(int16)
+        error_message: str | None = field(string, nullable="0+")
+        resource_type: int = field(int8)
+        resource_name: str = field(string)
+
+    throttle_time_ms: int = field(int32)
+    responses: list[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))
+
+
+API = Api(33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse)

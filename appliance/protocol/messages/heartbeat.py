@@ -1,0 +1,31 @@
+"""Heartbeat: a member of a classic group is alive; the reply may ask it to join again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from appliance.protocol.types import Api, Versions, field, int16, int32, string
+
+VERSIONS = Versions(0, 4, flexible_from=4)
+
+
+@dataclass(slots=True)
+class HeartbeatRequest:
+    VERSIONS: ClassVar = VERSIONS
+
+    group_id: str = field(string)
+    generation_id: int = field(int32)
+    member_id: str = field(string)
+    group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
+
+
+@dataclass(slots=True)
+class HeartbeatResponse:
+    VERSIONS: ClassVar = VERSIONS
+
+    throttle_time_ms: int = field(int32, "1+")
+    error_code: int = field(int16)
+
+
+API = Api(12, "Heartbeat", HeartbeatRequest, HeartbeatResponse)

@@ -1,0 +1,30 @@
+"""RenewDelegationToken: let a delegation token live longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from appliance.protocol.types import Api, Versions, data, field, int16, int32, int64
+
+VERSIONS = Versions(1, 2, flexible_from=2)
+
+
+@dataclass(slots=True)
+class RenewDelegationTokenRequest:
+    VERSIONS: ClassVar = VERSIONS
+
+    hmac: bytes = field(data)
+    renew_period_ms: int = field(int64)
+
+
+@dataclass(slots=True)
+class RenewDelegationTokenResponse:
+    VERSIONS: ClassVar = VERSIONS
+
+    error_code: int = field(int16)
+    expiry_timestamp_ms: int = field(int64)
+    throttle_time_ms: int = field(int32)
+
+
+API = Api(39, "RenewDelegationToken", RenewDelegationTokenRequest, RenewDelegationTokenResponse)

@@ -1,0 +1,28 @@
+"""SaslHandshake: choose a SASL mechanism. Version 0 is followed by bare SASL frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from appliance.protocol.types import Api, Versions, array, field, int16, string
+
+VERSIONS = Versions(0, 1)
+
+
+@dataclass(slots=True)
+class SaslHandshakeRequest:
+    VERSIONS: ClassVar = VERSIONS
+
+    mechanism: str = field(string)
+
+
+@dataclass(slots=True)
+class SaslHandshakeResponse:
+    VERSIONS: ClassVar = VERSIONS
+
+    error_code: int = field(int16)
+    mechanisms: list[str] = field(array(string))
+
+
+API = Api(17, "SaslHandshake", SaslHandshakeRequest, SaslHandshakeResponse)

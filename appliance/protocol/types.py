@@ -1,0 +1,151 @@
+"""The language of the field tables: what a field is on the wire, and in which versions.
+
+A message is a dataclass whose fields are rows: `rack: str | None = field(string, nullable="1+")`.
+A row without versions is in all of them. A row with a tag travels in the tag section, and only
+where it differs from its default. A struct is a class nested in its message; another nested class
+cannot see its neighbours, so it names them through a lambda.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.protocol import _codec
+
+NO_UUID = _codec.NO_UUID
+VERSION_MAX = 2**15 - 1  # a version is an int16
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A kind of one width, in the letters of `struct`."""
+
+    letters: str
+    default: Any = 0
+
+
+@dataclass(frozen=True)
+class Text:
+    """UTF-8; an int16 before it says its size, or a varint where the message is flexible."""
+
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Bytes as they are; an int32 before them says their size, or a varint."""
+
+    default: bytes | None = b""
+
+
+@dataclass(frozen=True)
+class Array:
+    of: Any
+
+
+int8, int16, int32, int64 = Fixed("b"), Fixed("h"), Fixed("i"), Fixed("q")
+uint16, uint32, float64 = Fixed("H"), Fixed("I"), Fixed("d", 0.0)
+boolean, uuid = Fixed("?", False), Fixed("16s", NO_UUID)
+string, data, records = Text(), Data(), Data(default=None)
+array = Array
+
+
+def is_struct(kind: Any) -> bool:
+    return not isinstance(kind, (Fixed, Text, Data, Array))
+
+
+def struct_of(kind: Any) -> type:
+    """The class of a struct, which a table names itself or through a lambda."""
+    found = kind if isinstance(kind, type) else kind()
+    assert isinstance(found, type)
+    return found
+
+
+@dataclass(frozen=True)
+class Span:
+    """Versions from `first` to `last`, both included. Written `3+`, `0-7` or `4`."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Span:
+        first, dash, last = text.partition("-")
+        if text.endswith("+"):
+            return cls(int(text[:-1]), VERSION_MAX)
+        return cls(int(first), int(last if dash else first))
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+NEVER = Span(0, -1)
+
+
+@dataclass(frozen=True)
+class Row:
+    kind: Any
+    versions: Span
+    nullable: Span
+    tag: int | None
+
+
+_OF_THE_KIND = object()
+
+
+def field(
+    kind: Any,
+    versions: str = "0+",
+    *,
+    nullable: str = "",
+    default: Any = _OF_THE_KIND,
+    tag: int | None = None,
+) -> Any:
+    null = Span.parse(nullable) if nullable else NEVER
+    metadata = {"row": Row(kind, Span.parse(versions), null, tag)}
+    if default is not _OF_THE_KIND:
+        return dataclasses.field(default=default, metadata=metadata)
+    if isinstance(kind, Array):
+        return dataclasses.field(default_factory=list, metadata=metadata)
+    if isinstance(kind, (Fixed, Text, Data)):
+        return dataclasses.field(default=kind.default, metadata=metadata)
+    return dataclasses.field(default_factory=lambda: struct_of(kind)(), metadata=metadata)
+
+
+def rows_of(message: type) -> list[tuple[dataclasses.Field[Any], Row]]:
+    return [(each, each.metadata["row"]) for each in dataclasses.fields(message)]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The stable versions of a message. From `flexible_from` on, it has varint sizes and tags."""
+
+    first: int
+    last: int
+    flexible_from: int | None = None
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    def is_flexible(self, version: int) -> bool:
+        return self.flexible_from is not None and version >= self.flexible_from
+
+
+@dataclass(frozen=True)
+class Api:
+    key: int
+    name: str
+    request: Any
+    response: Any
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        span: Versions = self.request.VERSIONS
+        return span.first, span.last
+
+    @property
+    def flexible_from(self) -> int | None:
+        span: Versions = self.request.VERSIONS
+        return span.flexible_from

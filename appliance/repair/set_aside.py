@@ -1,0 +1,74 @@
+"""What was set aside: files with batches that a log could not keep, and which of them are whole.
+
+    t-0/00000000000000000042.log.corrupt-1763877600000    beside the segments of the partition
+    orphans/t-0/00000000000000000042.log                  of a directory that no topic had
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.errors import ApplianceError
+from appliance.storage._search import WholeBatches
+
+ORPHANS = "orphans"
+
+_NAME = re.compile(r"\d{20}\.log(\.corrupt-\d+)?")
+
+
+class FileUnknown(ApplianceError):
+    kafka_code = 91
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A batch with a good checksum."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    records: int
+    is_control: bool
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.position, self.size
+
+
+def files_of(data_dir: Path, name: str) -> list[Path]:
+    """Those that are about the partition of this directory name, the oldest segments first."""
+    found = [path for path in (data_dir / name).glob("*.log.corrupt-*") if _is_one(path)]
+    for folder in (data_dir / ORPHANS).glob(f"{name}*"):
+        if re.fullmatch(rf"{re.escape(name)}(\.\d+)?", folder.name):
+            found += [path for path in folder.glob("*.log*") if _is_one(path)]
+    return sorted(found, key=lambda path: (path.name, str(path)))
+
+
+def _is_one(path: Path) -> bool:
+    return bool(_NAME.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+
+
+def file_named(data_dir: Path, name: str, wanted: str) -> Path:
+    """One of `files_of`, by what `shown` makes of it: no other file of the machine is read."""
+    for path in files_of(data_dir, name):
+        if shown(data_dir, path) == wanted:
+            return path
+    raise FileUnknown(
+        f"{wanted[:120]!r} is no file that was set aside for {name}: wanted one of "
+        + (", ".join(shown(data_dir, each) for each in files_of(data_dir, name)) or "which none is")
+    )
+
+
+def shown(data_dir: Path, path: Path) -> str:
+    return str(path.relative_to(data_dir))
+
+
+def whole_batches(path: Path) -> Iterator[Whole]:
+    """In the order of the file."""
+    with path.open("rb") as file:
+        for each in WholeBatches(file.fileno(), path.stat().st_size):
+            yield Whole(*each)

@@ -1,0 +1,5 @@
+"""One data directory's logs, compiled: segments, indexes, the journal, group commit, recovery.
+
+Files live here and nowhere else. All of it runs without the GIL; Python reaches it through
+`appliance._log`. Compaction has a room of its own, `compaction/`.
+"""

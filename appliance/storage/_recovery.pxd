@@ -1,0 +1,22 @@
+"""Opening and closing a partition's log; what was found, and what had to be given up."""
+
+from libc.stdint cimport int64_t
+from libcpp.string cimport string
+
+from appliance.storage._partition_log cimport LogRef, LogSettings, PartitionLog
+from appliance.storage._salvage cimport Recovered
+from appliance.storage._storage cimport StorageRef
+
+# Opens or creates the log in directory `name` below the data directory. `is_trusted`: the last life
+# ended with a clean stop, so that the page cache tells the truth and nothing need be read.
+cdef int log_open(const StorageRef& storage, const string& name, const LogSettings* settings,
+                  bint is_trusted, LogRef* opened, Recovered* recovered) noexcept nogil
+
+# Takes no more appends. The caller commits and checkpoints first.
+cdef void log_close(PartitionLog* log) noexcept nogil
+
+# Reads [position, end of the file) of the last segment on, as far as it is good; used by open and
+# truncate.
+cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
+                  bint may_have_gaps,
+                  int64_t end_limit, Recovered* recovered) noexcept nogil

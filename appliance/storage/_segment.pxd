@@ -1,0 +1,136 @@
+"""One segment: a `.log` file with its indexes. Knows no partition, no producer, no policy."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libcpp.memory cimport shared_ptr
+from libcpp.vector cimport vector
+
+from appliance.native._descriptors cimport DirectoryRef, FileRef
+from appliance.native._native cimport atomic_bool, atomic_i64, mutex
+from appliance.record._batch cimport BatchHeader
+from appliance.storage._index cimport Index
+
+cdef enum:
+    WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
+    INDEX_GAP_MAX = 8388608        # an index silent about so many bytes is rebuilt
+    SEGMENT_SIZE_MAX = 2147483647  # positions and relative offsets are 32 bits on disk
+
+# Bytes of a segment that are no batches any more: whoever walks passes them.
+cdef struct Damaged:
+    int64_t position
+    int64_t end_position
+
+cdef cppclass Segment:
+    int64_t base_offset            # constant
+    DirectoryRef directory         # constant; of the partition
+    mutex guard                    # over file, index, index_is_loaded, is_closed
+    FileRef file                   # empty until first used; dropped when idle
+    bint is_read_only              # guard; the file is: the file system was when it was opened
+    bint is_replaced               # another file took the name: this one must stay open
+    bint is_closed                 # guard; its log was: the file is not opened again
+    Index index
+    bint index_is_loaded
+    vector[Damaged] damaged        # guard; by position
+    atomic_bool is_damaged         # there are such
+    atomic_i64 size                # bytes that readers may see
+    atomic_i64 end_offset          # one past the last offset
+    atomic_i64 read_ns             # monotonic; when it was last read
+
+    atomic_i64 largest_timestamp   # -1: no record, or not known (see largest_is_known)
+    atomic_i64 largest_timestamp_offset
+    atomic_bool largest_is_known
+    atomic_bool index_is_final     # sealed and synced, and both index files are on disk
+
+    # Below: owned by the one appender (the log's guard), or constant once sealed.
+    int64_t bytes_since_index
+    int64_t first_timestamp        # of the first batch; -1: no record
+    int64_t created_ms             # wall clock at the first append; 0: none yet
+    int64_t written_behind         # bytes whose write-back was started
+    int64_t synced_size            # bytes known to be on disk; moved by the committer
+    atomic_bool txn_is_dirty       # aborted transactions that the file lacks
+
+ctypedef shared_ptr[Segment] SegmentRef
+
+# A batch found in a segment.
+cdef struct Found:
+    int64_t position
+    BatchHeader header
+
+# Walks batch headers forward; advance by header.size.
+cdef struct Walker:
+    Segment* segment               # NULL: a file that is none
+    int fd
+    int64_t position
+    int64_t end
+    int64_t window_from
+    int64_t window_size
+    uint8_t[WINDOW_SIZE] window
+
+cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) noexcept nogil
+
+# Creates the file; it must not exist. The caller syncs the directory before it acknowledges into
+# it.
+cdef int segment_create(Segment* segment) noexcept nogil
+
+# The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile; LOG_CLOSED.
+# To be read: one of a file system that became read-only can be.
+cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
+cdef int segment_file_to_write(Segment* segment, FileRef* file) noexcept nogil
+
+# Opens the file and keeps it so, for its name is about to be given to another.
+cdef int segment_pin(Segment* segment) noexcept nogil
+
+# How full the indexes are: entries of the larger one, by the bytes that Kafka counts.
+cdef int64_t segment_index_bytes(Segment* segment) noexcept nogil
+
+# Whether the index files hold all that the index in memory does.
+cdef bint segment_index_is_stored(Segment* segment) noexcept nogil
+
+# Lets go of the file, and of the index unless it is to be kept, if nobody read them since
+# `before_ns`; whether a file was closed.
+cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) noexcept nogil
+
+# Lets go of the file and the index for good. Who holds the file goes on with it.
+cdef void segment_close(Segment* segment) noexcept nogil
+
+cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) noexcept nogil
+
+# Where the next batch may be, from `position` on: behind damaged bytes, or there.
+cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept nogil
+# Where damaged bytes begin that lie behind `position`; INT64_MAX: nowhere.
+cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil
+cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil
+
+# 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN,
+# BATCH_MAGIC, STORAGE_IO.
+cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil
+
+# Writes one stamped batch at the end. On failure the file is cut back to what it was; if even that
+# fails the answer is LOG_FAILED. Publishes size, not end_offset.
+cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,
+                        int64_t index_interval) noexcept nogil
+
+# Takes a batch that is already in the file into index and statistics (recovery, compaction).
+cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t position,
+                       int64_t index_interval) noexcept nogil
+
+# First batch whose last offset is >= `offset`. OFFSET_OUT_OF_RANGE: none in this segment.
+cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil
+
+# First batch with max_timestamp >= `timestamp`. OFFSET_OUT_OF_RANGE: none in this segment.
+cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil
+
+# Fills largest_timestamp from the time index and the batches after it.
+cdef int segment_load_largest(Segment* segment) noexcept nogil
+
+cdef int segment_load_index(Segment* segment) noexcept nogil
+# What was stored of the index may not be on disk: the next store writes all of it anew.
+cdef void segment_forget_stored(Segment* segment) noexcept nogil
+cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil
+
+# Reads every header and builds both indexes anew.
+cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil
+
+# The last entry that a sealed segment's time index ends with.
+cdef void segment_seal_times(Segment* segment) noexcept nogil
+
+cdef int segment_unlink(Segment* segment) noexcept nogil

@@ -1,0 +1,73 @@
+"""The data directory as a whole: its journal, its free space, its reserve."""
+
+from libc.stdint cimport int64_t
+from libcpp.memory cimport shared_ptr
+
+from appliance.native._descriptors cimport FileRef
+from appliance.native._native cimport atomic_bool, atomic_i64, monotonic_ns, wall_ms
+from appliance.storage._journal cimport Journal
+from appliance.storage._read_faults cimport ReadFaults
+from appliance.storage._watermarks cimport Watermarks
+
+cdef cppclass Storage:
+    FileRef directory
+    int lock_fd                    # flock: one broker per directory
+    Journal journal
+    Watermarks marks
+    ReadFaults faults              # reads of the logs that failed or were refused
+    atomic_bool is_full            # clients' appends are refused
+    atomic_i64 free_bytes          # at the last look
+    int64_t low_water_bytes        # refuse below this
+    int64_t reserve_bytes          # held back in the file `reserve`
+    int64_t write_behind_bytes
+    atomic_bool reserve_is_held
+    atomic_i64 commits_at_disk     # whose syncs have not ended; bulk readers let them pass
+    atomic_i64 committed_ns        # when the last of them ended
+    atomic_i64 believed_ahead_ms   # believed time less monotonic time; 0: nobody said, believe all
+
+ctypedef shared_ptr[Storage] StorageRef
+
+# Looks at the free space; sets or clears is_full; takes the reserve back when there is room.
+cdef void storage_poll(Storage* storage) noexcept nogil
+
+# Whether the file system can be written to. One that gave up after an error lets a sync succeed
+# that wrote nothing: syncfs does nothing on a read-only one, and of btrfs's fsyncs that were under
+# way only one hears of it.
+cdef bint storage_takes_writes(Storage* storage) noexcept nogil
+
+# An append met ENOSPC: writes stop until storage_poll finds room.
+cdef void storage_mark_full(Storage* storage) noexcept nogil
+
+# Gives the reserve to whoever must write now (recovery, retention's journal). True if it was held.
+cdef bint storage_release_reserve(Storage* storage) noexcept nogil
+
+# journal_commit, with the reserve's help on a full disk; how far it came is noted.
+cdef int storage_commit(Storage* storage) noexcept nogil
+
+# Free bytes from which on a full disk is full no more: a little above the mark, so that the state
+# does not flutter with every append.
+cdef inline int64_t storage_resume_bytes(const Storage* storage) noexcept nogil:
+    return storage.low_water_bytes + storage.low_water_bytes // 8
+
+
+# The time, as a span: at least `earliest` by whatever may be right, at most `latest`. They are the
+# same while the machine's clock is believed (`wall_clock.py` decides). By the earliest is deleted,
+# expired and refused for age; by the latest is stamped, and refused for being of the future.
+cdef inline void storage_now(Storage* storage, int64_t* earliest_ms,
+                             int64_t* latest_ms) noexcept nogil:
+    cdef int64_t wall = wall_ms(), ahead = storage.believed_ahead_ms.load(), believed
+    believed = wall if ahead == 0 else ahead + monotonic_ns() // 1000000
+    earliest_ms[0] = min(wall, believed)
+    latest_ms[0] = max(wall, believed)
+
+
+cdef inline int64_t storage_earliest_ms(Storage* storage) noexcept nogil:
+    cdef int64_t earliest, latest
+    storage_now(storage, &earliest, &latest)
+    return earliest
+
+
+cdef inline int64_t storage_latest_ms(Storage* storage) noexcept nogil:
+    cdef int64_t earliest, latest
+    storage_now(storage, &earliest, &latest)
+    return latest

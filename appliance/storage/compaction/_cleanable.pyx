@@ -1,0 +1,160 @@
+"""Which segments a round of compaction covers.
+
+    |  clean                |  dirty                     |  not yet                        |  active
+    0                 dirty_offset                  end of `segments`
+
+Not yet: what readers of committed data may not see, what recovery would read again, what is younger
+than min.compaction.lag.ms, what lies behind damage. All rules go by whole segments. A log is due
+when the dirty part is more than min.cleanable.dirty.ratio of clean and dirty, or begins with a
+record older than max.compaction.lag.ms.
+"""
+
+from libc.stdint cimport int64_t
+
+from appliance.native._codes cimport OK
+from appliance.record._batch cimport BatchHeader
+from appliance.storage._index cimport TIME_ENTRY_SIZE
+from appliance.storage._partition_log cimport PartitionLog, log_last_stable_offset, log_roll
+from appliance.storage._retention cimport log_has_unfinished_swap, log_note_unknown_age, log_sealed
+from appliance.storage._segment cimport (
+    SEGMENT_SIZE_MAX, FileRef, Segment, Walker, segment_file, segment_load_largest,
+    walker_next, walker_start,
+)
+
+
+# ---- without the GIL ----
+
+cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* found) except? -1 nogil:
+    cdef int code
+    found.is_due = False
+    if log.failed.load() != OK or log.is_closed.load():
+        return OK
+    log.guard.lock()
+    found.settings = log.settings
+    log.guard.unlock()
+    if not found.settings.cleanup_compact or log_has_unfinished_swap(log):
+        return OK
+    found.dirty_offset = _dirty_offset(log)
+    log_sealed(log, &found.segments)
+    _drop_from(found, _first_barred(log))
+    code = _drop_young(log, found, now_ms)
+    return code if code != OK else _decide(found, now_ms)
+
+
+cdef int64_t _dirty_offset(PartitionLog* log) noexcept nogil:
+    cdef int64_t cleaned
+    log.saved_guard.lock()
+    cleaned = log.saved.cleaned_offset
+    log.saved_guard.unlock()
+    return max(cleaned, log.log_start_offset.load())
+
+
+cdef int64_t _first_barred(PartitionLog* log) noexcept nogil:
+    """No segment that reaches beyond this offset may be touched."""
+    cdef int64_t offset = log_last_stable_offset(log)
+    cdef size_t i
+    if log.unreadable.code != OK:
+        offset = min(offset, log.unreadable.base_offset)
+    log.list_guard.lock()
+    for i in range(log.holes.size()):
+        if not log.holes[i].is_skipped:
+            offset = min(offset, log.holes[i].first_offset)
+    log.list_guard.unlock()
+    return offset
+
+
+cdef void _drop_from(Cleanable* found, int64_t offset) noexcept nogil:
+    while not found.segments.empty() and found.segments.back().get().end_offset.load() > offset:
+        found.segments.pop_back()
+
+
+cdef int _drop_young(PartitionLog* log, Cleanable* found, int64_t now_ms) noexcept nogil:
+    cdef Segment* segment
+    cdef size_t i
+    cdef int code
+    if found.settings.min_compaction_lag_ms == 0:
+        return OK
+    for i in range(found.segments.size()):
+        segment = found.segments[i].get()
+        if segment.end_offset.load() <= found.dirty_offset:
+            continue
+        code = segment_load_largest(segment)
+        if code != OK:
+            log_note_unknown_age(log, segment, code)
+            return code
+        if segment.largest_timestamp.load() > now_ms - found.settings.min_compaction_lag_ms:
+            found.segments.resize(i)
+            break
+    return OK
+
+
+cdef int _decide(Cleanable* found, int64_t now_ms) noexcept nogil:
+    cdef Segment* segment
+    cdef int64_t clean = 0, dirty = 0, first_timestamp = -1
+    cdef bint is_overdue = False
+    cdef size_t i
+    cdef int code
+    for i in range(found.segments.size()):
+        segment = found.segments[i].get()
+        if segment.end_offset.load() <= found.dirty_offset:
+            clean += segment.size.load()
+            continue
+        dirty += segment.size.load()
+        code = _first_timestamp(segment, &first_timestamp)
+        if code != OK:
+            return code
+        if 0 < first_timestamp < now_ms - found.settings.max_compaction_lag_ms:
+            is_overdue = True
+    if dirty > 0:
+        found.is_due = is_overdue or (
+            <double>dirty / <double>(clean + dirty) > found.settings.min_cleanable_dirty_ratio
+        )
+    return OK
+
+
+cdef int _first_timestamp(Segment* segment, int64_t* timestamp) noexcept nogil:
+    """Of the first batch; left alone when there is none that can be read."""
+    cdef Walker walker
+    cdef BatchHeader header
+    cdef FileRef file
+    cdef int code = segment_file(segment, &file)
+    if code != OK:
+        return code
+    walker_start(&walker, segment, file.get().fd, segment.size.load())
+    if walker_next(&walker, &header) == 1:
+        timestamp[0] = header.max_timestamp
+    return OK
+
+
+cdef bint cleanable_roll(PartitionLog* log, int64_t now_ms) noexcept nogil:
+    """So that the limit holds also for a topic that nobody writes to any more."""
+    cdef int64_t first = -1, lag
+    cdef Segment* active
+    log.guard.lock()
+    lag = log.settings.max_compaction_lag_ms
+    active = log.segments.back().get()
+    if log.settings.cleanup_compact and active.size.load() > 0:
+        first = active.first_timestamp
+    log.guard.unlock()
+    return 0 < first < now_ms - lag and log_roll(log) == OK
+
+
+cdef size_t cleanable_group(const Cleanable* found, size_t first, size_t end) noexcept nogil:
+    cdef int64_t base = found.segments[first].get().base_offset
+    cdef int64_t interval = max(found.settings.index_interval_bytes, <int64_t>1)
+    cdef int64_t size = 0
+    cdef size_t slot = first
+    while slot < end:
+        size += found.segments[slot].get().size.load()
+        if slot > first and (
+            size > found.settings.segment_bytes
+            # more entries than one an interval no index can get
+            or size // interval * TIME_ENTRY_SIZE > found.settings.segment_index_bytes
+            or found.segments[slot].get().end_offset.load() - 1 - base > SEGMENT_SIZE_MAX
+        ):
+            break
+        slot += 1
+    return slot
+
+
+# ---- with the GIL ----

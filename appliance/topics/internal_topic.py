@@ -1,0 +1,358 @@
+"""The way into a topic that the broker writes for itself: `__consumer_offsets`,
+`__transaction_state`.
+
+Such a topic is a table: a record's key says what it is about, the last record of each key counts,
+and a record without a value is a tombstone. All of one owner's records, a group's or a
+transactional id's, stand in one partition.
+
+Many writes share one group commit. Whatever comes while the disk is busy waits in one queue; when
+the disk is done, all of it becomes one batch a partition, and one commit makes all batches durable.
+A write alone goes at once. The event loop builds the batches; a thread that never takes the GIL
+(`_log_writer.pyx`) appends them and waits. `done` is called on the loop, in the writes' order.
+
+    write -> queue -> a batch a partition -> thread: all appended, one wait for the disk
+                                                                          -> done, done, done
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from appliance._log import Log
+from appliance.data_dir._log_writer import LogWriter
+from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
+from appliance.process import event_log
+from appliance.protocol.codec import decode, encode
+from appliance.protocol.errors import MalformedMessage
+from appliance.record import _batch
+from appliance.storage._search import WholeBatches
+from appliance.topics.topic import TopicUnavailable
+
+logger = event_log.named("internal_topic")
+
+VERSION = struct.Struct(">h")
+
+# One write may be larger; this only bounds what is gathered from many.
+BATCH_BYTES = 1 << 20
+
+# After which it is looked again whether a topic is served that could not be opened: soon beside
+# what a person needs to make room on a disk, and a look costs nothing.
+HELD_UP_S = 1.0
+
+# Read at a time: few calls, and no more memory than a start can spare.
+READ_BYTES = 4 << 20
+
+# Base offset, bytes after the field that says so, last offset delta.
+BATCH_HEAD = struct.Struct(">qi11xi")
+SIZE_AFTER = 12
+
+
+class Record(NamedTuple):
+    key: bytes
+    value: bytes | None  # None: what the key names is no more
+
+
+Told = tuple[ApplianceError | None, int]  # of a batch: why not, or the offset of its first record
+
+
+class Transaction(NamedTuple):
+    """To which a write belongs; its records count once its marker says so."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class Write:
+    """Records of one owner, to stand side by side. Without any it is a place in the order."""
+
+    owner: str
+    records: Sequence[Record]
+    timestamp_ms: int
+    done: Callable[[ApplianceError | None, int], None]  # the error, or the first record's offset
+    transaction: Transaction | None = None
+    first_offset: int = -1
+    error: ApplianceError | None = None
+
+
+class InternalTopic:
+    def __init__(
+        self, logs: Callable[[], Awaitable[Sequence[Log | None]]], timeout_ms: int
+    ) -> None:
+        """`logs` makes the topic when it is not there. None: a partition that is not served."""
+        self._logs = logs
+        self._timeout_s = timeout_ms / 1000
+        self._queue: list[Write] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._writer: LogWriter | None = None
+        self._written: asyncio.Future[list[Told]] | None = None  # what the thread is at
+
+    @property
+    def is_busy(self) -> bool:
+        return self._writing is not None
+
+    def write(self, write: Write) -> None:
+        self._queue.append(write)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+
+    async def close(self) -> None:
+        """After the last write."""
+        while self._writing is not None:
+            await self._writing
+        if self._writer is not None:
+            asyncio.get_running_loop().remove_reader(self._writer.fd)
+            self._writer.close()
+            self._writer = None
+
+    async def _write_all(self) -> None:
+        try:
+            while self._queue:
+                writes, self._queue = self._queue, []
+                await self._write_some(writes)
+                # the disk is busy with what came meanwhile before anybody is told
+                asyncio.get_running_loop().call_soon(_tell, writes)
+        finally:
+            self._writing = None
+
+    async def _write_some(self, writes: list[Write]) -> None:
+        try:
+            logs = await self._logs()
+            batches = []
+            for each in _batches(writes, len(logs)):
+                log = logs[each.partition]
+                if log is None:
+                    text = f"partition {each.partition} of the topic for it is not served"
+                    _fail(each.writes, TopicUnavailable(text))
+                elif each.data:
+                    batches.append((each, log))
+            told = await self._commit([(log, each.data) for each, log in batches])
+            for (batch, _), (error, first_offset) in zip(batches, told, strict=True):
+                _place(batch.writes, error, first_offset)
+        except ApplianceError as error:
+            _fail(writes, error)
+        except Exception as error:
+            logger.exception("writing failed in a way that was not foreseen", writes=len(writes))
+            _fail(writes, ApplianceError(type(error).__name__))
+
+    async def _commit(self, batches: list[tuple[Log, bytes]]) -> list[Told]:
+        if not batches:
+            return []
+        loop = asyncio.get_running_loop()
+        if self._writer is None:
+            self._writer = LogWriter()
+            loop.add_reader(self._writer.fd, self._take)
+        self._written = loop.create_future()
+        self._writer.begin(batches, self._timeout_s)
+        return await self._written
+
+    def _take(self) -> None:
+        assert self._writer
+        assert self._written
+        told = self._writer.take()
+        if told is not None:
+            self._written.set_result(told)
+
+
+def _tell(writes: list[Write]) -> None:
+    """One that fails must not keep the others waiting."""
+    for each in writes:
+        try:
+            each.done(each.error, each.first_offset)
+        except Exception:
+            logger.exception("what follows a write failed in a way that was not foreseen")
+
+
+def _fail(writes: Iterable[Write], error: ApplianceError) -> None:
+    for each in writes:
+        each.error = each.error or error
+
+
+def _place(writes: list[Write], error: ApplianceError | None, offset: int) -> None:
+    """Their records stand one behind the other, from `offset` on."""
+    if error is not None:
+        _fail(writes, error)
+        return
+    for each in writes:
+        each.first_offset = offset
+        offset += len(each.records)
+
+
+class Batch(NamedTuple):
+    partition: int
+    writes: list[Write]
+    data: bytes
+
+
+def _batches(writes: Iterable[Write], partitions: int) -> Iterator[Batch]:
+    of_partition: dict[int, list[Write]] = {}
+    for each in writes:
+        of_partition.setdefault(partition_of(each.owner, partitions), []).append(each)
+    for partition, own in of_partition.items():
+        for run in _runs(own):
+            yield Batch(partition, run, _build(run))
+
+
+def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
+    """Writes that may share a batch; each of a transaction has its own."""
+    run: list[Write] = []
+    size = 0
+    for each in writes:
+        if each.transaction:
+            yield from ([run] if run else [])
+            yield [each]
+            run, size = [], 0
+            continue
+        own = 0
+        for key, value in each.records:
+            own += len(key) + len(value or b"")
+        if run and size + own > BATCH_BYTES:
+            yield run
+            run, size = [], 0
+        run.append(each)
+        size += own
+    if run:
+        yield run
+
+
+def _build(writes: list[Write]) -> bytes:
+    """Empty where they have no records."""
+    transaction = writes[0].transaction
+    rows = [(each.timestamp_ms, key, value) for each in writes for key, value in each.records]
+    if not rows:
+        return b""
+    if transaction is None:
+        return _batch.build(rows)
+    return _batch.build(
+        rows,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transactional=True,
+    )
+
+
+def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], None]) -> None:
+    """Gives whole batches from the first on, some at a time; those that `take` cannot read one by
+    one, so that a damaged batch costs what is in it. Blocks: for a thread."""
+    holes = log.holes()
+    offset, end_offset = log.log_start_offset, log.log_end_offset
+    while offset < end_offset:
+        hole = next((end for first, end in holes if first <= offset < end), None)
+        if hole is not None:
+            on_fault(f"offsets {offset} to {hole - 1} are lost")
+            offset = hole
+            continue
+        try:
+            data = _ordered(log.read(offset, READ_BYTES, "end"), offset, end_offset)
+        except (BatchCorrupt, BatchTorn):
+            offset = _take_rest(log, offset, take, on_fault)
+            continue
+        if not data:
+            return
+        try:
+            take(data)
+        except ApplianceError:
+            _take_each(log, data, take, on_fault)
+        offset = [each.next_offset for each in _batches_in(data)][-1]
+
+
+def _ordered(data: bytes, offset: int, end_offset: int) -> bytes:
+    """As far as offsets rise: the checksum does not cover them, and a wrong one leads astray."""
+    floor, size = -1, 0
+    for each in _batches_in(data):
+        if each.base_offset < floor or not offset < each.next_offset <= end_offset:
+            break
+        floor, size = each.next_offset, each.end
+    if data and not size:
+        raise BatchCorrupt(f"the batch at offset {offset} says another offset")
+    return data[:size]
+
+
+def _take_rest(
+    log: Log,
+    offset: int,
+    take: Callable[[bytes], None],
+    on_fault: Callable[[str], None],
+) -> int:
+    """What is whole of a segment behind a header that leads nowhere, found by its bytes; the first
+    offset behind the segment."""
+    segments = log.segments()
+    at = max(i for i, each in enumerate(segments) if each.base_offset <= offset or i == 0)
+    limit = segments[at + 1].base_offset if at + 1 < len(segments) else log.log_end_offset
+    for base, next_offset, batch in _batches_behind(Path(segments[at].path), offset, limit):
+        if base > offset:
+            on_fault(f"offsets {offset} to {base - 1} cannot be read: damage")
+        _take_each(log, batch, take, on_fault)
+        offset = next_offset
+    if offset < limit:
+        on_fault(f"offsets {offset} to {limit - 1} cannot be read: damage")
+    return limit
+
+
+def _batches_behind(path: Path, offset: int, limit: int) -> Iterator[tuple[int, int, bytes]]:
+    """(base offset, next offset, the batch), each with a good checksum."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        found = WholeBatches(file.fileno(), size, low=offset, end_offset=limit, is_sure=True)
+        for position, length, base_offset, last_offset, *_ in found:
+            yield base_offset, last_offset + 1, os.pread(file.fileno(), length, position)
+
+
+def _take_each(
+    log: Log, data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]
+) -> None:
+    for each in _batches_in(data):
+        batch = data[each.position : each.end]
+        try:
+            take(batch)
+        except ApplianceError as error:
+            log.note_damaged(each.base_offset, batch)
+            on_fault(f"the batch at {each.base_offset} cannot be read: {error}")
+
+
+class _Place(NamedTuple):
+    position: int
+    end: int
+    base_offset: int
+    next_offset: int
+
+
+def _batches_in(data: bytes) -> Iterator[_Place]:
+    """Reading a log gives whole batches, found by these fields alone."""
+    position = 0
+    while position < len(data):
+        base_offset, size_after, last_delta = BATCH_HEAD.unpack_from(data, position)
+        end = position + SIZE_AFTER + size_after
+        yield _Place(position, end, base_offset, base_offset + last_delta + 1)
+        position = end
+
+
+def store(message: Any, version: int) -> bytes:
+    """A key or a value: its version, and then the fields of that version as in the protocol."""
+    return VERSION.pack(version) + encode(message, version)
+
+
+def load(message: type[Any], stored: bytes) -> Any:
+    if len(stored) < VERSION.size:
+        raise MalformedMessage(f"{message.__name__}: no version in {len(stored)} bytes")
+    (version,) = VERSION.unpack_from(stored)
+    return decode(message, stored[VERSION.size :], version)
+
+
+@lru_cache(maxsize=1 << 14)
+def partition_of(owner: str, partitions: int) -> int:
+    """Where Kafka looks for a group or a transactional id: Java's hash of the name, without its
+    sign."""
+    units = owner.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

@@ -1,0 +1,216 @@
+"""The start: makes the directories and the catalog agree. The catalog is the truth, and nothing
+that may hold records is deleted but what the catalog says was deleted.
+
+    a catalog just born beside directories   they are its topics: ids from their files, configs not
+                                             known, so nothing of them is cleaned until somebody
+                                             sets `cleanup.policy`
+    a deletion that was begun                is finished
+    a directory of no topic                  goes to `orphans/`
+    a partition without a directory          is created, empty; one that had records goes on where
+                                             these ended, and they are told as lost
+    a directory with another topic's id      is served; the file that tells the id is corrected
+    a partition that cannot be opened        is not served, the others of its topic are
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+
+from appliance._log import Log
+from appliance.catalog import kafka_uuid
+from appliance.catalog.catalog import PRODUCER_IDS, Catalog, TopicRow
+from appliance.catalog.ledger import of_directory
+from appliance.config import LogConfig, TopicsConfig, topic_config
+from appliance.config.topic_config import NOT_CLEANED
+from appliance.data_dir import partition_metadata
+from appliance.data_dir.log_dir import LogDir, directory_name
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.topics.topic import METADATA, Topic
+from appliance.topics.topic_directories import finish_deletion
+
+events = event_log.named("catalog")
+
+# Producer ids rise, so those that the logs forgot lie below those they remember; but some may have
+# been given to producers that wrote nothing yet.
+PRODUCER_IDS_MARGIN = 1000 * PRODUCER_IDS
+
+
+CATALOG_GONE = (
+    "catalog.db was gone: the configs of topics, users and their rights, quotas, exports, and what "
+    "the ledger had are lost; nothing is cleaned until cleanup.policy of each topic is set"
+)
+
+
+class DirectoryUnexpected(ApplianceError):
+    """The start cannot go on; the text says what to do."""
+
+
+class Reconciliation:
+    """One run: what it found is in `topics` and `undeleted`, its words are in the recovery report.
+    """
+
+    def __init__(
+        self, catalog: Catalog, log_dir: LogDir, broker: LogConfig, limits: TopicsConfig
+    ) -> None:
+        self.catalog = catalog
+        self.log_dir = log_dir
+        self.broker = broker
+        self.limits = limits
+        self.topics: dict[str, Topic] = {}
+        self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
+
+    def run(self) -> None:
+        if not self.catalog.is_settled:
+            self._settle()
+        for each in self.catalog.deletions():
+            self._finish(each)
+        rows = self.catalog.topics()
+        self._set_orphans_aside(rows)
+        for row in rows:
+            self.serve(row)
+        wanted = {(row.name, partition) for row in rows for partition in range(row.partitions)}
+        self.log_dir.forget_missing([key for key in self.log_dir.missing if key not in wanted])
+
+    def _note(self, text: str) -> None:
+        events.warning(text)
+        self.log_dir.report.notes.append(text)
+
+    def _held(self) -> dict[str, list[int]]:
+        """The partitions that have a directory, by topic."""
+        found: dict[str, list[int]] = {}
+        for topic, partition in self.log_dir.held():
+            if topic != METADATA:
+                found.setdefault(topic, []).append(partition)
+        return found
+
+    # Topics without a catalog
+
+    def _settle(self) -> None:
+        rows: dict[uuid.UUID, TopicRow] = {}
+        now_ms = time.time_ns() // 1_000_000
+        for name, partitions in self._held().items():
+            self._check_count(name, partitions[-1])
+            topic_id = self._id_on_disk(name, partitions)
+            if topic_id is None or topic_id in rows:
+                topic_id = kafka_uuid.new()
+            rows[topic_id] = TopicRow(name, topic_id, partitions[-1] + 1, NOT_CLEANED, now_ms)
+        if rows and not self.log_dir.report.is_new:  # not what another program wrote
+            self.log_dir.ledger.note([of_directory(CATALOG_GONE)])
+        self.catalog.settle(rows.values(), self._next_producer_id() if rows else 0)
+        if rows:
+            self._note(
+                f"There was no catalog: {len(rows)} topics were taken from their directories. "
+                "Their configs are not known, so nothing of them is deleted or compacted until "
+                "cleanup.policy is set."
+            )
+
+    def _check_count(self, name: str, last: int) -> None:
+        if last >= self.limits.partitions_per_topic_max:
+            raise DirectoryUnexpected(
+                f"{self.log_dir.path / directory_name(name, last)}: there is no catalog, and by "
+                f"this directory topic {name} has {last + 1} partitions; wanted at most "
+                f"{self.limits.partitions_per_topic_max}. Set max.partitions.per.topic higher, or "
+                "move the directory elsewhere"
+            )
+
+    def _id_on_disk(self, name: str, partitions: Iterable[int]) -> uuid.UUID | None:
+        paths = (self.log_dir.path / directory_name(name, each) for each in partitions)
+        return next(filter(None, map(partition_metadata.read, paths)), None)
+
+    def _next_producer_id(self) -> int:
+        logs = self.log_dir.logs().values()
+        seen = (each.producer_id for log in logs for each in log.producers())
+        return max(seen, default=-1) + 1 + PRODUCER_IDS_MARGIN
+
+    # Directories of no topic
+
+    def _finish(self, deletion: TopicRow) -> None:
+        name = deletion.name
+        try:
+            finish_deletion(self.catalog, self.log_dir, name)
+        except ApplianceError as error:
+            self.undeleted[name] = str(error)
+            self._note(f"{name} was deleted, and its files stay for now: {error}")
+
+    def _set_orphans_aside(self, rows: Iterable[TopicRow]) -> None:
+        wanted = {row.name: row.partitions for row in rows}
+        for name, partitions in self._held().items():
+            if name in self.undeleted:
+                continue  # to be deleted, not kept
+            for partition in partitions:
+                if partition >= wanted.get(name, 0):
+                    self._set_aside(name, partition)
+
+    def _set_aside(self, name: str, partition: int) -> None:
+        directory = directory_name(name, partition)
+        try:
+            place = self.log_dir.set_aside(name, partition)
+        except ApplianceError as error:
+            self.log_dir.unowned.add((name, partition))
+            self._note(f"{directory} is no topic's, and cannot be set aside: {error}")
+        else:
+            self._note(f"{directory} is no topic's: set aside as {place}. Nothing deletes it.")
+
+    # Topics
+
+    def serve(self, row: TopicRow) -> None:
+        configs, faults = topic_config.readable(row.configs, self.broker)
+        for fault in faults:
+            self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")
+        config = topic_config.to_log_config(configs, self.broker)
+        topic = Topic(row.name, row.id, configs, created_ms=row.created_ms)
+        created: list[str] = []
+        topic.logs = [self._log(topic, each, config, created) for each in range(row.partitions)]
+        if created:
+            self._note(
+                f"{', '.join(created)} had no directory and {'is' if len(created) == 1 else 'are'} "
+                "empty now: the creation was interrupted, or a person removed what was there."
+            )
+        self.topics[row.name] = topic
+
+    def _log(
+        self, topic: Topic, partition: int, config: LogConfig, created: list[str]
+    ) -> Log | None:
+        key = (topic.name, partition)
+        if key in self.log_dir.unopened:
+            topic.unserved[partition] = self.log_dir.unopened[key]
+            return None
+        try:
+            return self._complete(topic, partition, config, created)
+        except ApplianceError as error:
+            topic.unserved[partition] = str(error)
+            self._note(f"{directory_name(*key)} is not served: {error}")
+            return None
+
+    def _complete(
+        self, topic: Topic, partition: int, config: LogConfig, created: list[str]
+    ) -> Log:
+        name = directory_name(topic.name, partition)
+        if not self.log_dir.holds(topic.name, partition):
+            is_missing = (topic.name, partition) in self.log_dir.missing
+            log = self.log_dir.create(topic.name, partition, config)
+            if is_missing:
+                self._note(
+                    f"{name} had no directory: it was made anew, and goes on at offset "
+                    f"{log.log_end_offset}. What it held is lost, unless the directory is found."
+                )
+            else:
+                created.append(name)
+        found = identify(self.log_dir, topic, partition)
+        if found not in (topic.id, None):
+            self._note(f"{name} said that its topic's id is {found}; it is {topic.id}.")
+        log = self.log_dir.log(topic.name, partition)
+        log.configure(config)
+        return log
+
+
+def identify(log_dir: LogDir, topic: Topic, partition: int) -> uuid.UUID | None:
+    """Its directory tells the topic's id from now on; what it told before."""
+    path = log_dir.path / directory_name(topic.name, partition)
+    found = partition_metadata.read(path)
+    if found != topic.id:
+        partition_metadata.write(path, topic.id)
+    return found

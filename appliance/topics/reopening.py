@@ -1,0 +1,201 @@
+"""Partitions that are there but not open, while the broker runs.
+
+    could not be opened     the start, or an attempt here, met an error: no space, no descriptor, a
+                            permission. Tried again by a timer, as whatever it was may be gone
+    no topic's              it could not be set aside. Nothing deletes from it; tried again
+    failed                  a sync or a write of an open log failed. Never tried again by itself (a
+                            second sync would succeed over a hole), but on an operator's word
+
+    not made                a directory that is missing could not be made anew. Tried again
+    not deleted             files of a deleted topic that could not be removed. Tried again
+
+A log is opened as at a start after a crash: what is not known to be good is read from the disk, not
+from the page cache. The owner of what is in an internal topic loads it then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from appliance._log import Log
+from appliance.catalog.catalog import Catalog
+from appliance.config import BrokerConfig, LogConfig, topic_config
+from appliance.data_dir.log_dir import Key, LogDir, directory_name
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.topics.reconciliation import identify
+from appliance.topics.topic import Topic
+from appliance.topics.topic_directories import finish_deletion
+
+events = event_log.named("reopening")
+
+# Between two attempts: soon after the start, for what passes by itself; later seldom, as an attempt
+# may read a whole segment.
+RETRY_MIN_MS = 1_000
+RETRY_MAX_MS = 60_000
+
+Job = Key | str
+Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
+
+
+class Transactions(Protocol):
+    def opened_anew(self, topic: str, partition: int) -> None:
+        """Its log is to be read again before a transaction writes there."""
+        ...
+
+    async def read_again(self, log: Log) -> None:
+        """What a log has open that was opened anew."""
+        ...
+
+
+class Served(Protocol):
+    """The broker."""
+
+    config: BrokerConfig
+    catalog: Catalog
+    log_dir: LogDir
+    topics: dict[str, Topic]
+    undeleted: dict[str, str]
+
+    @property
+    def transactions(self) -> Transactions: ...
+    @property
+    def log_config(self) -> LogConfig: ...
+    def show(self, topic: Topic) -> None: ...
+
+
+@dataclass
+class Attempts:
+    """At one partition, or at one deletion."""
+
+    due_ms: int
+    delay_ms: int = RETRY_MIN_MS
+    why: str = ""  # the last failed; told once
+
+
+class Reopening:
+    def __init__(
+        self,
+        served: Served,
+        change: Change,
+        clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+    ) -> None:
+        self._served = served
+        self._change = change
+        self._clock_ms = clock_ms
+        self._attempts: dict[Job, Attempts] = {}
+
+    async def run(self, stops_within: Callable[[int], Awaitable[bool]]) -> None:
+        """Tries again until the broker stops, one at a time: an attempt may read for long, and a
+        stop or a change of any topic waits for no more than one."""
+        while not await stops_within(self._wait_ms()):
+            now_ms = self._clock_ms()
+            for job in [job for job, each in self._attempts.items() if each.due_ms <= now_ms]:
+                if await stops_within(0):
+                    return
+                await self._attempt(job)
+
+    def _wait_ms(self) -> int:
+        jobs = self._jobs()
+        self._attempts = {each: self._attempts_at(each) for each in jobs}
+        first_ms = min((each.due_ms for each in self._attempts.values()), default=None)
+        return RETRY_MIN_MS if first_ms is None else max(0, first_ms - self._clock_ms())
+
+    def _attempts_at(self, job: Job) -> Attempts:
+        return self._attempts.setdefault(job, Attempts(self._clock_ms() + RETRY_MIN_MS))
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self._jobs())
+
+    def _jobs(self) -> list[Job]:
+        """Partitions to open, to make or to set aside; then what is left of deleted topics."""
+        served = self._served
+        unserved = {(each.name, n) for each in served.topics.values() for n in each.unserved}
+        closed = {each for each in served.log_dir.unopened if each[0] not in served.undeleted}
+        return [*sorted({*closed, *unserved, *served.log_dir.unowned}), *sorted(served.undeleted)]
+
+    async def retry(self) -> int:
+        """All of it at once; of all that is not open, how much is now."""
+        return sum([await self._attempt(each) for each in self._jobs()])
+
+    async def reopen(self, topic: str, partition: int) -> None:
+        """One partition, on an operator's word, also one that failed. Raises what it meets."""
+        await self._change(self._open((topic, partition)))
+
+    async def _attempt(self, job: Job) -> bool:
+        tried = self._attempts_at(job)
+        try:
+            is_done: bool = await self._change(self._try(job))
+        except ApplianceError as error:
+            if str(error) != tried.why:
+                events.warning("still not opened", log=shown(job), error=error)
+            tried.why, is_done = str(error), False
+            self._tell(job, error)
+        if is_done:
+            self._attempts.pop(job, None)
+        else:
+            tried.delay_ms = min(2 * tried.delay_ms, RETRY_MAX_MS)
+            tried.due_ms = self._clock_ms() + tried.delay_ms
+        return is_done
+
+    def _tell(self, job: Job, error: ApplianceError) -> None:
+        if isinstance(job, str):
+            if job in self._served.undeleted:
+                self._served.undeleted[job] = str(error)
+            return
+        topic = self._served.topics.get(job[0])
+        if topic is not None and job[1] in topic.unserved:
+            topic.unserved[job[1]] = str(error)
+
+    async def _try(self, job: Job) -> bool:
+        """False: it was deleted, or opened, before its turn came."""
+        served = self._served
+        if isinstance(job, str):
+            if job not in served.undeleted:
+                return False
+            await asyncio.to_thread(finish_deletion, served.catalog, served.log_dir, job)
+            del served.undeleted[job]
+            return True
+        if job in served.log_dir.unowned:
+            place = await asyncio.to_thread(served.log_dir.set_aside, *job)
+            events.warning("no topic's partition was set aside", log=shown(job), path=place)
+            return True
+        topic = served.topics.get(job[0])
+        if topic is None or (job not in served.log_dir.unopened and job[1] not in topic.unserved):
+            return False
+        await self._open(job)
+        return True
+
+    async def _open(self, key: Key) -> None:
+        """The log, in the place of the one that failed. Until then the old one stays there: closed,
+        so that clients are told to come again."""
+        name, partition = key
+        log_dir = self._served.log_dir
+        config = await asyncio.to_thread(self._config_of, name)
+        make = log_dir.reopen if log_dir.holds(name, partition) else log_dir.create
+        log = await asyncio.to_thread(make, name, partition, config)
+        topic = self._served.topics.get(name)
+        if topic is not None and partition < len(topic.logs):
+            await asyncio.to_thread(identify, log_dir, topic, partition)
+            self._served.transactions.opened_anew(name, partition)
+            topic.put_log(partition, log)
+            self._served.show(topic)
+            await self._served.transactions.read_again(log)
+        events.info("opened again", log=log.name, log_end=log.log_end_offset)
+
+    def _config_of(self, name: str) -> LogConfig:
+        base = self._served.log_config
+        rows = {row.name: row for row in self._served.catalog.topics()}
+        if name not in rows:
+            return base
+        configs, _ = topic_config.readable(rows[name].configs, base)
+        return topic_config.to_log_config(configs, base)
+
+
+def shown(job: Job) -> str:
+    return job if isinstance(job, str) else directory_name(*job)

@@ -1,0 +1,300 @@
+"""This broker's registration in ZooKeeper, for clients that look for brokers there.
+
+One task makes ZooKeeper agree with the broker, in rounds: the broker's own node, then its topics.
+It wakes when a topic changes, a connection or session comes, or our own node is touched; after a
+round that was refused it tries again from time to time. What a round did not finish, or did in a
+session that is over, the next one does.
+
+    connected   nodes follow the broker
+    away        no connection. The broker serves on; the nodes stay as long as the session does
+    refused     another broker has our id, or the nodes are not ours to change. The broker serves
+                on, except at the start: there a taken id ends it
+
+A broker that was killed finds its own nodes again when it comes back within the session's timeout:
+`zookeeper.session` in the data directory names the session whose nodes are its own. See
+docs/decisions/zookeeper.md.
+
+kazoo has threads of its own. Its callbacks only hand a function to the event loop; what waits for
+ZooKeeper runs on a thread beside it, with copies. Nothing else is shared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    SessionExpiredError,
+    WriterNotClosedException,
+)
+from kazoo.protocol.states import WatchedEvent
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from appliance.config import NO_FILE, Address, SettingInvalid, ZooKeeperConfig
+from appliance.errors import ApplianceError
+from appliance.process import event_log, owner_only
+from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
+
+log = event_log.named("zookeeper")
+
+SESSION_FILE = "zookeeper.session"
+RECONNECT_MAX_S = 2.0  # between two tries to connect: a ZooKeeper that is back is found soon
+AWAY = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)  # a change of state follows
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who registers."""
+
+    node_id: int
+    cluster_id: str
+    address: Address
+    data_dir: Path
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round is to do; the thread's own copy."""
+
+    session: int
+    sessions: frozenset[int]  # with those before it, whose nodes may be there still
+    is_new_session: bool
+    broker: Node
+    wanted: Mapping[str, Node]
+    written: Mapping[str, Node]  # what of ours may be there
+
+
+class Registration:
+    """A table of topics that ZooKeeper is told of. Lives on the event loop."""
+
+    def __init__(self, config: ZooKeeperConfig, us: Identity) -> None:
+        self.config, self.us = config, us
+        self.form: Form = FORMS[config.format](us.node_id, us.cluster_id)
+        self.is_connected = False
+        self.changed = time.monotonic()  # when it came or went
+        self.refusal: Exception | None = None
+        self._topics: dict[str, list[Node]] = {}
+        self._written: dict[str, Node] = {}
+        self._session: int | None = None  # the one in which `_written` was written
+        self._sessions = remembered(us.data_dir)
+        self._wake = asyncio.Event()
+        self._is_closing = False
+        self._settled = asyncio.Event()  # whether the id is ours is known
+        self._loop = asyncio.get_running_loop()
+        credential = credential_in(config.auth_file)
+        self._acl = (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE) if credential else (*OPEN_ACL_UNSAFE,)
+        self._client = client(config, credential)
+        self._client.add_listener(self._on_state)
+
+    # asked by the server
+
+    async def start(self) -> None:
+        """Returns when the broker is registered, or when ZooKeeper does not answer in time; an id
+        that is taken is an error."""
+        self._client.start_async()
+        self._task = asyncio.create_task(self._keep())
+        timeout_ms = self.config.connection_timeout_ms
+        try:
+            await asyncio.wait_for(self._settled.wait(), timeout_ms / 1000)
+        except asyncio.TimeoutError:
+            log.warning("away: the broker serves and registers later", waited_ms=timeout_ms)
+        if isinstance(self.refusal, NodeIdTaken):
+            await self.close()
+            raise self.refusal
+
+    async def close(self) -> None:
+        """Ends the session, and with it our nodes."""
+        self._is_closing = True
+        self._wake.set()
+        try:
+            await asyncio.to_thread(self._client.stop)
+            self._client.close()
+        except WriterNotClosedException as error:
+            log.warning("not closed: our nodes go at the end of the session", error=error)
+        await self._task
+
+    @property
+    def status(self) -> str:
+        if self.refusal:
+            return "refused"
+        if self.is_connected:
+            return "connected"
+        return f"away for {time.monotonic() - self.changed:.0f} s"
+
+    # told by the broker
+
+    def put_topic(
+        self,
+        name: str,
+        topic_id: bytes,
+        logs: Sequence[object],
+        is_internal: bool,
+        mirror_source: str,
+    ) -> None:
+        if not is_internal:
+            self._topics[name] = self.form.topic(name, len(logs))
+            self._wake.set()
+
+    def remove_topic(self, name: str) -> None:
+        if self._topics.pop(name, None) is not None:
+            self._wake.set()
+
+    # called by kazoo's threads
+
+    def _on_state(self, state: str) -> None:
+        self._loop.call_soon_threadsafe(self._follow, state)
+
+    def _on_node(self, event: WatchedEvent) -> None:
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    # on the event loop
+
+    def _follow(self, state: str) -> None:
+        if self._is_closing:
+            return
+        is_connected = state == KazooState.CONNECTED
+        if is_connected != self.is_connected:
+            self.is_connected, self.changed = is_connected, time.monotonic()
+            tell = log.info if is_connected else log.warning
+            tell("connected" if is_connected else "away: the broker serves on")
+        self._wake.set()
+
+    async def _keep(self) -> None:
+        while not self._is_closing:
+            # a refusal may end without a word to us
+            again_s = self.config.session_timeout_ms / 1000 if self.refusal else None
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), again_s)
+            self._wake.clear()
+            identity = self._client.client_id
+            if identity is not None and not self._is_closing:
+                await self._agree(identity)
+
+    async def _agree(self, identity: tuple[int, bytes]) -> None:
+        due = self._round(identity[0])
+        try:
+            await asyncio.to_thread(self._write, due)
+        except AWAY:
+            self._session = None
+        except (ApplianceError, KazooException) as error:
+            self._failed(error, identity)
+        except Exception as error:
+            log.exception("registration failed in a way that was not foreseen")
+            self._failed(error, identity)
+        else:
+            self._agreed(due)
+
+    def _round(self, session: int) -> Round:
+        wanted = {node.path: node for nodes in self._topics.values() for node in nodes}
+        broker = self.form.broker(self.us.address)
+        is_new = session != self._session
+        self._sessions |= {session}
+        due = Round(session, self._sessions, is_new, broker, wanted, self._written)
+        # until the round has ended well it is not known which of them are there
+        self._written = {**self._written, **wanted}
+        return due
+
+    def _agreed(self, due: Round) -> None:
+        if due.is_new_session:
+            facts = {"id": self.us.node_id, "address": self.us.address, "nodes": len(due.wanted)}
+            log.info("registered", **facts, session=f"{due.session:#x}")
+        self._session, self._sessions = due.session, frozenset({due.session})
+        self._written, self.refusal = {**due.wanted}, None
+
+    def _failed(self, error: Exception, identity: tuple[int, bytes]) -> None:
+        self._session = None
+        if self._client.client_id != identity:
+            return  # without its session a round means nothing; news of the next one wakes us
+        refusal = error
+        if not isinstance(error, ApplianceError):
+            path = f"{self.config.ensemble.root}/brokers"
+            refusal = ApplianceError(f"ZooKeeper refuses what is to be below {path}: {error!r}")
+        if str(refusal) != str(self.refusal):
+            log.error("not registered", error=refusal)
+        self.refusal = refusal
+        self._settled.set()
+
+    # on a thread
+
+    def _write(self, due: Round) -> None:
+        root = self.config.ensemble.root
+        tree = Tree(self._client, root, self._acl, self.form, due.session, due.sessions)
+        if due.is_new_session:
+            remember(self.us.data_dir, due.sessions)
+        tree.claim(due.broker, self._on_node)
+        self._loop.call_soon_threadsafe(self._settled.set)
+        for path in reversed([*due.written]):
+            if path not in due.wanted:
+                tree.remove(due.written[path])
+        if due.is_new_session:
+            tree.sweep(due.wanted)
+        tree.put_topics(
+            node
+            for path, node in due.wanted.items()
+            if due.is_new_session or due.written.get(path) != node
+        )
+        if due.is_new_session:
+            remember(self.us.data_dir, {due.session})
+
+
+def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
+    # what it has to tell is told here; below errors it repeats itself, and shows credentials
+    logger = logging.getLogger("appliance.zookeeper.registration.kazoo")
+    logger.setLevel(logging.ERROR)
+    logger.addFilter(event_log.repeats)
+    return KazooClient(
+        ",".join(map(str, config.ensemble.servers)),
+        timeout=config.session_timeout_ms / 1000,
+        auth_data=[("digest", credential)] if credential else None,
+        connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
+        logger=logger,
+    )
+
+
+def credential_in(file: Path) -> str | None:
+    """`user:password`. Whatever is wrong with it, its content is told to nobody."""
+    if file == NO_FILE:
+        return None
+    wanted = f"zookeeper.auth.file {file}: wanted one line, user:password"
+    try:
+        text = file.read_text("utf-8").strip()
+    except UnicodeDecodeError:
+        raise SettingInvalid(f"{wanted}; got no UTF-8") from None
+    except OSError as error:
+        raise SettingInvalid(f"{wanted}; got {error.strerror}") from error
+    user, _, password = text.partition(":")
+    if not user or not password or len(text.splitlines()) != 1:
+        raise SettingInvalid(f"{wanted}; got {len(text.splitlines())} lines, none shown")
+    return text
+
+
+def remembered(data_dir: Path) -> frozenset[int]:
+    """The sessions whose nodes may be there, and are ours."""
+    try:
+        text = (data_dir / SESSION_FILE).read_text("ascii")
+        return frozenset(int(each, 16) for each in text.split())
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError) as error:
+        log.warning("former sessions are not known", file=data_dir / SESSION_FILE, error=error)
+        return frozenset()
+
+
+def remember(data_dir: Path, sessions: Collection[int]) -> None:
+    """Not synced: after a power cut the session is over before the machine is up again. Without
+    the file, a start after a kill may have to wait for that end; on a full disk, too."""
+    new = data_dir / f"{SESSION_FILE}.new"
+    try:
+        owner_only.write(new, (" ".join(f"{each:x}" for each in sorted(sessions)) + "\n").encode())
+        new.replace(data_dir / SESSION_FILE)
+    except OSError as error:
+        log.warning("this session is not remembered", file=new, error=error)

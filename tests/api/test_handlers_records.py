@@ -1,0 +1,325 @@
+"""Produce and Fetch where Python answers them; the data plane's own answers are test_data_plane's.
+Each is asked in all its versions, so that the two sides can be held against each other."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.api.handlers import HANDLERS
+from appliance.errors import TimedOut
+from appliance.protocol import NO_UUID
+from appliance.protocol.messages.fetch import FetchRequest
+from appliance.protocol.messages.produce import ProduceRequest
+from appliance.record import _batch
+from appliance.record._batch import records
+from tests.support.control import Closed, Control
+from tests.support.logs import NOW, batch, end_txn, produced
+from tests.support.wire_client import frame_of
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    made = Control(tmp_path)
+    yield made
+    made.close()
+
+
+def produce(
+    control: Control,
+    data: bytes | None,
+    *,
+    version: int = 13,
+    acks: int = -1,
+    topic: str = "t",
+    topic_id: uuid.UUID | None = None,
+    partition: int = 0,
+    timeout_ms: int = 5000,
+) -> Any:
+    known = control.broker.topics.get(topic)
+    row = ProduceRequest.PartitionProduceData(partition, data)
+    named = ProduceRequest.TopicProduceData(
+        topic, topic_id or (known.id if known else NO_UUID), [row]
+    )
+    answer = control.ask(ProduceRequest(None, acks, timeout_ms, [named]), version)
+    if answer is None:
+        return None
+    (found,) = answer.responses
+    assert (found.name == topic) == (version <= 12)
+    (part,) = found.partition_responses
+    assert part.index == partition
+    return part
+
+
+def produce_frame(data: bytes, acks: int) -> bytes:
+    row = ProduceRequest.PartitionProduceData(0, data)
+    return frame_of(
+        ProduceRequest(None, acks, 5000, [ProduceRequest.TopicProduceData("t", NO_UUID, [row])]),
+        0,
+        9,
+    )
+
+
+# Produce
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_compressed_batch_for_a_compacted_topic_is_appended(
+    control: Control, version: int, acks: int
+) -> None:
+    (log,) = control.create("t", cleanup_policy="compact").logs
+    codec = "zstd" if version >= 7 else "gzip"
+    part = produce(control, batch("a", "b", codec=codec), version=version, acks=acks)
+    assert (part.error_code, part.base_offset, part.log_append_time_ms) == (0, 0, -1)
+    assert part.log_start_offset == (0 if version >= 5 else -1)
+    assert (part.record_errors, part.error_message) == ([], None)
+    assert log.log_end_offset == 2
+    if acks == -1:
+        assert log.durable_offset == 2
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_without_a_key_are_refused_with_their_whole_batch(
+    control: Control, codec: str
+) -> None:
+    (log,) = control.create("t", cleanup_policy="compact").logs
+    data = _batch.build(
+        [(NOW, b"k", b"v"), (NOW, None, b"v"), (NOW, None, b"w")],
+        codec=0 if codec == "none" else codec,
+    )
+    part = produce(control, data)
+    assert (part.error_code, part.base_offset, part.log_start_offset) == (87, -1, -1)
+    assert [each.batch_index for each in part.record_errors] == [1, 2]
+    assert "needs a key" in part.record_errors[0].batch_index_error_message
+    assert part.error_message
+    assert log.log_end_offset == 0
+
+
+def test_batches_of_one_connection_are_appended_in_turn(control: Control) -> None:
+    """Though the first takes longer to look at than all others."""
+    (log,) = control.create("t", cleanup_policy="compact").logs
+    batches = [batch(bytes(size), codec="gzip") for size in (12_000_000, 1, 2, 3)]
+    places = [control.queue.put(produce_frame(data, acks=-1)) for data in batches]
+    control.until(lambda: control.queue.answers.keys() >= set(places))
+    sizes = [len(each.value or b"") for each in records(log.read(0, 1_000_000))]
+    assert sizes == [12_000_000, 1, 2, 3]
+
+
+def test_no_more_records_are_named_than_a_person_would_read(control: Control) -> None:
+    control.create("t", cleanup_policy="compact")
+    data = _batch.build([(NOW, None, b"v")] * 500, codec="gzip")
+    assert len(produce(control, data).record_errors) == 100
+
+
+def test_a_batch_that_is_wrong_in_itself_names_no_records(control: Control) -> None:
+    control.create("t", cleanup_policy="compact")
+    data = bytearray(batch("a", codec="gzip"))
+    data[30] ^= 1
+    part = produce(control, bytes(data))
+    assert (part.error_code, part.record_errors) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (None, 2),
+        (b"", 2),
+        (batch("a")[:60], 2),
+        (batch("a")[:16] + b"\1" + batch("a")[17:], 43),
+        (batch("a") + batch("b"), 87),
+    ],
+    ids=["null", "empty", "too short", "old format", "two batches"],
+)
+def test_what_is_no_batch_is_refused(control: Control, data: bytes | None, code: int) -> None:
+    control.create("t")
+    part = produce(control, data)
+    assert (part.error_code, part.base_offset) == (code, -1)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_zstd_begins_with_version_7(control: Control, version: int) -> None:
+    control.create("t")
+    part = produce(control, batch("a", codec="zstd"), version=version)
+    assert part.error_code == (76 if version < 7 else 0)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_acks_of_another_number_are_refused(control: Control, acks: int) -> None:
+    (log,) = control.create("t").logs
+    assert produce(control, batch("a"), acks=acks).error_code == 21
+    assert log.log_end_offset == 0
+
+
+def test_what_is_not_there_is_told_by_name_or_id(control: Control) -> None:
+    control.create("t")
+    assert produce(control, batch("a"), topic="missing", version=12).error_code == 3
+    assert produce(control, batch("a"), partition=1).error_code == 3
+    assert produce(control, batch("a"), partition=-1, version=9).error_code == 3
+    assert produce(control, batch("a"), topic_id=uuid.uuid4()).error_code == 100
+    assert "missing" not in control.broker.topics
+
+
+def test_acks_0_gets_no_answer(control: Control) -> None:
+    (log,) = control.create("t").logs
+    assert produce(control, batch("a"), acks=0) is None
+    assert log.log_end_offset == 1
+
+
+def test_acks_0_closes_the_connection_after_an_error(control: Control) -> None:
+    control.create("t")
+    with pytest.raises(Closed):
+        produce(control, b"", acks=0)
+
+
+def test_a_repeat_of_an_idempotent_producer_is_answered_as_the_first_time(
+    control: Control,
+) -> None:
+    control.create("t")
+    answers = [produce(control, produced(0, 3)) for _ in range(2)]
+    assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 0)]
+    assert produce(control, produced(9)).error_code == 45
+
+
+def test_the_time_of_the_log_is_told(control: Control) -> None:
+    control.create("t", message_timestamp_type="LogAppendTime")
+    before_ms = time.time_ns() // 1_000_000
+    part = produce(control, batch("a"))
+    assert before_ms <= part.log_append_time_ms <= time.time_ns() // 1_000_000
+
+
+def test_durability_is_waited_for_no_longer_than_the_client_does(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+
+    def never_durable(job: Any, seconds: float) -> None:
+        waits.append(seconds)
+        raise TimedOut("the disk sleeps")
+
+    monkeypatch.setattr(HANDLERS[0], "_await_durable", never_durable)
+    control.create("t")
+    part = produce(control, batch("a"), timeout_ms=2000)
+    assert (part.error_code, part.error_message) == (7, "the disk sleeps")
+    assert (part.base_offset, part.log_start_offset) == (-1, -1)
+    assert 0 < waits[0] <= 2
+    produce(control, batch("a"), timeout_ms=-1)
+    assert waits[1] == 0
+    assert produce(control, batch("a"), timeout_ms=-1, acks=1).error_code == 0
+
+
+# Fetch
+
+
+def fetch(
+    control: Control,
+    *offsets: int,
+    version: int = 18,
+    topic: str = "t",
+    topic_id: uuid.UUID | None = None,
+    room: int = 1 << 20,
+    total: int = 1 << 20,
+    epoch: int = -1,
+    isolation: int = 0,
+) -> Any:
+    """A row for each offset, asked of the partitions from 0 on."""
+    known = control.broker.topics.get(topic)
+    parts = [
+        FetchRequest.FetchPartition(
+            partition=i,
+            fetch_offset=offset,
+            partition_max_bytes=room,
+            current_leader_epoch=epoch,
+        )
+        for i, offset in enumerate(offsets)
+    ]
+    named = FetchRequest.FetchTopic(topic, topic_id or (known.id if known else NO_UUID), parts)
+    asked = FetchRequest(
+        max_wait_ms=10, min_bytes=1, max_bytes=total, isolation_level=isolation, topics=[named]
+    )
+    answer = control.ask(asked, version)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    ((found),) = answer.responses
+    return found.partitions
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_records_are_fetched_from_within_a_batch(control: Control, version: int) -> None:
+    (log,) = control.create("t").logs
+    log.append_durable(batch("a", "b"))
+    log.append_durable(batch("c", "d"))
+    (part,) = fetch(control, 3, version=version)
+    assert [each.value for each in records(part.records)] == [b"c", b"d"]
+    assert (part.error_code, part.high_watermark, part.last_stable_offset) == (0, 4, 4)
+    assert part.log_start_offset == (0 if version >= 5 else -1)
+    assert part.aborted_transactions is None
+    (part,) = fetch(control, 4, version=version)
+    assert (part.error_code, part.records) == (0, b"")
+
+
+def test_the_first_batch_comes_whole_and_later_ones_if_they_fit(control: Control) -> None:
+    size = len(batch("v" * 100))
+    for log in control.create("t", 3).logs:
+        log.append_durable(batch("v" * 100))
+        log.append_durable(batch("v" * 100))
+
+    def sizes(**limits: int) -> list[int]:
+        return [len(each.records) for each in fetch(control, 0, 0, 0, **limits)]
+
+    assert sizes() == [2 * size, 2 * size, 2 * size]
+    assert sizes(total=1) == [size, 0, 0]
+    assert sizes(room=1) == [size, 0, 0]
+    assert sizes(room=size) == [size, size, size]
+    assert sizes(total=3 * size) == [2 * size, size, 0]
+    assert sizes(total=0, room=0) == [size, 0, 0]
+
+
+def test_an_empty_partition_leaves_its_right_to_the_next(control: Control) -> None:
+    logs = control.create("t", 2).logs
+    logs[1].append_durable(batch("v"))
+    assert [len(each.records) > 0 for each in fetch(control, 0, 0, room=1)] == [False, True]
+
+
+def test_aborted_transactions_are_listed_for_whom_it_concerns(control: Control) -> None:
+    (log,) = control.create("t").logs
+    log.append_durable(produced(0, txn=True))
+    end_txn(log, "abort")
+    log.append_durable(produced(1, txn=True))
+    log.flush()
+    (part,) = fetch(control, 0)
+    assert (part.aborted_transactions, len(_batch.headers(part.records))) == (None, 3)
+    (part,) = fetch(control, 0, isolation=1)
+    assert [(each.producer_id, each.first_offset) for each in part.aborted_transactions] == [(7, 0)]
+    assert (part.last_stable_offset, len(_batch.headers(part.records))) == (2, 2)
+    (part,) = fetch(control, 2, isolation=1)
+    assert (part.aborted_transactions, part.records) == ([], b"")
+
+
+def test_what_cannot_be_fetched_has_an_error_of_its_own(control: Control) -> None:
+    logs = control.create("t", 3).logs
+    for log in logs:
+        log.append_durable(batch("v"), leader_epoch=2)
+    rows = fetch(control, 0, 99, -1, 0)
+    assert [each.error_code for each in rows] == [0, 1, 1, 3]
+    assert (rows[1].high_watermark, rows[1].log_start_offset, rows[1].records) == (-1, -1, b"")
+    codes = [fetch(control, 0, epoch=each)[0].error_code for each in (1, 2, 3)]
+    assert codes == [74, 0, 75]
+    assert fetch(control, 0, topic="missing", version=12)[0].error_code == 3
+    assert fetch(control, 0, topic_id=uuid.uuid4())[0].error_code == 100
+
+
+def test_a_session_that_is_not_known_here_makes_the_client_begin_again(control: Control) -> None:
+    assert control.ask(FetchRequest(session_id=5, session_epoch=3), 18).error_code == 70
+    assert control.ask(FetchRequest(session_id=0, session_epoch=0), 18).error_code == 0
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_internal_topics_are_not_for_clients_to_write(control: Control, version: int) -> None:
+    control.run(control.broker.make_offsets_topic())
+    part = produce(control, batch(codec="gzip"), version=version, topic="__consumer_offsets")
+    assert (part.error_code, part.base_offset) == (17, -1)

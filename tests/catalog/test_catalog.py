@@ -1,0 +1,411 @@
+"""The catalog on a real disk: what it keeps, after a kill, a torn write, and damage."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from appliance.catalog import catalog as module
+from appliance.catalog import kafka_uuid
+from appliance.catalog.catalog import (
+    NAME,
+    PRODUCER_IDS,
+    SCHEMA,
+    Catalog,
+    CatalogFailed,
+    CatalogUnusable,
+    TopicRow,
+)
+from appliance.data_dir import partition_metadata
+from appliance.errors import ApplianceError, StorageFull
+
+ORDERS = TopicRow("orders", uuid.UUID(int=7 << 64), 3, {"retention.ms": "5"}, 1_700_000_000_000)
+CLICKS = TopicRow("clicks", uuid.UUID(int=8 << 64), 1, {}, 1_700_000_000_001)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Catalog]:
+    catalog = Catalog.open(folder / NAME)
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def killed(folder: Path, target: Path) -> Path:
+    """A copy of the files as they lie on disk now: the state after a kill, and after a power cut as
+    far as it was synced."""
+    target.mkdir()
+    for path in folder.glob(f"{NAME}*"):
+        shutil.copy(path, target)
+    return target
+
+
+def test_what_was_written_is_there_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        cluster_id = catalog.cluster_id
+        assert kafka_uuid.text_of(kafka_uuid.parse(cluster_id)) == cluster_id
+        assert (catalog.topics(), catalog.broker_configs(), catalog.is_settled) == ([], {}, False)
+        catalog.put_topic(ORDERS)
+        catalog.put_topic(CLICKS)
+        catalog.set_partitions("orders", 4)
+        catalog.set_configs("clicks", {"flush.ms": "1", "segment.ms": "2"})
+        catalog.set_configs("clicks", {"flush.ms": "3"})
+        catalog.set_broker_configs({"log.roll.ms": "9"})
+        catalog.set_broker_configs({"log.roll.ms": "8"}, is_default=True)
+    with opened(tmp_path) as catalog:
+        assert catalog.cluster_id == cluster_id
+        assert catalog.topics() == [
+            TopicRow("clicks", CLICKS.id, 1, {"flush.ms": "3"}, CLICKS.created_ms),
+            TopicRow("orders", ORDERS.id, 4, {"retention.ms": "5"}, ORDERS.created_ms),
+        ]
+        assert catalog.broker_configs() == {"log.roll.ms": "9"}
+        assert catalog.broker_configs(is_default=True) == {"log.roll.ms": "8"}
+
+
+def test_a_deletion_is_remembered_until_it_ended(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.put_topic(ORDERS)
+        catalog.begin_deletion("orders")
+        assert catalog.topics() == []
+    with opened(tmp_path) as catalog:
+        assert catalog.deletions() == [TopicRow("orders", ORDERS.id, 3)]
+        catalog.put_topic(ORDERS)  # its configs went with it: no leftovers in the way
+        assert catalog.topics() == [ORDERS]
+        catalog.end_deletion("orders")
+        assert catalog.deletions() == []
+
+
+def test_every_change_is_on_disk_when_it_returns(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with opened(data) as catalog:
+        changes = [
+            lambda: catalog.put_topic(ORDERS),
+            lambda: catalog.set_partitions("orders", 9),
+            lambda: catalog.set_configs("orders", {}),
+            lambda: catalog.set_broker_configs({"log.roll.ms": "1"}),
+            lambda: catalog.settle([CLICKS], 5000),
+            lambda: catalog.begin_deletion("orders"),
+            lambda: catalog.end_deletion("orders"),
+        ]
+        for i, change in enumerate(changes):
+            change()
+            state = (catalog.topics(), catalog.deletions(), catalog.broker_configs(),
+                     catalog.is_settled)
+            with opened(killed(data, tmp_path / str(i))) as again:
+                assert state == (again.topics(), again.deletions(), again.broker_configs(),
+                                 again.is_settled)
+
+
+def test_a_write_ahead_log_cut_anywhere_is_a_state_that_was(tmp_path: Path) -> None:
+    """A power cut before the sync returned leaves any part of it."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with opened(data) as catalog:
+        legal: list[list[TopicRow]] = [[]]
+        for i in range(3):
+            catalog.put_topic(TopicRow(f"t{i}", uuid.UUID(int=i + 100), 1, {"flush.ms": "1"}, 5))
+            legal.append(catalog.topics())
+        whole = killed(data, tmp_path / "whole")
+    wal = whole / f"{NAME}-wal"
+    size = wal.stat().st_size
+    seen = set()
+    for cut in [*range(0, size, 512), size]:
+        state = killed(whole, tmp_path / f"cut-{cut}")
+        os.truncate(state / wal.name, cut)
+        try:
+            with opened(state) as again:
+                seen.add(len(again.topics()))
+                assert again.topics() in legal
+        finally:
+            shutil.rmtree(state)
+    assert seen == {0, 1, 2, 3}
+
+
+# Producer ids
+
+TAKE = """
+import sys
+from pathlib import Path
+from appliance.catalog.catalog import Catalog
+catalog = Catalog.open(Path(sys.argv[1]))
+while True:
+    block = catalog.reserve_producer_ids()
+    print(block.start, block.stop, flush=True)
+"""
+
+
+def test_no_producer_id_is_given_twice_whatever_kills_us(tmp_path: Path) -> None:
+    given: list[range] = []
+    for _ in range(3):
+        taker = subprocess.Popen(
+            [sys.executable, "-c", TAKE, str(tmp_path / NAME)], stdout=subprocess.PIPE, text=True
+        )
+        assert taker.stdout is not None
+        for _ in range(5):
+            given.append(range(*map(int, taker.stdout.readline().split())))
+        taker.send_signal(signal.SIGKILL)
+        for line in taker.stdout.read().splitlines():
+            if len(line.split()) == 2 and line.endswith("000"):
+                given.append(range(*map(int, line.split())))
+        taker.wait()
+        taker.stdout.close()
+    with opened(tmp_path) as catalog:
+        given.append(catalog.reserve_producer_ids())
+    ends = sorted((block.start, block.stop) for block in given)
+    assert all(stop - start == PRODUCER_IDS for start, stop in ends)
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
+
+
+def test_a_block_that_failed_is_not_given(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        first = catalog.reserve_producer_ids()
+        catalog._database.execute("PRAGMA query_only = 1")
+        with pytest.raises(CatalogFailed, match="cannot be changed"):
+            catalog.reserve_producer_ids()
+        catalog._database.execute("PRAGMA query_only = 0")
+        assert catalog.reserve_producer_ids().start == first.stop
+
+
+def test_settling_never_moves_the_ids_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.settle([ORDERS], 41_000)
+        assert catalog.is_settled
+        assert catalog.reserve_producer_ids().start == 41_000
+        catalog.settle([], 5)
+        assert catalog.reserve_producer_ids().start == 42_000
+        assert catalog.topics() == [ORDERS]
+
+
+# Failures
+
+
+def test_a_change_that_fails_changed_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.put_topic(ORDERS)
+        with pytest.raises(CatalogFailed, match="UNIQUE constraint failed"):
+            catalog.put_topic(ORDERS)
+        with pytest.raises(CatalogFailed):
+            catalog.settle([CLICKS, ORDERS], 1)
+        with pytest.raises(CatalogFailed):
+            catalog.set_partitions("orders", 0)
+        with pytest.raises(CatalogFailed):
+            catalog.set_configs("none", {"a": "b"})
+        assert (catalog.topics(), catalog.is_settled) == ([ORDERS], False)
+
+
+def test_a_full_disk_is_told_as_one_and_passes(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.put_topic(ORDERS)
+        pages = catalog._pragma("page_count")
+        catalog._database.execute(f"PRAGMA max_page_count = {pages}")
+        big = {f"config.{i}": "x" * 4000 for i in range(50)}
+        with pytest.raises(StorageFull, match="cannot be changed: database or disk is full"):
+            catalog.set_configs("orders", big)
+        assert catalog.topics() == [ORDERS]
+        catalog._database.execute(f"PRAGMA max_page_count = {pages + 1000}")
+        catalog.set_configs("orders", big)
+        assert catalog.topics()[0].configs == big
+
+
+def test_threads_come_one_after_the_other(tmp_path: Path) -> None:
+    blocks: list[range] = []
+    with opened(tmp_path) as catalog:
+        threads = [
+            threading.Thread(
+                target=lambda: blocks.extend(catalog.reserve_producer_ids() for _ in range(5))
+            )
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(block.start for block in blocks) == [i * PRODUCER_IDS for i in range(40)]
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(CatalogUnusable) as error:
+        Catalog.open(folder / NAME)
+    assert str(folder / NAME) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("damage", ["text", "header", "page", "schema"])
+def test_a_damaged_file_is_refused_with_what_to_do(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    with opened(tmp_path) as catalog:
+        for i in range(200):
+            configs = {f"c{j}": "v" * 50 for j in range(5)}
+            catalog.put_topic(TopicRow(f"t{i}", uuid.UUID(int=i + 100), 1, configs))
+    data = bytearray(path.read_bytes())
+    if damage == "text":
+        data[:] = b"this is no database\n" * 1000
+    elif damage == "header":
+        data[16:18] = b"\x00\x07"
+    elif damage == "page":
+        data[8192 : 8192 + 2048] = b"\xff" * 2048
+    else:
+        data[100:200] = b"\xff" * 100
+    path.write_bytes(data)
+    told = refused(tmp_path)
+    assert "from a backup" in told
+    assert "move catalog.db, catalog.db-wal and catalog.db-shm elsewhere" in told
+    assert path.read_bytes() == bytes(data)
+
+
+def test_another_programs_database_is_refused_and_let_alone(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / NAME)
+    other.execute("CREATE TABLE bookmarks (url TEXT)")
+    other.commit()
+    other.close()
+    before = (tmp_path / NAME).read_bytes()
+    assert "another program's database" in refused(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == before
+
+
+def test_a_newer_versions_catalog_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        catalog._database.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
+    assert f"its schema is {len(SCHEMA) + 1}, this program knows {len(SCHEMA)}" in refused(tmp_path)
+
+
+def test_a_catalog_that_another_process_holds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **kw: connect(*a, **kw, timeout=0))
+    with opened(tmp_path):
+        assert "another program has it open" in refused(tmp_path)
+
+
+def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    assert "cannot be opened" in refused(tmp_path)
+
+
+def test_an_empty_file_is_a_new_catalog(tmp_path: Path) -> None:
+    """A kill between the file's birth and its first page."""
+    (tmp_path / NAME).touch()
+    with opened(tmp_path) as catalog:
+        assert catalog.topics() == []
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.put_topic(ORDERS)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {NAME: 0o600, f"{NAME}-wal": 0o600}
+
+
+# Migrations
+
+
+def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
+    acl = (2, "orders", 3, "User:ann", "*", 3, 3)
+    other = (2, "clicks", 3, "User:ann", "*", 3, 3)
+    secret = ("ann", 1, b"salt", b"stored", b"server", 4096)
+    (tmp_path / "own").mkdir()
+    with opened(tmp_path / "own") as catalog:
+        catalog.change_acls([acl, other], [])
+        catalog.change_acls([], [other])
+        catalog.change_scram([secret, ("bob", 2, b"", b"x", b"y", 8192)], [])
+        catalog.change_scram([], [("bob", 2)])
+        catalog.set_client_quotas({"a": {"x": 1.5, "y": 2.0}, "b": {"x": 3.0}})
+        catalog.set_client_quotas({"a": {"x": 4.5}, "b": {}})
+        catalog.set_client_metrics("slow", {"match": "", "interval.ms": "100"})
+        copy = killed(tmp_path / "own", tmp_path / "copy")
+    with opened(copy) as catalog:
+        assert catalog.acls() == [acl]
+        assert catalog.scram() == [secret]
+        assert catalog.client_quotas() == [("a", "x", 4.5)]
+        assert sorted(catalog.client_metrics()) == [
+            ("slow", "interval.ms", "100"), ("slow", "match", "")]
+
+
+def test_an_older_schema_is_taken_to_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.put_topic(ORDERS)
+        cluster_id = catalog.cluster_id
+    more = [*SCHEMA, "ALTER TABLE topics ADD COLUMN owner TEXT; UPDATE topics SET owner = 'x'"]
+    monkeypatch.setattr(module, "SCHEMA", more)
+    for _ in range(2):
+        with opened(tmp_path) as catalog:
+            assert catalog._rows("SELECT name, owner FROM topics") == [("orders", "x")]
+            assert (catalog.cluster_id, catalog._pragma("user_version")) == (
+                cluster_id, len(more))
+
+
+def test_a_catalog_from_before_quotas_gets_room_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SCHEMA", SCHEMA[:1])
+        with opened(tmp_path) as catalog:
+            catalog.put_topic(ORDERS)
+    with opened(tmp_path) as catalog:
+        assert (catalog.topics(), catalog.client_quotas()) == ([ORDERS], [])
+
+
+def test_a_migration_that_fails_leaves_the_old_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as catalog:
+        catalog.put_topic(ORDERS)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SCHEMA", [*SCHEMA, "DELETE FROM topics; SELECT none FROM nowhere"])
+        with pytest.raises(ApplianceError, match="no such table"):
+            Catalog.open(tmp_path / NAME)
+    with opened(tmp_path) as catalog:
+        assert catalog.topics() == [ORDERS]
+
+
+# Ids, and the file that tells a directory's
+
+
+def test_an_id_is_written_as_kafka_writes_it() -> None:
+    # java: Uuid.fromString("7gxDFHLZRl-H1PzvcVlmdA")
+    value = uuid.UUID("ee0c4314-72d9-465f-87d4-fcef71596674")
+    assert kafka_uuid.text_of(value) == "7gxDFHLZRl-H1PzvcVlmdA"
+    assert kafka_uuid.parse("7gxDFHLZRl-H1PzvcVlmdA") == value
+    made = {kafka_uuid.text_of(kafka_uuid.new()) for _ in range(300)}
+    assert len(made) == 300
+    assert not any(each.startswith("-") for each in made)
+
+
+@pytest.mark.parametrize("text", ["", "A", "7gxDFHLZRl-H1PzvcVlmdA==", "7gxDFHLZRl+H1PzvcVlmdA",
+                                  "7gxDFHLZRl-H1PzvcVlmd\u00e4", "7gxDFHLZRl-H1PzvcVlmdB"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        kafka_uuid.parse(text)
+
+
+def test_a_directory_tells_its_topics_id(tmp_path: Path) -> None:
+    assert partition_metadata.read(tmp_path) is None
+    partition_metadata.write(tmp_path, ORDERS.id)
+    assert (tmp_path / "partition.metadata").read_text() == (
+        f"version: 0\ntopic_id: {kafka_uuid.text_of(ORDERS.id)}\n")
+    assert partition_metadata.read(tmp_path) == ORDERS.id
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 50, b"version: 0\n", b"version: 1\ntopic_id: x\n",
+                                  b"version: 0\ntopic_id: short\n", b"\xff\xfe", b"a\nb\n",
+                                  b"version: 0\ntopic_id: " + b"A" * 10_000])
+def test_a_torn_or_strange_file_tells_none(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "partition.metadata").write_bytes(data)
+    assert partition_metadata.read(tmp_path) is None

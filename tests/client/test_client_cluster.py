@@ -1,0 +1,289 @@
+"""Who is there: asked from a list of brokers, and watched in a real ZooKeeper."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from appliance.client.cluster import Cluster
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    ConfigInvalid,
+    NoBrokers,
+    PartitionUnknown,
+    TopicUnknown,
+)
+from appliance.client.metadata import is_replicated
+from appliance.client.partition import BrokerPartition
+from appliance.client.zookeeper import RegistrationInvalid, address_in
+from appliance.protocol.messages.metadata import API as METADATA
+from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.testing import RunningBroker, running_broker
+from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.serving import Serving
+from tests.support.zookeeper import DEADLINE_S, eventually, free_port, zookeeper_in
+
+SESSION_MS = 2000
+
+
+def names(partitions: tuple[BrokerPartition, ...]) -> list[str]:
+    return [str(each) for each in partitions]
+
+
+def known(cluster: Cluster, topic: str) -> list[str]:
+    try:
+        return names(cluster.partitions(topic))
+    except TopicUnknown:
+        return []
+
+
+def create(broker: RunningBroker, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result(DEADLINE_S)
+
+
+def listing(*brokers: RunningBroker, **settings: Any) -> Cluster:
+    return Cluster(ClientConfig(broker_list=",".join(each.bootstrap for each in brokers)))
+
+
+# A list of brokers
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[list[RunningBroker]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(running_broker(tmp_path / str(number), {"node.id": str(number)}))
+            for number in (1, 2)
+        ]
+
+
+def test_brokers_of_a_list_stand_side_by_side(two: list[RunningBroker]) -> None:
+    create(two[0], "t", 2)
+    create(two[1], "t", 1)
+    create(two[1], "only-there", 1)
+    with listing(*two) as cluster:
+        found = {number: str(where) for number, where in cluster.brokers().items()}
+        assert found == {1: two[0].bootstrap, 2: two[1].bootstrap}
+        assert names(cluster.partitions("t")) == ["1-0", "1-1", "2-0"]
+        assert names(cluster.partitions("only-there")) == ["2-0"]
+        assert cluster.topics() == ["only-there", "t"]
+        assert [cluster.leader("t", each) for each in cluster.partitions("t")] == [1, 1, 2]
+        with cluster.connect(2) as connection:
+            answer = connection.ask(METADATA, MetadataRequest(topics=[]))
+        assert [each.node_id for each in answer.brokers] == [2]
+        assert cluster.ask(1, METADATA, MetadataRequest(topics=[])).brokers[0].node_id == 1
+
+
+def test_a_topic_is_made_at_every_broker_when_it_may_be(two: list[RunningBroker]) -> None:
+    with listing(*two) as cluster:
+        with pytest.raises(TopicUnknown, match=f"'t' is at none of .*{two[1].bootstrap}"):
+            cluster.partitions("t")
+        assert names(cluster.partitions("t", may_create=True)) == ["1-0", "2-0"]
+        with pytest.raises(BrokerRefused, match="INVALID_TOPIC_EXCEPTION"):
+            cluster.partitions("no/name", may_create=True)
+        with pytest.raises(PartitionUnknown, match="no partition 1-5, there are 1-0, 2-0"):
+            cluster.leader("t", BrokerPartition(1, 5))
+        with pytest.raises(BrokerUnavailable, match="broker 7 is not known, there are 1, 2"):
+            cluster.connect(7)
+
+
+def test_new_partitions_are_found_when_what_is_known_is_old(two: list[RunningBroker]) -> None:
+    create(two[0], "t", 1)
+    with listing(two[0]) as cluster:
+        assert names(cluster.partitions("t")) == ["1-0"]
+        admin = AdminClient({"bootstrap.servers": two[0].bootstrap})
+        admin.create_partitions([NewPartitions("t", 2)])["t"].result(DEADLINE_S)
+        assert names(cluster.partitions("t")) == ["1-0"]
+        cluster.refresh("t")
+        assert names(cluster.partitions("t")) == ["1-0", "1-1"]
+
+
+def test_a_broker_that_is_away_is_left_out_and_none_is_an_error(two: list[RunningBroker]) -> None:
+    config = ClientConfig(broker_list=f"127.0.0.1:{free_port()},{two[0].bootstrap}")
+    with Cluster(config) as cluster:
+        assert [*cluster.brokers()] == [1]
+        create(two[0], "t", 1)
+        assert names(cluster.partitions("t")) == ["1-0"]
+        two[0].stop()
+        assert names(cluster.partitions("t")) == ["1-0"]  # known, and not asked again yet
+        with pytest.raises(NoBrokers, match=two[0].bootstrap):
+            cluster.refresh("t")
+
+
+def test_two_brokers_with_one_id_are_refused(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "a") as a, running_broker(tmp_path / "b") as b:
+        both = f"{b.bootstrap} and {a.bootstrap}"
+        with listing(a, b) as cluster, pytest.raises(ConfigInvalid, match=f"the id 1: {both}"):
+            cluster.brokers()
+
+
+def test_a_partition_with_replicas_elsewhere_is_of_a_replicated_cluster() -> None:
+    broker = MetadataResponse.MetadataResponseBroker(1, "a", 1)
+    row = MetadataResponse.MetadataResponsePartition(leader_id=1, replica_nodes=[1])
+    topic = MetadataResponse.MetadataResponseTopic(name="t", partitions=[row])
+    answer = MetadataResponse(brokers=[broker], topics=[topic])
+    assert not is_replicated(answer)
+    row.replica_nodes = [1, 2]
+    assert is_replicated(answer)
+
+
+def test_names_of_partitions_are_read_as_they_are_written() -> None:
+    for name in ("1-0", "12-34", "5"):
+        assert str(BrokerPartition.parse(name)) == name
+    with pytest.raises(ValueError, match="invalid literal"):
+        BrokerPartition.parse("x-0")
+
+
+# ZooKeeper
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
+        server.start()
+        server.wait_until_serving()
+        yield server
+
+
+@pytest.fixture
+def root(server: ZooKeeperServer, request: pytest.FixtureRequest) -> str:
+    return f"{server.address}/cluster/" + re.sub(r"\W", "-", request.node.name)
+
+
+def registered(root: str, node_id: int, **settings: str) -> dict[str, str]:
+    return {
+        "zookeeper.connect": root,
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "zookeeper.connection.timeout.ms": "10000",
+        "node.id": str(node_id),
+        **settings,
+    }
+
+
+def watching(root: str) -> Cluster:
+    return Cluster(
+        ClientConfig(
+            zk_connect=root, zk_session_timeout_ms=SESSION_MS, zk_connection_timeout_ms=10_000
+        )
+    )
+
+
+def test_brokers_and_topics_come_and_go(root: str, tmp_path: Path) -> None:
+    with watching(root) as cluster:
+        assert (cluster.brokers(), cluster.topics()) == ({}, [])
+        with pytest.raises(TopicUnknown, match="no broker of ZooKeeper has topic 't'"):
+            cluster.partitions("t")
+        calls: list[int] = []
+        cluster.watch(lambda: calls.append(1))
+        with running_broker(tmp_path / "1", registered(root, 1)) as one:
+            create(one, "t", 2)
+            eventually(lambda: cluster.topics() == ["t"])
+            eventually(lambda: known(cluster, "t") == ["1-0", "1-1"])
+            assert cluster.brokers() == {1: Address.parse(one.bootstrap)}
+            assert calls
+            with running_broker(tmp_path / "2", registered(root, 2)) as two:
+                create(two, "t", 1)
+                eventually(lambda: known(cluster, "t") == ["1-0", "1-1", "2-0"])
+                assert cluster.leader("t", BrokerPartition(2, 0)) == 2
+                admin = AdminClient({"bootstrap.servers": two.bootstrap})
+                admin.create_partitions([NewPartitions("t", 2)])["t"].result(DEADLINE_S)
+                eventually(lambda: len(known(cluster, "t")) == 4)
+            eventually(lambda: known(cluster, "t") == ["1-0", "1-1"])
+        eventually(lambda: cluster.brokers() == {})
+
+
+def test_a_topic_is_made_at_every_registered_broker(root: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        for number in (1, 2, 3):
+            settings = registered(root, number, **{"num.partitions": str(number)})
+            stack.enter_context(running_broker(tmp_path / str(number), settings))
+        with watching(root) as cluster:
+            found = names(cluster.partitions("new", may_create=True))
+            assert found == ["1-0", "2-0", "2-1", "3-0", "3-1", "3-2"]
+
+
+def test_a_killed_broker_goes_with_its_session_and_is_found_at_its_new_address(
+    root: str, tmp_path: Path
+) -> None:
+    settings = registered(root, 1)
+    broker = Serving(tmp_path, **settings)
+    try:
+        with watching(root) as cluster:
+            assert names(cluster.partitions("t", may_create=True)) == ["1-0"]
+            before = cluster.brokers()
+            broker.stop(signal.SIGKILL)
+            broker = Serving(tmp_path, **settings)  # within its session: the node is replaced
+            eventually(lambda: cluster.brokers() == {1: Address(*broker.kafka)})
+            assert cluster.brokers() != before
+            eventually(lambda: known(cluster, "t") == ["1-0"])
+            broker.stop(signal.SIGKILL)
+            eventually(lambda: cluster.brokers() == {})
+            with pytest.raises(TopicUnknown):
+                cluster.partitions("t")
+    finally:
+        broker.stop(signal.SIGKILL)
+
+
+def test_what_zookeeper_said_stays_true_while_it_is_away(tmp_path: Path) -> None:
+    with zookeeper_in(tmp_path / "zookeeper") as server:
+        server.start()
+        server.wait_until_serving()
+        root = f"{server.address}/away"
+        with running_broker(tmp_path / "1", registered(root, 1)) as broker, watching(root) as found:
+            create(broker, "t", 1)
+            eventually(lambda: "t" in found.topics())
+            assert names(found.partitions("t")) == ["1-0"]
+            server.kill()
+            assert names(found.partitions("t")) == ["1-0"]
+            create(broker, "u", 1)
+            server.start()
+            eventually(lambda: found.topics() == ["t", "u"])
+            eventually(lambda: known(found, "u") == ["1-0"])
+
+
+def test_the_later_form_names_brokers_and_these_are_asked(root: str, tmp_path: Path) -> None:
+    settings = registered(root, 4, **{"zookeeper.format": "json"})
+    with running_broker(tmp_path, settings) as broker, watching(root) as cluster:
+        create(broker, "t", 2)
+        eventually(lambda: cluster.topics() == ["t"])
+        assert cluster.brokers() == {4: Address.parse(broker.bootstrap)}
+        assert names(cluster.partitions("t")) == ["4-0", "4-1"]
+        assert cluster.leader("t", BrokerPartition(4, 1)) == 4
+
+
+def test_a_zookeeper_that_does_not_answer_is_an_error() -> None:
+    where = f"127.0.0.1:{free_port()}"
+    config = ClientConfig(zk_connect=where, zk_connection_timeout_ms=200)
+    with pytest.raises(BrokerUnavailable, match=f"{where} did not answer within 200 ms"):
+        Cluster(config)
+
+
+@pytest.mark.parametrize(
+    ("data", "address"),
+    [
+        (b"host:9092", "host:9092"),
+        (b"10.0.0.1-1300000000000:10.0.0.1:9092", "10.0.0.1:9092"),
+        (b"[::1]:9092", "[::1]:9092"),
+        (b'{"host":"h","port":1,"version":1}', "h:1"),
+        (b'{"host":null,"port":-1,"endpoints":["SSL://s:2","PLAINTEXT://p:3"]}', "p:3"),
+    ],
+)
+def test_addresses_of_all_forms_are_read(data: bytes, address: str) -> None:
+    assert str(address_in("/brokers/ids/1", data)) == address
+
+
+@pytest.mark.parametrize("data", [b"", b"host", b"\xff", b"{", b'{"host":"h"}', b"host:99999"])
+def test_a_node_that_is_no_address_is_named(data: bytes) -> None:
+    with pytest.raises(RegistrationInvalid, match="/brokers/ids/1 in ZooKeeper: wanted host:port"):
+        address_in("/brokers/ids/1", data)

@@ -1,0 +1,111 @@
+"""What the commands of exports say to programs. What they do is told by tests/spark; here the work
+itself is done by others, whose outcome is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from appliance.cli.main import EXPORT_COMMANDS, main
+from appliance.testing import RunningBroker
+from appliance_spark import (
+    export,
+    export_compact,
+    export_manifest,
+    export_run,
+    export_session,
+    export_verify,
+)
+from appliance_spark.export_layout import Target
+from appliance_spark.export_verify import Verdict
+
+SUMMARY = {"rows": 7, "dead_letters": 1, "files": 2, "bytes": 900, "started_ms": 1, "ended_ms": 5}
+
+
+def told(*words: str, code: int = 0) -> Any:
+    """Standard output is one object, and nothing beside it."""
+    done = CliRunner().invoke(main, ["export", *words, "--json"])
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout)
+
+
+def test_each_command_is_listed() -> None:
+    assert set(EXPORT_COMMANDS) == set(export.export.commands)
+
+
+@pytest.mark.parametrize("verb", ["run", "backfill"])
+def test_a_run_is_told(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_run, "run", lambda *_: SUMMARY)
+    assert told(verb, "clicks", "--target", str(tmp_path)) == {"target": str(tmp_path), **SUMMARY}
+
+
+def test_files_that_were_made_again_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_run, "reading_of", lambda *_: None)
+    monkeypatch.setattr(export_compact, "repair", lambda *_: ["a.parquet"])
+    found = told("backfill", "--lost-files", "--target", str(tmp_path))
+    assert found == {"made_again": ["a.parquet"]}
+
+
+@pytest.mark.parametrize(("problems", "code"), [([], 0), (["a.parquet: 3 rows, wanted 4"], 10)])
+def test_a_verdict_is_told(
+    problems: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = Verdict()
+    verdict.files, verdict.rows, verdict.problems = 2, 7, problems
+    monkeypatch.setattr(export_verify, "verify", lambda *_: verdict)
+    found = told("verify", "--offline", "--target", str(tmp_path), code=code)
+    assert (found["files"], found["rows"], found["problems"]) == (2, 7, problems)
+
+
+def test_what_was_merged_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = {"merged": 5, "into": 1, "deleted": 0}
+    monkeypatch.setattr(export_compact, "compact", lambda *_: done)
+    assert told("compact", "--target", str(tmp_path)) == done
+
+
+NOBODY = ("--admin", "127.0.0.1:1")
+NO_BROKER = ("http://127.0.0.1:1 is not reached: [Errno 111] Connection refused. Does the broker "
+             "run (appliance serve)? Another address is given by --admin or "
+             "APPLIANCE_ADMIN_ADDRESS")
+
+
+@pytest.mark.parametrize("verb", ["run clicks", "backfill clicks", "verify", "run --name n"])
+def test_without_a_broker_it_is_said_who_was_asked_and_spark_is_not_started(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target(tmp_path)
+    target.own.mkdir()
+    if verb == "verify":
+        export_manifest.save(target, export_manifest.empty())
+    monkeypatch.setattr(export_session, "_session", lambda *_: pytest.fail("Spark was started"))
+    words = ["export", *verb.split(), "--target", str(tmp_path), *NOBODY]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, done.stderr) == (5, f"Error: {NO_BROKER}\n")
+
+
+def test_what_a_broker_refuses_has_the_exit_code_of_other_commands(
+    appliance_broker: RunningBroker, tmp_path: Path
+) -> None:
+    words = ["export", "run", "none", "--target", str(tmp_path), "--admin", appliance_broker.admin]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, "none" in done.stderr) == (3, True), done.stderr
+
+
+@pytest.mark.parametrize("verb", ["verify --offline", "list"])
+def test_a_target_that_was_misspelt_is_not_a_good_one(verb: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["export", *verb.split(), "--target", str(tmp_path / "lkae")])
+    assert done.exit_code == 1
+    assert f"{tmp_path}/lkae has no export: there is no {tmp_path}/lkae/_export" in done.stderr
+
+
+def test_a_scheduler_says_a_line_for_each_thing(capsys: pytest.CaptureFixture[str]) -> None:
+    export._say_as_json("clicks: starts")
+    line = json.loads(capsys.readouterr().out)
+    assert line["text"] == "clicks: starts"
+    assert line["at_ms"] > 0

@@ -248,7 +248,7 @@ class Registration:
 
 def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
     # what it has to tell is told here; below errors it repeats itself, and shows credentials
-    logger = logging.getLogger("appliance.zookeeper.registration.kazoo")
+    logger = logging.getLogger("appliance.zookeeper.kazoo")
     logger.setLevel(logging.ERROR)
     logger.addFilter(event_log.repeats)
     return KazooClient(

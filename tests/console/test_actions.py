@@ -268,7 +268,7 @@ def test_no_cell_of_a_list_is_a_formula(console: Console) -> None:
 
 
 def test_the_log_and_the_audit_trail_are_searched(console: Console) -> None:
-    logging.getLogger("appliance.broker.broker").warning("something of it topic=only-here")
+    logging.getLogger("appliance.broker").warning("something of it topic=only-here")
     page = console.open("records")
     page.get_by_label("Filter the table").fill("topic=only-here")
     expect(page.locator("#log tbody tr")).to_have_count(1)

@@ -89,7 +89,7 @@ def test_a_message_is_short_on_a_telephone(console: Console, size: tuple[int, in
 def test_a_line_of_the_log_has_the_width_of_a_telephone(
     console: Console, size: tuple[int, int]
 ) -> None:
-    logging.getLogger("appliance.broker.broker").warning("something that is a line")
+    logging.getLogger("appliance.broker").warning("something that is a line")
     page = console.open("records")
     text = page.locator("#log td[data-label=Text]").first.bounding_box()
     assert text is not None

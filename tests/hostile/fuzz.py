@@ -43,6 +43,8 @@ ROUND_S = 300.0  # then the broker starts again
 FRAMES_AT_ONCE = 12
 CONNECTIONS = 16  # at a time
 KINDS = {"request": 70, "mutation": 15, "batch": 12, "noise": 3}  # how often
+# Each round has topics of its own, beside what the storm has made: 500 in twenty minutes.
+PARTITIONS_MAX = 10_000
 ALTER_CLIENT_QUOTAS = 49  # a real one may hold back everybody, and the witness with them
 # The sanitizer keeps freed memory for a while and puts a fence around what is in use.
 SANITIZED_MAX = 2048 * MIB
@@ -126,8 +128,9 @@ class Run:
     faults: list[str] = field(default_factory=list)
 
     def round(self, seconds: float, number: int) -> None:
+        settings = {**SETTINGS, "max.partitions.total": PARTITIONS_MAX}
         broker = Serving(self.folder, environment=self.environment, package=self.package,
-                         **SETTINGS)  # fmt: skip
+                         **settings)  # fmt: skip
         try:
             self._blow(broker, seconds, number)
         finally:

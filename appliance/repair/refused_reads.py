@@ -49,12 +49,20 @@ class Refused:
     looked_count: int = 0  # `count` then
     is_open: bool = True  # to be verified again without being met again
     is_doubted: bool = False  # the disk refused it once: such an error may pass
+    is_settled: bool = False  # nothing is to be told here; it only keeps the next look waiting
 
     def is_due(self, now: float) -> bool:
         if self.looked_at is None:
             return True
+        if self.is_settled:
+            return False
         is_wanted = self.is_open or self.count > self.looked_count
         return is_wanted and now - self.looked_at >= AGAIN_S
+
+    def is_over(self, now: float) -> bool:
+        if self.is_settled:
+            return self.looked_at is not None and now - self.looked_at >= AGAIN_S
+        return not self.is_open and now - self.at >= TOLD_S
 
     def text(self, wall_s: float, now: float) -> str:
         topic, partition, base = self.place
@@ -100,6 +108,7 @@ class RefusedReads:
 
     def _take(self, fault: ReadFaultInfo, now: float) -> bool:
         place = fault.topic, fault.partition, fault.base_offset
+        self._forget(now)
         known = self._refused.get(place)
         if known is None:
             if len(self._refused) >= SEGMENTS_MAX:
@@ -120,7 +129,8 @@ class RefusedReads:
         with self._lock:
             now, wall_s = time.monotonic(), self._log_dir.clock.now_ms() / 1000
             self._forget(now)
-            told = sorted(self._refused.values(), key=lambda each: -each.at)
+            told = [each for each in self._refused.values() if not each.is_settled]
+            told.sort(key=lambda each: -each.at)
             found = [each.text(wall_s, now) for each in told]
             if self._unnamed_at and now - self._unnamed_at < TOLD_S:
                 found.append(
@@ -131,7 +141,7 @@ class RefusedReads:
 
     def _forget(self, now: float) -> None:
         for place, each in list(self._refused.items()):
-            if not each.is_open and now - each.at >= TOLD_S:
+            if each.is_over(now):
                 del self._refused[place]
 
     def look(self) -> int:
@@ -156,8 +166,7 @@ class RefusedReads:
             if self._scrubber.is_stopping:
                 return
             refused.is_open, refused.verdict = self._verdict(refused, found)
-            if not refused.verdict:
-                self._refused.pop(refused.place, None)
+            refused.is_settled = not refused.verdict
 
     def _verdict(self, refused: Refused, found: Verified) -> tuple[bool, str]:
         """Whether it is verified again in any case, and in words what was found; no words: nothing
@@ -174,6 +183,7 @@ class RefusedReads:
             if refused.is_doubted:
                 return True, "the disk refuses a part of it: it is verified again in a minute"
             return False, ""  # the ledger tells
+        refused.is_doubted = False  # it passed: the next refusal is a first one again
         if course.findings:
             return False, f"then it was verified: {course.findings[0].text}"
         return False, "then it was verified, and is whole: the disk or the way to it is not well"

@@ -354,7 +354,8 @@ class Scrubber:
             log = self._log(place)
             if each.what == "restored" and log is not None:
                 log.ask_commit()  # a new segment may have begun for it
-        self.damages += len(damages)
+        if place not in self._unmarked:  # else it was counted when it was first found
+            self.damages += len(damages)
         if scan.was_refused and not marks_refused:
             self._log_dir.ledger.note(damages)
             scan.let_go()

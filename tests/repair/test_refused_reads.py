@@ -15,11 +15,11 @@ from appliance._log import Log
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.ledger import Ledger
 from appliance.data_dir.log_dir import LogDir
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, StorageFull
 from appliance.record import _batch
 from appliance.repair import refused_reads
 from appliance.repair.refused_reads import RefusedReads
-from appliance.repair.scrub import Place, Scrubber, Verified
+from appliance.repair.scrub import Found, Place, Round, Scrubber, Verified
 from tests.support.logs import batch, log_config, opened
 
 NOTED_AT_ONCE = 256
@@ -103,6 +103,48 @@ def test_one_segment_is_verified_once_a_minute_however_often_it_is_met(
         it.refused.look()
         it.refused.look()
         assert it.scrubber.verified == 2  # nothing was met since
+
+
+def test_damage_that_cannot_be_stored_is_verified_once_a_minute_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(rows: object) -> None:
+        raise StorageFull("the disk is full")
+
+    with box(tmp_path) as it:
+        spoil(it.path(1))
+        monkeypatch.setattr(Catalog, "add_to_ledger", lambda self, rows: refuse(rows))
+        for _ in range(20):
+            assert not it.reads(1)
+            it.refused.look()
+        assert (it.scrubber.verified, it.scrubber.damages) == (1, 1)
+        assert it.refused.texts() == []  # the ledger tells, also what it could not store yet
+        monkeypatch.setattr(refused_reads, "AGAIN_S", 0.0)
+        assert not it.reads(1)
+        it.refused.look()
+        assert (it.scrubber.verified, it.scrubber.damages) == (2, 1)
+
+
+def test_a_refusal_that_passed_is_not_the_first_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hole over good records, for an error that passes with a cable, is made by no single one."""
+    marks, refusals = [], [True, False, True, True]
+
+    def verify(place: Place, *, marks_refused: bool) -> Verified:
+        marks.append(marks_refused)
+        course, is_refused = Round(0), refusals.pop(0)
+        if is_refused:
+            course.note(Found("t", 0, "damaged", 1, 2, "the disk refuses it"))
+        return Verified(course, is_through=True, was_refused=is_refused)
+
+    monkeypatch.setattr(refused_reads, "AGAIN_S", 0.0)
+    with box(tmp_path) as it:
+        monkeypatch.setattr(it.scrubber, "verify", verify)
+        while refusals:
+            it.log.note_damaged(1, b"no record batch")
+            it.refused.look()
+    assert marks == [False, True, False, True]
 
 
 def test_what_is_whole_when_it_is_verified_is_told_for_a_day(

@@ -20,6 +20,7 @@ class Recovered(NamedTuple):
     is_noted: bool
     promised_offset: int
     losses: list[RecoveredLoss]
+    txn_indexes: int
 
 class RecoveredLoss(NamedTuple):
     first_offset: int

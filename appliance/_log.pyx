@@ -92,7 +92,7 @@ Appended = namedtuple("Appended", "base_offset last_offset append_time duplicate
 Recovered = namedtuple(
     "Recovered",
     "scanned_bytes cut_bytes cut_records cut_offset aside_bytes was_known is_noted "
-    "promised_offset losses",
+    "promised_offset losses txn_indexes",
 )
 RecoveredLoss = namedtuple("RecoveredLoss", "first_offset end_offset cause aside")
 ReadFaultInfo = namedtuple(
@@ -117,7 +117,8 @@ _ORIGINS = {
 }
 # In the order of `Cause`.
 _CAUSES = ("a segment is missing", "a file is shorter than it was", "a batch is damaged",
-           "a batch is damaged, and may have been acknowledged")
+           "a batch is damaged, and may have been acknowledged",
+           "the transaction index was damaged, and aborted records may be shown")
 _SYNC_BY = {"auto": SYNC_AUTO, "files": SYNC_FILES, "filesystem": SYNC_FILESYSTEM}
 
 # `LogFacts` of one log.
@@ -507,7 +508,8 @@ cdef class Engine:
         ]
         return log, Recovered(found.scanned_bytes, found.cut_bytes, found.cut_records,
                               found.cut_offset, found.aside_bytes, bool(found.was_known),
-                              bool(found.is_noted), found.promised_offset, losses)
+                              bool(found.is_noted), found.promised_offset, losses,
+                              found.txn_indexes)
 
     def release_reserve(self):
         """Lets go of the space held back: whether there was any."""

@@ -53,6 +53,7 @@ class RecoveryReport:
     cut_records: int = 0  # in whole batches behind what was cut, never promised
     unknown_cut_bytes: int = 0  # of `cut_bytes`: nobody noted whether they were acknowledged
     aside_bytes: int = 0
+    txn_indexes: int = 0  # that could not be true, and were put right
     losses: list[Damage] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # logs that could not be opened, and why
     notes: list[str] = field(default_factory=list)  # where directories and catalog did not agree
@@ -63,6 +64,7 @@ class RecoveryReport:
         self.cut_bytes += found.cut_bytes
         self.cut_records += found.cut_records
         self.aside_bytes += found.aside_bytes
+        self.txn_indexes += found.txn_indexes
         if not found.is_noted:
             self.unknown_cut_bytes += found.cut_bytes
         for each in found.losses:
@@ -95,6 +97,9 @@ class RecoveryReport:
         lines += self._cut()
         if self.aside_bytes:
             lines.append(f"Set {size(self.aside_bytes)} aside in files named *.corrupt-*.")
+        if self.txn_indexes:
+            lines.append(f"Put {some(self.txn_indexes, 'transaction-index file')} "
+                         "right by what the log says: what stood there could not be true.")
         if self.cut_records:
             lines.append(f"Behind a torn write there were {some(self.cut_records, 'whole record')} "
                          "that were not noted as durable. Records that were acknowledged with "

@@ -15,7 +15,8 @@ the file is gone, nobody has it open              a hole over the whole segment
 the file is gone or another one, and we have it   written anew from our descriptor: nothing is lost
 open
 offset or time index that does not fit            built anew
-transaction index that is not as memory has it    written anew
+transaction index that is not as the log has it   put right; in the ledger where the log says not
+                                                  all of it (`_txn_trail.pyx`)
 bytes behind the last batch                       told
 all well at the second look                       told: the disk or the way from it is not well
 
@@ -43,7 +44,7 @@ from appliance.native._native cimport (
     openat, posix_fadvise, renameat, snprintf, unlinkat, wall_ms,
 )
 from appliance.record._batch cimport (
-    BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
+    ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance.storage._disk_reader cimport (
     DiskReader, disk_at, disk_close, disk_forget, disk_have, disk_open,
@@ -63,6 +64,9 @@ from appliance.storage._search cimport (
 from appliance.storage._segment cimport (
     Segment, SegmentRef, segment_file, segment_past_damage,
     segment_rebuild_index, segment_store_index,
+)
+from appliance.storage._txn_trail cimport (
+    TRAIL_FITS, TRAIL_UNSURE, TrailFound, TxnTrail, trail_lose, trail_mend, trail_note, trail_start,
 )
 
 from appliance.errors import from_code
@@ -96,10 +100,12 @@ cdef enum Why:
     FILE_RESTORED = 10
     WRONG_INDEX = 11
     WRONG_TXN_INDEX = 12
+    UNSURE_TXN_INDEX = 13
 
 cdef enum:
     _AGAIN = 1                     # no code: those are negative
     COPY_SIZE = 1048576
+    MARKER_SIZE_MAX = 4096
     SPARSE = 4                     # an index with fewer than one entry in so many is built anew
     SPARSE_MIN = 8
 
@@ -116,6 +122,8 @@ _WHAT = {
     FILE_RESTORED: ("restored", "the segment's file was gone or another one, and was written anew"),
     WRONG_INDEX: ("index", "the offset or time index did not fit, and was built anew"),
     WRONG_TXN_INDEX: ("index", "the transaction index did not fit, and was written anew"),
+    UNSURE_TXN_INDEX: ("damaged", "the transaction index did not fit, and the log says not all of "
+                       "it: aborted records before these offsets may be shown"),
 }
 
 ScrubFinding = namedtuple(
@@ -161,6 +169,7 @@ cdef cppclass Scan:
     int64_t since_entry
     int64_t entries                # that an index of ours would have
     int64_t largest_timestamp
+    TxnTrail trail
 
 
 # ---- without the GIL ----
@@ -208,6 +217,7 @@ cdef int _open(Scan* scan) noexcept nogil:
     cdef Flaw flaw
     cdef int code = directory_hold(scan.segment.get().directory.get(), &scan.directory)
     if code == OK:
+        trail_start(&scan.trail, scan.directory.get().fd, scan.segment.get().base_offset)
         code = segment_file(scan.segment.get(), &file)
     if code == OFFSET_OUT_OF_RANGE:
         flaw.why, flaw.is_refused = NO_FILE, False
@@ -278,6 +288,8 @@ cdef int _step(Scan* scan, int64_t most) noexcept nogil:
             continue
         why = _look(scan, scan.position, scan.next_offset, False, &header)
         if why == GOOD:
+            why = _follow_txns(scan, &header)
+        if why == GOOD:
             _take(scan, &header)
         elif why > GOOD:
             why = _meet(scan, <Why>why, &header)
@@ -287,9 +299,25 @@ cdef int _step(Scan* scan, int64_t most) noexcept nogil:
     return 0
 
 
+cdef int _follow_txns(Scan* scan, const BatchHeader* header) noexcept nogil:
+    cdef int code
+    if header.base_offset > scan.next_offset >= scan.gaps_end:
+        trail_lose(&scan.trail)
+    if not header.attributes & ATTRIBUTE_CONTROL:
+        trail_note(&scan.trail, NULL, header)
+        return OK
+    if header.size > MARKER_SIZE_MAX:
+        return OK  # no marker of a transaction
+    code = disk_have(&scan.disk, scan.position, header.size)
+    if code == OK:
+        trail_note(&scan.trail, disk_at(&scan.disk, scan.position), header)
+    return code
+
+
 cdef void _pass_known(Scan* scan) noexcept nogil:
     cdef PartitionLog* log = scan.log.get()
     cdef size_t i
+    trail_lose(&scan.trail)
     scan.position = segment_past_damage(scan.segment.get(), scan.position)
     log.list_guard.lock()
     for i in range(log.holes.size()):
@@ -393,6 +421,7 @@ cdef int _meet(Scan* scan, Why why, const BatchHeader* header) noexcept nogil:
             # Whole, and what follows says so too: batches before it are missing.
             _add(scan, NO_BATCH, hole_new(first, header.base_offset))
             scan.next_offset = header.base_offset
+            trail_lose(&scan.trail)
             return OK
     if (why == BAD_OFFSET and scan.last_position >= 0 and scan.last_next < scan.gaps_end
             and scan.last_next <= header.base_offset < first):
@@ -475,6 +504,7 @@ cdef void _pass_damage(Scan* scan, int64_t past, const BatchHeader* next) noexce
     _add(scan, scan.found.why, hole)
     scan.position, scan.next_offset = past, hole.end_offset
     scan.last_position = -1
+    trail_lose(&scan.trail)
     scan.is_searching = False
     _pass_entries(scan)
 
@@ -516,7 +546,8 @@ cdef int _settle(Scan* scan) noexcept nogil:
         if code == OK:
             code = segment_store_index(scan.segment.get(), True)
         _tell(scan, WRONG_INDEX)
-    if code == OK and not scan.is_active:
+    # With new damage the next round sees what is left: an entry of what was lost is kept till then.
+    if code == OK and scan.flaws.empty():
         code = _settle_aborted(scan)
     return code
 
@@ -702,34 +733,48 @@ cdef int _copy(int source, int target, int64_t size) noexcept nogil:
 
 
 cdef int _settle_aborted(Scan* scan) noexcept nogil:
-    """What aborted transactions readers are told of after the next start."""
+    """What aborted transactions readers are told of, and after the next start."""
+    cdef PartitionLog* log = scan.log.get()
+    cdef Segment* segment = scan.segment.get()
+    cdef TrailFound found = trail_mend(log, &scan.trail, segment.base_offset, scan.end_offset)
+    cdef bint is_stored = True
+    cdef int code = OK
+    if found == TRAIL_FITS and not scan.is_active:
+        code = _aborted_are_stored(scan, &is_stored)
+    if code != OK or (found == TRAIL_FITS and is_stored):
+        return code
+    _tell(scan, UNSURE_TXN_INDEX if found == TRAIL_UNSURE else WRONG_TXN_INDEX)
+    return log_store_aborted(log, segment)
+
+
+cdef int _aborted_are_stored(Scan* scan, bint* is_stored) noexcept nogil:
     cdef PartitionLog* log = scan.log.get()
     cdef Segment* segment = scan.segment.get()
     cdef vector[AbortedTxn] stored, wanted
+    cdef int64_t start = log.log_start_offset.load()
     cdef size_t i
-    cdef bint is_same
-    cdef int code
-    _dropped_size(segment, b".txnindex")
-    code = txn_index_load(segment.directory.get().fd, segment.base_offset, INT64_MAX, &stored)
-    if code != OK or segment.txn_is_dirty.load():
-        return code
+    cdef int64_t size = _dropped_size(segment, b".txnindex")
+    cdef int code = txn_index_load(segment.directory.get().fd, segment.base_offset, INT64_MAX,
+                                   &stored)
+    if code < 0 or segment.txn_is_dirty.load():
+        return min(code, OK)
     log.list_guard.lock()
     for i in range(log.aborted.size()):
         if segment.base_offset <= log.aborted[i].last_offset < segment.end_offset.load():
             wanted.push_back(log.aborted[i])
     log.list_guard.unlock()
-    is_same = stored.size() == wanted.size()
+    # Below the log's start nobody reads: memory forgets, and the file goes with the segment.
+    while not stored.empty() and stored.front().last_offset < start:
+        stored.erase(stored.begin())
+    is_stored[0] = stored.size() == wanted.size() and (code == OK or size < 0)
     for i in range(wanted.size()):
-        is_same = is_same and (
+        is_stored[0] = is_stored[0] and (
             stored[i].producer_id == wanted[i].producer_id
             and stored[i].first_offset == wanted[i].first_offset
             and stored[i].last_offset == wanted[i].last_offset
             and stored[i].last_stable_offset == wanted[i].last_stable_offset
         )
-    if is_same:
-        return OK
-    _tell(scan, WRONG_TXN_INDEX)
-    return log_store_aborted(log, segment)
+    return OK
 
 
 # ---- with the GIL ----

@@ -63,6 +63,7 @@ cdef void index_truncate(Index* index, int64_t position) noexcept nogil
 # Writes the whole file and makes it and its name durable; without entries there is no file.
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,
                          size_t count) noexcept nogil
-# Appends the file's entries that have last_offset below `end_offset`.
+# Appends the file's entries that have last_offset below `end_offset`, up to the first that cannot
+# be true. OK; 1: there is such a one, or half an entry, or none; or a code.
 cdef int txn_index_load(int directory_fd, int64_t base_offset, int64_t end_offset,
                         vector[AbortedTxn]* into) noexcept nogil

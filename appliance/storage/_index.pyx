@@ -11,7 +11,7 @@ Entries are big-endian and strictly increasing in every column but the time inde
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from appliance.native._bytes cimport load_i32, load_i64, store_i16, store_i32, store_i64
+from appliance.native._bytes cimport load_i16, load_i32, load_i64, store_i16, store_i32, store_i64
 from appliance.native._codes cimport OK
 from appliance.native._files cimport (
     NAME_SIZE, file_name, load_file, open_file, storage_code, sync_directory,
@@ -248,7 +248,7 @@ cdef int txn_index_load(int directory_fd, int64_t base_offset, int64_t end_offse
     cdef char[NAME_SIZE] name
     cdef AbortedTxn aborted
     cdef size_t at = 0
-    cdef int64_t count
+    cdef int64_t count, last = -1
     file_name(name, base_offset, b".txnindex")
     count = load_file(directory_fd, name, &data)
     if count < 0:
@@ -258,15 +258,21 @@ cdef int txn_index_load(int directory_fd, int64_t base_offset, int64_t end_offse
         aborted.first_offset = load_i64(data.data() + at + 10)
         aborted.last_offset = load_i64(data.data() + at + 18)
         aborted.last_stable_offset = load_i64(data.data() + at + 26)
-        if aborted.first_offset < 0 or aborted.last_offset <= aborted.first_offset:
-            break
+        if load_i16(data.data() + at) != 0 or not _is_sound(&aborted, max(last, base_offset - 1)):
+            return 1
         if aborted.last_offset >= end_offset:
-            break
+            return OK
         at += TXN_ENTRY_SIZE
+        last = aborted.last_offset
         # After a compaction an entry may stand in two files for a while.
         if into.empty() or aborted.last_offset > into.back().last_offset:
             into.push_back(aborted)
-    return OK
+    return OK if at > 0 and at == data.size() else 1
+
+
+cdef bint _is_sound(const AbortedTxn* aborted, int64_t above) noexcept nogil:
+    return (0 <= aborted.first_offset < aborted.last_offset and aborted.last_offset > above
+            and 0 <= aborted.last_stable_offset <= aborted.last_offset + 1)
 
 
 # ---- with the GIL ----

@@ -16,6 +16,7 @@ no checkpoint at all (foreign or new directory)   every byte is checked; damage 
                                                   it is a hole, not an end
 truncation interrupted                            cut at the journaled limit
 index missing, short, wrong                       kept as far as it rises; rebuilt when first needed
+transaction index that cannot be true             its segment is read, and it is put right
 
 The page cache is not believed after an unclean end: after a failed write-back it can show bytes
 that the disk lacks. So what is scanned is first synced, then dropped from the cache, then read.
@@ -27,7 +28,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._crc cimport crc32c
-from appliance.native._codes cimport OK, STORAGE_FULL
+from appliance.native._codes cimport BATCH_CORRUPT, OK, STORAGE_FULL
 from appliance.native._descriptors cimport directory_hold, directory_leave, directory_new
 from appliance.native._files cimport (
     NAME_SIZE, drop_cache, failure_errno, failure_note, file_name, file_size, read_whole,
@@ -46,21 +47,24 @@ from appliance.storage._journal cimport Checkpoint, journal_find
 from appliance.storage._kafka_dir cimport finish_kafka_swaps
 from appliance.storage._partition_dir cimport list_directory, unlink_base
 from appliance.storage._partition_log cimport (
-    LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_put_locked,
-    log_store_aborted,
+    LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_note_fault,
+    log_put_locked, log_store_aborted,
 )
 from appliance.storage._producers cimport (
     producers_first_open, producers_load, producers_load_snapshot,
 )
 from appliance.storage._salvage cimport (
-    CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_NOT_NOTED, CAUSE_SEGMENT_MISSING, Recovered,
-    recovered_start, salvage_cut, salvage_hole, salvage_segment, salvage_split,
+    CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_NOT_NOTED, CAUSE_SEGMENT_MISSING, CAUSE_TXN_INDEX,
+    Loss, Recovered, recovered_start, salvage_cut, salvage_hole, salvage_segment, salvage_split,
 )
 from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef, segment_close, segment_file, segment_load_index, segment_new,
     segment_note, segment_past_damage, segment_seal_times,
 )
 from appliance.storage._storage cimport StorageRef, storage_latest_ms, storage_release_reserve
+from appliance.storage._txn_trail cimport (
+    TRAIL_FITS, TRAIL_UNSURE, TrailFound, TxnTrail, trail_lose, trail_mend, trail_note, trail_start,
+)
 from appliance.storage._watermarks cimport Watermarks, watermarks_find
 
 cdef extern from "fcntl.h" nogil:
@@ -149,6 +153,9 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     if code != OK:
         return code
     _publish(it, &checkpoint, is_trusted and recovered.losses.empty())
+    code = _mend_txn_indexes(it, recovered)
+    if code != OK:
+        return code
     # Ten thousand logs may be opened, and few of them be used.
     directory.reset()
     log_close_idle(it, INT64_MAX)
@@ -202,12 +209,12 @@ cdef void _unknown(Checkpoint* checkpoint) noexcept nogil:
 
 
 cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
-                        const Recovered* recovered) noexcept nogil:
+                        Recovered* recovered) noexcept nogil:
     """Fills log.segments from the directory, after finishing or undoing what was interrupted."""
     cdef int directory_fd = log.directory.get().fd
     cdef vector[int64_t] bases, txn_bases
     cdef vector[string] rubbish
-    cdef size_t i, j
+    cdef size_t i
     cdef int code = OK
     if checkpoint.swap_base >= 0:
         code = _finish_swap(directory_fd, checkpoint)
@@ -236,15 +243,34 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
     if not recovered.was_known:
         _begin_at_first(log, checkpoint)
     for i in range(txn_bases.size()):
-        code = txn_index_load(directory_fd, txn_bases[i], checkpoint.recovery_offset,
-                              &log.aborted)
-        # It may hold aborts that the log lost: written anew before the next recovery point.
-        for j in range(log.segments.size()):
-            if log.segments[j].get().base_offset == txn_bases[i] >= checkpoint.segment_base:
-                log.segments[j].get().txn_is_dirty.store(True)
-        if code != OK:
+        code = _load_txn_index(log, txn_bases[i], checkpoint, recovered)
+        if code < 0:
             return code
     return OK
+
+
+cdef int _load_txn_index(PartitionLog* log, int64_t base, const Checkpoint* checkpoint,
+                         Recovered* recovered) noexcept nogil:
+    cdef int64_t next_base = INT64_MAX
+    cdef Segment* segment = NULL
+    cdef size_t i
+    cdef int code = txn_index_load(log.directory.get().fd, base, checkpoint.recovery_offset,
+                                   &log.aborted)
+    for i in range(log.segments.size()):
+        if log.segments[i].get().base_offset == base:
+            segment = log.segments[i].get()
+        elif log.segments[i].get().base_offset > base:
+            next_base = min(next_base, log.segments[i].get().base_offset)
+    # Also where a compaction was interrupted: those are in the file of their own segment, too.
+    while not log.aborted.empty() and log.aborted.back().last_offset >= next_base:
+        log.aborted.pop_back()
+        code = 1 if code == OK else code
+    if segment != NULL and base >= checkpoint.segment_base:
+        # It may hold aborts that the log lost: written anew before the next recovery point.
+        segment.txn_is_dirty.store(True)
+    if code == 1 and segment != NULL and base < checkpoint.recovery_offset:
+        recovered.doubted.push_back(base)
+    return min(code, OK)
 
 
 cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:
@@ -647,6 +673,73 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
     log.saved.gaps_end = min(checkpoint.gaps_end, end_offset)
     log.gaps_end.store(log.saved.gaps_end)
     log_put_locked(log)
+
+
+# Transaction indexes that cannot be true
+
+cdef int _mend_txn_indexes(PartitionLog* log, Recovered* recovered) noexcept nogil:
+    """Nobody reads yet: whoever does is told what the log says."""
+    cdef Segment* segment
+    cdef TrailFound found
+    cdef int64_t end
+    cdef size_t i, j
+    cdef int code = OK
+    for i in range(recovered.doubted.size()):
+        for j in range(log.segments.size()):
+            segment = log.segments[j].get()
+            if segment.base_offset != recovered.doubted[i] or code != OK:
+                continue
+            found = _mend_txn_index(log, segment, &end, recovered)
+            if end < segment.end_offset.load():
+                # Told by health, and by the scrub what it is, which knows the aborts behind it too.
+                log_note_fault(log, segment.base_offset, end, BATCH_CORRUPT)
+            if found == TRAIL_UNSURE:
+                _note_unsure(segment, recovered)
+            recovered.txn_indexes += found != TRAIL_FITS
+            code = log_store_aborted(log, segment)
+            if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+                code = log_store_aborted(log, segment)
+    return code
+
+
+cdef TrailFound _mend_txn_index(PartitionLog* log, Segment* segment, int64_t* end,
+                                Recovered* recovered) noexcept nogil:
+    """`end`: the offset up to which the segment could be read."""
+    cdef int64_t position = 0, at = 0, past
+    cdef vector[uint8_t] window
+    cdef BatchHeader header
+    cdef TxnTrail trail
+    cdef FileRef file
+    end[0] = segment.base_offset
+    if segment_file(segment, &file) != OK:
+        return TRAIL_FITS
+    trail_start(&trail, log.directory.get().fd, segment.base_offset)
+    while position < segment.size.load():
+        past = segment_past_damage(segment, position)
+        if past > position:
+            position, at, end[0] = past, 0, _past_hole(log, end[0])
+            window.clear()
+            trail_lose(&trail)
+            continue
+        if _load_batch(file.get().fd, position, segment.size.load(), &window, &at, &header) != 0:
+            return trail_mend(log, &trail, segment.base_offset, end[0])
+        if header.base_offset > end[0] >= log.gaps_end.load():
+            trail_lose(&trail)
+        trail_note(&trail, window.data() + at, &header)
+        recovered.scanned_bytes += header.size
+        end[0] = header.base_offset + header.last_offset_delta + 1
+        position += header.size
+        at += header.size
+    end[0] = segment.end_offset.load()
+    return trail_mend(log, &trail, segment.base_offset, end[0])
+
+
+cdef void _note_unsure(Segment* segment, Recovered* recovered) noexcept nogil:
+    cdef Loss loss
+    loss.first_offset, loss.end_offset = segment.base_offset, segment.end_offset.load()
+    loss.cause = CAUSE_TXN_INDEX
+    loss.aside = _own_name(segment)
+    recovered.losses.push_back(loss)
 
 
 # Closing

@@ -11,6 +11,7 @@ cdef enum Cause:
     CAUSE_FILE_SHORT = 1           # the file ends before what was durable in it
     CAUSE_BATCH_DAMAGED = 2        # torn, corrupt, or in the wrong place
     CAUSE_NOT_NOTED = 3            # the same, where nobody noted what was durable: it may have been
+    CAUSE_TXN_INDEX = 4            # what was aborted is not all known: it is served
 
 # Records that were acknowledged, or may have been, and cannot be read: [first, end).
 cdef cppclass Loss:
@@ -30,6 +31,8 @@ cdef cppclass Recovered:
     int64_t aside_bytes            # moved to `.corrupt-*` files
     bint was_known                 # the journal had a checkpoint
     vector[Loss] losses
+    vector[int64_t] doubted        # bases of segments whose transaction index cannot be true
+    int64_t txn_indexes            # that were put right
 
 cdef void recovered_start(Recovered* recovered) noexcept nogil
 

@@ -53,6 +53,8 @@ cdef void recovered_start(Recovered* recovered) noexcept nogil:
     recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
     recovered.cut_records = 0
     recovered.losses.clear()
+    recovered.doubted.clear()
+    recovered.txn_indexes = 0
 
 
 cdef void salvage_hole(PartitionLog* log, int64_t first, int64_t end, int cause,

@@ -262,6 +262,54 @@ def test_a_transaction_index_that_is_gone_is_written_anew(tmp_path: Path) -> Non
         assert scrubbed(log) == []
 
 
+@pytest.mark.parametrize(
+    ("has_snapshot", "what", "first"), [(True, "index", 0), (False, "damaged", 2)]
+)
+def test_an_entry_of_another_producer_is_put_right_as_far_as_the_log_says(
+    has_snapshot: bool, what: str, first: int, tmp_path: Path
+) -> None:
+    """The transaction began in the segment before: its snapshot of producers alone says so here."""
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        log = log_dir.create("t", 0, log_config(**SETTINGS))
+        for sequence in range(4):
+            log.append(produced(sequence, txn=True))
+            if sequence == 1:
+                log.roll()
+        end_txn(log, "abort")
+        log.append(batch("after"))
+    path = tmp_path / "t-0" / f"{2:020d}.txnindex"
+    data = bytearray(path.read_bytes())
+    data[9] ^= 1
+    path.write_bytes(data)
+    if not has_snapshot:
+        path.with_suffix(".snapshot").unlink()
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        log = log_dir.log("t", 0)
+        assert log.aborted_transactions(0, 99) == [(6, 0, 4)]
+        assert ranges(scrubbed(log)) == [(what, 2, 6)]
+        assert log.aborted_transactions(0, 99) == [(7, first, 4)]
+        assert scrubbed(log) == []
+
+
+def test_an_entry_whose_marker_is_damaged_is_kept(tmp_path: Path) -> None:
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        log = log_dir.create("t", 0, log_config(**SETTINGS))
+        log.append(produced(0, txn=True))
+        end_txn(log, "abort")
+        log.append(batch("after"))
+        log.roll()
+        log.append(batch("behind"))
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[len(produced(0, txn=True)) + 65] ^= 1
+    path.write_bytes(data)
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        log = log_dir.log("t", 0)
+        assert ranges(scrubbed(log)) == [("damaged", 1, 2)]
+        assert scrubbed(log) == []
+        assert log.aborted_transactions(0, 99) == [(7, 0, 1)]
+
+
 # What comes and goes meanwhile
 
 

@@ -6,6 +6,7 @@ Nothing of the broker is imported here but the wire protocol and the compiled co
 from appliance.client.cluster import Cluster
 from appliance.client.consumer_config import ConsumerConfig, FetchConfig
 from appliance.client.consumer_connector import ConsumerConnector
+from appliance.client.errors import TopicMadeAnew
 from appliance.client.hooks import CallbackHandler, Delivery, Encoder, EventHandler, Partitioner
 from appliance.client.outcome import (
     DeliveryTimedOut,
@@ -44,4 +45,5 @@ __all__ = [
     "Records",
     "SendFailed",
     "SimpleConsumer",
+    "TopicMadeAnew",
 ]

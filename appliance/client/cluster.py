@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
+from uuid import UUID
 
 from kazoo.client import KazooClient
 
@@ -128,6 +129,11 @@ class Cluster:
     def ask(self, broker: int, api: Any, request: Any) -> Any:
         """A short question, over a connection that all threads share."""
         return self._metadata.ask(self.address(broker), api, request)
+
+    def topic_id(self, broker: int, topic: str) -> UUID | None:
+        """Of the topic that has this name at a broker now. Appliances have topics of their own,
+        each with another id. None: the broker is too old to tell."""
+        return self._metadata.topic_id(self.address(broker), topic)
 
     def refresh(self, topic: str | None = None) -> None:
         """Asks the brokers again, after an answer has shown that what is known is old. What

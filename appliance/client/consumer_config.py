@@ -87,6 +87,12 @@ class ConsumerConfig(FetchConfig):
         "Where to begin when nothing was committed, or when what was is no longer there.",
         choices=(SMALLEST, LARGEST, FAIL),
     )
+    topic_made_anew: str = setting(
+        FAIL,
+        "What a stream does with a topic that was deleted and made anew, while it reads or since "
+        "its offset was committed: raise TopicMadeAnew, or begin at the new one's first record.",
+        choices=(FAIL, SMALLEST),
+    )
     queuedchunks_max: int = setting(
         10,
         "How many fetched chunks, of `fetch_size` at most, a stream keeps until they are read.",

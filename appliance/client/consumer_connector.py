@@ -149,7 +149,7 @@ class ConsumerConnector:
         moved = {
             claim: position(claim)
             for claim in claims
-            if claim.offset is not None and not claim.has_lost_session
+            if claim.offset is not None and not (claim.has_lost_session or claim.is_of_old_topic)
         }
         moved = {claim: offset for claim, offset in moved.items() if offset != claim.committed}
         if not moved:

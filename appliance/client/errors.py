@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from uuid import UUID
+
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from appliance.client.assignment import TopicPartition
 
 # Codes after which the same request may succeed: Kafka's own list of retriable errors, as far as
 # the requests of this library can meet them.
@@ -76,6 +82,25 @@ class BrokerRefused(ApplianceError):
     @property
     def retriable(self) -> bool:  # type: ignore[override]
         return self.code in RETRIABLE
+
+
+class TopicMadeAnew(BrokerRefused):
+    """The topic was deleted and another one has its name: a position of the first says nothing
+    about the second."""
+
+    retriable = False
+
+    def __init__(self, of: TopicPartition, offset: int | None, was: UUID, now: UUID) -> None:
+        self.of, self.offset, self.was, self.now = of, offset, was, now
+        self.code = ErrorCode.INCONSISTENT_TOPIC_ID
+        position = "what was read last" if offset is None else f"offset {offset}"
+        ApplianceError.__init__(
+            self,
+            f"{of}: {position} is of the topic with id {was}, and {of.topic!r} has id {now} "
+            "now: it was deleted and made anew. Nothing of the new one was read. To read it, from "
+            "its first record on: SimpleConsumer.begin_anew(topic) and the offset EARLIEST; "
+            "topic_made_anew='smallest', or another group_id, for a ConsumerConnector",
+        )
 
 
 class OffsetOutOfRange(BrokerRefused):

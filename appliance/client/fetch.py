@@ -1,6 +1,8 @@
 """One Fetch, to one broker: from partitions and offsets to whole batches, still as they were sent.
 
-Topics go by name, so the versions end at 12. Records are not copied out of the answer.
+A topic goes by its id: another one that got its name is not read on where the first one was. Only
+brokers that know no ids (Apache Kafka before 3.1) are asked by name. Records are not copied out of
+the answer.
 """
 
 from __future__ import annotations
@@ -8,17 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from appliance.client.assignment import TopicPartition
+from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
-from appliance.client.errors import BrokerRefused, MessageTooLarge, OffsetOutOfRange
+from appliance.client.errors import (
+    BrokerRefused,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    TopicMadeAnew,
+)
+from appliance.client.metadata import NO_ID
 from appliance.protocol import ErrorCode, codec
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 from appliance.record import _batch
 
 LAST_BY_NAME = 12
+OF_ANOTHER_ID = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
 LENGTH_AT, LENGTH_END = 8, 12  # of a batch: how many bytes follow
 FETCH_SIZE_MAX = 2**31 - 1  # of an int32
 
@@ -29,6 +40,7 @@ class Wanted(NamedTuple):
     of: TopicPartition
     offset: int
     size: int
+    topic_id: UUID | None  # of the topic that the offset is of; None: not known
 
 
 @dataclass(slots=True)
@@ -114,10 +126,11 @@ def send(
         max_bytes=min(sum(each.size for each in wanted), FETCH_SIZE_MAX),
         isolation_level=int(config.isolation_level == READ_COMMITTED),
     )
-    rows: dict[str, FetchRequest.FetchTopic] = {}
+    rows: dict[tuple[str, UUID], FetchRequest.FetchTopic] = {}
     for each in wanted:
         topic, name = each.of
-        row = rows.setdefault(topic, FetchRequest.FetchTopic(topic=topic))
+        key = topic, each.topic_id or NO_ID
+        row = rows.setdefault(key, FetchRequest.FetchTopic(*key))
         row.partitions.append(
             FetchRequest.FetchPartition(
                 partition=name.partition,
@@ -127,7 +140,8 @@ def send(
         )
     request.topics = [*rows.values()]
     timeout_ms = config.socket_timeout_ms + wait_ms
-    version = connection.version(FETCH, most=LAST_BY_NAME)
+    may_go_by_id = all(each.topic_id for each in wanted)
+    version = connection.version(FETCH, most=None if may_go_by_id else LAST_BY_NAME)
     connection.send(FETCH, request, timeout_ms=timeout_ms, version=version)
 
 
@@ -139,15 +153,35 @@ def receive(
     answer = codec.decode(FetchResponse, body, version, borrow=True)
     if answer.error_code:
         raise BrokerRefused(answer.error_code, f"broker {connection.address}: Fetch")
-    parts = {
-        (topic.topic, part.partition_index): part
+    by_name = version <= LAST_BY_NAME
+    parts: dict[tuple[object, int], FetchResponse.PartitionData] = {
+        (topic.topic if by_name else topic.topic_id, part.partition_index): part
         for topic in answer.responses
         for part in topic.partitions
     }
     return [
-        of_answer(config, each, parts[each.of.topic, each.of.partition.partition])
+        of_answer(
+            config,
+            each,
+            parts[each.of.topic if by_name else each.topic_id, each.of.partition.partition],
+        )
         for each in wanted
     ]
+
+
+def explained(
+    cluster: Cluster, broker: int, wanted: Wanted, refusal: BrokerRefused
+) -> BrokerRefused:
+    """Where a broker knows no topic of the id that was wanted: whether another has its name."""
+    if refusal.code not in OF_ANOTHER_ID or wanted.topic_id is None:
+        return refusal
+    try:
+        now = cluster.topic_id(broker, wanted.of.topic)
+    except BrokerRefused as error:  # deleted, and nothing has its name
+        return error
+    if now is None or now == wanted.topic_id:
+        return refusal
+    return TopicMadeAnew(wanted.of, wanted.offset, wanted.topic_id, now)
 
 
 def of_answer(

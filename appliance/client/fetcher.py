@@ -14,7 +14,13 @@ from appliance.client import fetch
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
 from appliance.client.consumer_config import FAIL, SMALLEST, ConsumerConfig
-from appliance.client.errors import BrokerRefused, BrokerUnavailable, OffsetOutOfRange
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    CommitFailed,
+    OffsetOutOfRange,
+    TopicMadeAnew,
+)
 from appliance.client.fetch import Fetched, Wanted
 from appliance.client.offset_storage import OffsetStorage
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset
@@ -76,7 +82,7 @@ class Fetcher:
             self._wake.clear()
             try:
                 has_worked = self._round()
-            except (BrokerUnavailable, BrokerRefused) as error:
+            except (BrokerUnavailable, BrokerRefused, CommitFailed) as error:
                 self._leave_alone(error)
             except Exception as error:
                 log.exception("fetching ended in a way that was not foreseen")
@@ -131,7 +137,10 @@ class Fetcher:
         due = [claim for claim in self._claims if claim.can_take]
         for claim in due:
             if claim.offset is None:
-                self._begin(claim)
+                try:
+                    self._begin(claim)
+                except BrokerRefused as refusal:
+                    self._refused(claim, refusal)
         due = [claim for claim in due if claim.offset is not None]
         if not due:
             return False
@@ -142,12 +151,27 @@ class Fetcher:
         return True
 
     def _begin(self, claim: Claim) -> None:
-        offset = self.storage.read(claim.of)
+        """The id comes first: of a topic that is made anew after that no fetch is answered."""
+        claim.topic_id = self.cluster.topic_id(self.broker, claim.of.topic)
+        offset, was = self.storage.read(claim.of)
+        if was and claim.topic_id and was != claim.topic_id:
+            raise TopicMadeAnew(claim.of, offset, was, claim.topic_id)
         if offset is None:
             offset = self._reset_to(claim, f"{claim.of}: nothing was committed")
         if offset is not None:
+            self.storage.begin(claim.of, claim.topic_id)
             claim.committed = offset
             claim.begin(offset)
+
+    def _begin_at_first(self, claim: Claim, refusal: TopicMadeAnew) -> None:
+        """Of the new topic."""
+        claim.topic_id = refusal.now
+        offset = ask_offset(self._connected(), self.config, claim.of, EARLIEST)
+        assert offset is not None
+        log.warning("begins", partition=claim.of, offset=offset, because=refusal)
+        self.storage.begin(claim.of, claim.topic_id, offset)
+        claim.committed = offset
+        claim.begin(offset)
 
     def _reset_to(self, claim: Claim, why: str) -> int | None:
         rule = self.config.autooffset_reset
@@ -160,13 +184,18 @@ class Fetcher:
         return offset
 
     def _fetch(self, due: list[Claim]) -> None:
-        wanted = [Wanted(claim.of, claim.offset or 0, claim.size) for claim in due]
+        wanted = [Wanted(claim.of, claim.offset or 0, claim.size, claim.topic_id) for claim in due]
         connection = self._connected()
         fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
         parts = fetch.receive(connection, self.config, wanted)
         is_first = True
-        for claim, part in zip(due, parts, strict=True):
-            if not claim.is_over:
+        for claim, asked, part in zip(due, wanted, parts, strict=True):
+            if claim.is_over:
+                pass
+            elif isinstance(part, BrokerRefused):
+                why = fetch.explained(self.cluster, self.broker, asked, part)
+                self._take(claim, why, is_first)
+            else:
                 self._take(claim, part, is_first)
             is_first = False
 
@@ -174,15 +203,24 @@ class Fetcher:
         if isinstance(part, OffsetOutOfRange):
             self._begin_again(claim, part)
         elif isinstance(part, BrokerRefused):
-            if not part.retriable:
-                self._tell(claim, part)
-                return
-            raise part
+            self._refused(claim, part)
         else:
             try:
                 self._put(claim, part, is_first)
             except ApplianceError as error:  # a broken batch stops its partition, not the others
                 self._tell(claim, error)
+
+    def _refused(self, claim: Claim, refusal: BrokerRefused) -> None:
+        if isinstance(refusal, TopicMadeAnew) and self.config.topic_made_anew == SMALLEST:
+            has_begun = claim.offset is not None
+            claim.is_of_old_topic = claim.is_out_of_range = has_begun
+            if claim.is_drained or not has_begun:
+                self._begin_at_first(claim, refusal)
+        elif refusal.retriable:
+            raise refusal
+        else:
+            claim.is_of_old_topic = isinstance(refusal, TopicMadeAnew)
+            self._tell(claim, refusal)
 
     def _begin_again(self, claim: Claim, refusal: OffsetOutOfRange) -> None:
         """Only when all that was fetched is read: until then both offsets are in use."""

@@ -3,6 +3,8 @@
     /consumers/[group]/ids/[host:uuid]                      what it reads      ephemeral
     /consumers/[group]/owners/[topic]/[broker-partition]    host:uuid-stream   ephemeral
     /consumers/[group]/offsets/[topic]/[broker-partition]   offset             persistent
+    /consumers/[group]/topic-ids/[topic]/[broker-partition] of the topic that  persistent
+                                                            the offset is of
 
 An owner's node is what makes sure that one stream reads a partition: only one can make it, and it
 goes with its session. Calls wait for ZooKeeper, those with offsets not longer than they are told.
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -102,18 +105,32 @@ class GroupNodes:
         return int(data)
 
     def put_offsets(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> None:
+        self._put({self._offset(of): b"%d" % each for of, each in offsets.items()}, timeout_s)
+
+    def topic_id(self, of: TopicPartition, timeout_s: float) -> UUID | None:
+        """None: the offset was committed by who keeps none, by an older version of this library."""
+        asked = self.client.get_async(self._topic_id(of))
+        try:
+            data, _ = self._answer(asked, timeout_s)
+        except NoNodeError:
+            return None
+        try:
+            return UUID((data or b"").decode())
+        except ValueError as error:
+            where = f"{self._topic_id(of)} in ZooKeeper"
+            raise OffsetInvalid(f"{where}: {data!r}, wanted a topic id") from error
+
+    def put_topic_id(self, of: TopicPartition, topic_id: UUID, timeout_s: float) -> None:
+        self._put({self._topic_id(of): str(topic_id).encode()}, timeout_s)
+
+    def _put(self, nodes: Mapping[str, bytes], timeout_s: float) -> None:
         """All at once; those that are new are made one by one."""
-        asked = {
-            of: self.client.set_async(self._offset(of), b"%d" % offset)
-            for of, offset in offsets.items()
-        }
-        for of, each in asked.items():
+        asked = {path: self.client.set_async(path, data) for path, data in nodes.items()}
+        for path, each in asked.items():
             try:
                 self._answer(each, timeout_s)
             except NoNodeError:
-                made = self.client.create_async(
-                    self._offset(of), b"%d" % offsets[of], makepath=True
-                )
+                made = self.client.create_async(path, nodes[path], makepath=True)
                 self._answer(made, timeout_s)
 
     def _answer(self, asked: Any, timeout_s: float) -> Any:
@@ -130,6 +147,9 @@ class GroupNodes:
 
     def _offset(self, of: TopicPartition) -> str:
         return f"{self.root}/offsets/{of}"
+
+    def _topic_id(self, of: TopicPartition) -> str:
+        return f"{self.root}/topic-ids/{of}"
 
     def _is_ours(self, owner: int) -> bool:
         identity = self.client.client_id

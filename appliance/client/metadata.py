@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
@@ -38,6 +39,7 @@ Asked = MetadataRequest.MetadataRequestTopic
 
 # A topic that is being made: ask again. The others are answers.
 NOT_YET = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+NO_ID = UUID(int=0)
 AGAIN_S = 0.1  # between two questions for a topic that is being made
 FRESH_S = 0.5  # an older "there is no such topic" is not believed
 
@@ -157,6 +159,15 @@ class Metadata:
             except BrokerUnavailable:  # it was idle, and the broker may have closed it for that
                 connection = self._connections[address] = Connection(address, self.config)
                 return connection.ask(api, request)
+
+    def topic_id(self, address: Address, topic: str) -> UUID | None:
+        """Of the topic that has this name at a broker now; None where topics have none."""
+        request = MetadataRequest(topics=[Asked(name=topic)], allow_auto_topic_creation=False)
+        (row,) = self.ask(address, METADATA, request).topics
+        if row.error_code:
+            raise BrokerRefused(row.error_code, f"topic {topic!r}")
+        found: UUID = row.topic_id
+        return None if found == NO_ID else found
 
     def _refresh_if_possible(self, topic: str) -> None:
         try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 from kazoo.exceptions import KazooException
 
@@ -19,6 +20,7 @@ from appliance.client.connection import Address, Connection
 from appliance.client.consumer_config import KAFKA, ConsumerConfig
 from appliance.client.errors import BrokerRefused, BrokerUnavailable, CommitFailed
 from appliance.client.group_nodes import GroupNodes
+from appliance.client.metadata import NO_ID
 from appliance.errors import ApplianceError
 from appliance.protocol import Api
 from appliance.protocol.messages.find_coordinator import API as FIND_COORDINATOR
@@ -31,8 +33,17 @@ from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 Offsets = Mapping[TopicPartition, int]
 
 
+class Position(NamedTuple):
+    offset: int | None  # None: nothing was committed
+    topic_id: UUID | None  # of the topic that it is of; None: not known, or the one that is there
+
+
 class OffsetStorage(Protocol):
-    def read(self, of: TopicPartition) -> int | None: ...
+    def read(self, of: TopicPartition) -> Position: ...
+
+    def begin(self, of: TopicPartition, topic_id: UUID | None, offset: int | None = None) -> None:
+        """What is committed from now on is of this topic, `offset` the first of it."""
+        ...
 
     def commit(self, offsets: Offsets) -> None:
         """CommitFailed unless all are stored."""
@@ -48,11 +59,23 @@ class ZooKeeperOffsets:
     def close(self) -> None:
         """The nodes are the connector's."""
 
-    def read(self, of: TopicPartition) -> int | None:
+    def read(self, of: TopicPartition) -> Position:
         try:
-            return self.nodes.offset(of, self.timeout_s)
+            offset = self.nodes.offset(of, self.timeout_s)
+            return Position(offset, self.nodes.topic_id(of, self.timeout_s))
         except KazooException as error:
             raise BrokerUnavailable(f"ZooKeeper, offset of {of}: {error!r}") from error
+
+    def begin(self, of: TopicPartition, topic_id: UUID | None, offset: int | None = None) -> None:
+        """The offset before the id: who finds it alone takes it for one of the old topic, and
+        begins the new one once more."""
+        if offset is not None:
+            self.commit({of: offset})
+        try:
+            if topic_id:
+                self.nodes.put_topic_id(of, topic_id, self.timeout_s)
+        except KazooException as error:
+            raise BrokerUnavailable(f"ZooKeeper, topic id of {of}: {error!r}") from error
 
     def commit(self, offsets: Offsets) -> None:
         try:
@@ -62,12 +85,15 @@ class ZooKeeperOffsets:
 
 
 class BrokerOffsets:
-    """For any thread."""
+    """For any thread. A topic's offsets go with it, so one that is there is of the topic that has
+    the name. A commit goes by id: one for a topic that is gone is not taken for its successor's."""
 
-    COMMIT_LAST, FETCH_LAST, FIND_LAST = 9, 7, 3  # versions: topics by name, one group
+    FETCH_LAST, FIND_LAST = 7, 3  # versions: topics by name, one group
+    COMMIT_LAST_BY_NAME = 9
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
         self.cluster, self.config = cluster, config
+        self._topic_ids: dict[TopicPartition, UUID | None] = {}
         self._coordinators: dict[int, Connection] = {}  # by the home of partitions
         self._lock = threading.Lock()
 
@@ -75,7 +101,7 @@ class BrokerOffsets:
         for each in self._coordinators.values():
             each.close()
 
-    def read(self, of: TopicPartition) -> int | None:
+    def read(self, of: TopicPartition) -> Position:
         row = OffsetFetchRequest.OffsetFetchRequestTopic(of.topic, [of.partition.partition])
         request = OffsetFetchRequest(group_id=self.config.group_id, topics=[row])
         answer = self._ask(of.partition.broker, OFFSET_FETCH, request, self.FETCH_LAST)
@@ -84,7 +110,12 @@ class BrokerOffsets:
         if code:
             raise BrokerRefused(code, f"offset of {of} in group {self.config.group_id}")
         found: int = part.committed_offset
-        return None if found < 0 else found
+        return Position(None, self._topic_ids.get(of)) if found < 0 else Position(found, None)
+
+    def begin(self, of: TopicPartition, topic_id: UUID | None, offset: int | None = None) -> None:
+        self._topic_ids[of] = topic_id
+        if offset is not None:
+            self.commit({of: offset})
 
     def commit(self, offsets: Offsets) -> None:
         """To each coordinator its own; one that cannot be reached keeps none from the others."""
@@ -99,20 +130,23 @@ class BrokerOffsets:
             raise CommitFailed("; ".join(failures))
 
     def _commit_to(self, home: int, offsets: Offsets) -> None:
-        rows: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
-        for (topic, name), offset in offsets.items():
-            row = rows.setdefault(topic, OffsetCommitRequest.OffsetCommitRequestTopic(name=topic))
+        rows: dict[tuple[str, UUID], OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+        for of, offset in offsets.items():
+            key = of.topic, self._topic_ids.get(of) or NO_ID
+            row = rows.setdefault(key, OffsetCommitRequest.OffsetCommitRequestTopic(*key))
             part = OffsetCommitRequest.OffsetCommitRequestPartition
-            row.partitions.append(part(name.partition, offset, committed_metadata=""))
+            row.partitions.append(part(of.partition.partition, offset, committed_metadata=""))
+        most = self.COMMIT_LAST_BY_NAME if any(NO_ID in key for key in rows) else None
         request = OffsetCommitRequest(group_id=self.config.group_id, topics=[*rows.values()])
-        answer = self._ask(home, OFFSET_COMMIT, request, self.COMMIT_LAST)
+        answer = self._ask(home, OFFSET_COMMIT, request, most)
         for each in answer.topics:
             for part in (part for part in each.partitions if part.error_code):
                 self._forget(home)
-                facts = f"group {self.config.group_id}, {each.name}/{part.partition_index}"
+                name = f"{each.name or each.topic_id}/{part.partition_index}"
+                facts = f"group {self.config.group_id}, {name}"
                 raise BrokerRefused(part.error_code, facts)
 
-    def _ask(self, home: int, api: Api, request: Any, most: int) -> Any:
+    def _ask(self, home: int, api: Api, request: Any, most: int | None) -> Any:
         """A connection that was idle may have been closed for that: once more."""
         with self._lock:
             was_used = home in self._coordinators

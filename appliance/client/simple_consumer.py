@@ -1,4 +1,5 @@
-"""Reading partitions at offsets that the caller keeps: nothing is remembered here but connections.
+"""Reading partitions at offsets that the caller keeps: nothing is remembered here but connections,
+and which topic had a name when it was read first.
 
     consumer = SimpleConsumer(FetchConfig(broker_list="box:9092"))
     fetched = consumer.fetch("clicks", 0, offset)
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from appliance.client import fetch
 from appliance.client.assignment import TopicPartition
@@ -79,6 +81,7 @@ class SimpleConsumer:
         self.config = config
         self.cluster = Cluster(config)
         self._connections: dict[int, Connection] = {}
+        self._topic_ids: dict[tuple[str, int], UUID | None] = {}  # by the home of partitions
         self._buffer = bytearray()
         self._ahead: dict[int, list[Wanted]] = {}  # asked of a broker, its answer not yet taken
         self._follows: Wanted | None = None  # what a reader who goes on would want next
@@ -101,20 +104,12 @@ class SimpleConsumer:
     ) -> MessageSet:
         """Messages from `offset` on; none, if there is nothing after `fetch_wait_max_ms`. A batch
         larger than `size` is asked for again with twice as much, up to `fetch_size_max`."""
-        of = self._find(topic, partition)
-        return MessageSet(self._whole(Wanted(of, offset, size or self.config.fetch_size)))
+        return MessageSet(self._whole(self._wanted(topic, partition, offset, size)))
 
     def multifetch(self, requests: Iterable[FetchRequest]) -> list[MessageSet | BrokerRefused]:
         """Of many partitions at once, in the order of the requests; one question to each broker,
         all before the first answer. An error of one partition stands in its place."""
-        wanted = [
-            Wanted(
-                self._find(each.topic, each.partition),
-                each.offset,
-                each.size or self.config.fetch_size,
-            )
-            for each in requests
-        ]
+        wanted = [self._wanted(*each) for each in requests]
         found: dict[int, Fetched | BrokerRefused] = {}
         questions = [*self._by_broker(wanted)]
         self._ask_each_ahead([wanted[i] for i in indices] for indices in questions)
@@ -127,7 +122,7 @@ class SimpleConsumer:
         self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
     ) -> pa.RecordBatch:
         """What `fetch` gives, as columns: no Python object is made per record."""
-        wanted = Wanted(self._find(topic, partition), offset, size or self.config.fetch_size)
+        wanted = self._wanted(topic, partition, offset, size)
         part = self._whole(wanted, self._room)
         found = MessageSet(part)
         follows = wanted._replace(offset=found.next_offset)
@@ -149,6 +144,7 @@ class SimpleConsumer:
         EARLIEST, or milliseconds since 1970. The first is that of the first message which is not
         older than `time`; the others are spread evenly down to the first one that is there."""
         of = self._find(topic, partition)
+        self._topic_id(of)  # first: a topic that is made anew behind this is noticed by the fetch
         connection = self._connection(self.cluster.leader(*of))
         last = ask_offset(connection, self.config, of, time)
         if last is None:  # nothing is as new as that
@@ -158,7 +154,24 @@ class SimpleConsumer:
         assert first is not None
         return spread(first, max(first, last), count)
 
+    def begin_anew(self, topic: str) -> None:
+        """After TopicMadeAnew: offsets are of the topic that has this name now."""
+        for key in [key for key in self._topic_ids if key[0] == topic]:
+            del self._topic_ids[key]
+
     # how
+
+    def _wanted(
+        self, topic: str, partition: BrokerPartition | int, offset: int, size: int
+    ) -> Wanted:
+        of = self._find(topic, partition)
+        return Wanted(of, offset, size or self.config.fetch_size, self._topic_id(of))
+
+    def _topic_id(self, of: TopicPartition) -> UUID | None:
+        key = of.topic, of.partition.broker
+        if key not in self._topic_ids:
+            self._topic_ids[key] = self.cluster.topic_id(self.cluster.leader(*of), of.topic)
+        return self._topic_ids[key]
 
     def _find(self, topic: str, partition: BrokerPartition | int) -> TopicPartition:
         """A bare number does where only one broker has it."""
@@ -222,7 +235,13 @@ class SimpleConsumer:
                 connection = self._connection(broker, wanted)
                 if not connection.in_flight:
                     fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
-                return fetch.receive(connection, self.config, wanted, room)
+                parts = fetch.receive(connection, self.config, wanted, room)
+                return [
+                    fetch.explained(self.cluster, broker, each, part)
+                    if isinstance(part, BrokerRefused)
+                    else part
+                    for each, part in zip(wanted, parts, strict=True)
+                ]
             except ConnectionLost:
                 if not may_fail:
                     raise

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from uuid import UUID
 
 from appliance.client.assignment import StreamId, TopicPartition
 from appliance.client.errors import ConsumerTimeout
@@ -22,6 +23,8 @@ class Claim:
     def __init__(self, of: TopicPartition, stream: Stream, size: int) -> None:
         self.of, self.stream = of, stream
         self.offset: int | None = None  # the next to fetch; None: not known yet
+        self.topic_id: UUID | None = None  # of the topic that the offset is of
+        self.is_of_old_topic = False  # another has its name: nothing is committed
         self.size = size  # of the next fetch
         self.progress = Progress(-1)
         self.has_failed = False  # the stream has been told; nothing more is fetched
@@ -31,7 +34,7 @@ class Claim:
 
     def begin(self, offset: int) -> None:
         self.progress.done = self.progress.next_offset = offset
-        self.offset, self.is_out_of_range = offset, False
+        self.offset, self.is_out_of_range, self.is_of_old_topic = offset, False, False
 
     @property
     def is_over(self) -> bool:

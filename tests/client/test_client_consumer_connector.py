@@ -25,6 +25,7 @@ from appliance.client.errors import (
     ConfigInvalid,
     ConsumerTimeout,
     OffsetOutOfRange,
+    TopicMadeAnew,
 )
 from appliance.client.partition import BrokerPartition
 from appliance.client.stream import Stream
@@ -58,6 +59,12 @@ class Site:
     def create(self, topic: str, partitions: int) -> None:
         self.admin.create_topics([NewTopic(topic, partitions)])[topic].result(DEADLINE_S)
         eventually(lambda: bool(self.look.exists(f"/brokers/topics/{topic}/1")))
+
+    def make_anew(self, topic: str, partitions: int, count: int) -> None:
+        self.admin.delete_topics([topic])[topic].result(DEADLINE_S)
+        self.admin.create_topics([NewTopic(topic, partitions)])[topic].result(DEADLINE_S)
+        eventually(lambda: bool(self.look.exists(f"/brokers/topics/{topic}/1")))
+        self.produce(topic, 0, *range(100, 100 + count))
 
     def produce(self, topic: str, partition: int, *values: int) -> None:
         for value in values:
@@ -401,6 +408,59 @@ def test_an_offset_that_is_gone_follows_the_rule(site: Site) -> None:
     assert until_quiet(stream) == [0, 1, 2, 3, 4]
     one.shutdown()
     assert site.node("offsets/t/1-0") == "5"
+
+
+@pytest.mark.parametrize("count", [2, 4, 9], ids=["fewer", "as many", "more"])
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_a_stream_ends_when_its_topic_was_made_anew(storage: str, count: int, site: Site) -> None:
+    site.produce("t", 0, 1, 2, 3, 4)
+    connector, stream = site.reader(offsets_storage=storage, consumer_timeout_ms=20_000)
+    with connector:
+        assert take(stream, 4) == [1, 2, 3, 4]
+        connector.commit_offsets()
+        was = connector.cluster.topic_id(1, "t")
+        site.make_anew("t", 4, count)
+        now = connector.cluster.topic_id(1, "t")
+        with pytest.raises(TopicMadeAnew, match="it was deleted and made anew") as got:
+            next(stream)
+        assert (got.value.was, got.value.now) == (was, now)
+
+
+@pytest.mark.parametrize("count", [2, 4, 9], ids=["fewer", "as many", "more"])
+def test_a_topic_that_was_made_anew_while_nobody_read_is_noticed(count: int, site: Site) -> None:
+    site.create("one", 1)
+    site.produce("one", 0, 1, 2, 3, 4)
+    connector, stream = site.reader("one", consumer_timeout_ms=20_000)
+    with connector:
+        assert take(stream, 4) == [1, 2, 3, 4]
+        connector.commit_offsets()
+    site.make_anew("one", 1, count)
+    for _ in range(2):  # a start again does not make it good
+        connector, stream = site.reader("one", consumer_timeout_ms=20_000)
+        with connector, pytest.raises(TopicMadeAnew, match="offset 4 is of the topic with id"):
+            next(stream)
+    assert site.node("offsets/one/1-0") == "4"
+    connector, stream = site.reader("one", consumer_timeout_ms=20_000, topic_made_anew="smallest")
+    with connector:
+        assert take(stream, count) == [*range(100, 100 + count)]
+        connector.commit_offsets()
+    connector, stream = site.reader("one")
+    with connector:
+        assert until_quiet(stream) == []
+
+
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_a_stream_begins_at_the_new_topic_if_it_may(storage: str, site: Site) -> None:
+    site.produce("t", 0, 1, 2, 3, 4)
+    facts = {"offsets_storage": storage, "topic_made_anew": "smallest"}
+    connector, stream = site.reader(consumer_timeout_ms=20_000, autooffset_reset="largest", **facts)
+    with connector:
+        eventually(lambda: all(each.offset is not None for each in connector._claims.values()))
+        site.produce("t", 0, 5, 6)
+        assert take(stream, 2) == [5, 6]
+        connector.commit_offsets()
+        site.make_anew("t", 4, 9)
+        assert take(stream, 9) == [*range(100, 109)]
 
 
 def test_without_zookeeper_a_commit_says_so(tmp_path: Path) -> None:

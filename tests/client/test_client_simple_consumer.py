@@ -14,15 +14,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from appliance.client import fetch
 from appliance.client.consumer_config import FetchConfig
 from appliance.client.errors import (
+    BrokerRefused,
     BrokerUnavailable,
     ConfigInvalid,
     MessageTooLarge,
     OffsetOutOfRange,
     PartitionUnknown,
+    TopicMadeAnew,
 )
 from appliance.client.partition import BrokerPartition
 from appliance.client.simple_consumer import (
@@ -104,6 +107,86 @@ def test_an_offset_out_of_range_is_an_exception_of_its_own(broker: RunningBroker
         with pytest.raises(OffsetOutOfRange, match="t/1-0 offset 5: OFFSET_OUT_OF_RANGE"):
             client.fetch("t", 0, 5)
         assert offsets(client.fetch("t", 0, 3)) == [3]
+
+
+def delete(broker: RunningBroker, topic: str = "t") -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(DEADLINE_S)
+
+
+def make_anew(broker: RunningBroker, topic: str = "t") -> None:
+    delete(broker, topic)
+    with wire(broker) as client:
+        client.create_topic(topic, 3)
+
+
+@pytest.mark.parametrize("count", [2, 4, 9], ids=["fewer", "as many", "more"])
+def test_an_offset_of_a_topic_that_was_made_anew_is_refused_until_it_is_begun_anew(
+    count: int, broker: RunningBroker
+) -> None:
+    produce(broker, values(4))
+    with consumer(broker) as client:
+        offset = client.fetch("t", 0, 0).next_offset
+        was = client.cluster.topic_id(1, "t")
+        make_anew(broker)
+        produce(broker, values(count))
+        now = client.cluster.topic_id(1, "t")
+        for read in (client.fetch, client.fetch_arrow):
+            with pytest.raises(TopicMadeAnew, match=r"t/1-0: offset 4 .* made anew") as got:
+                read("t", 0, offset)
+            assert (got.value.was, got.value.now, got.value.offset) == (was, now, 4)
+            assert f"{was}, and 't' has id {now} now" in str(got.value)
+            assert not got.value.retriable
+        (refused,) = client.multifetch([FetchRequest("t", 0, offset)])
+        assert isinstance(refused, TopicMadeAnew)
+        client.begin_anew("t")
+        (first,) = client.get_offsets_before("t", 0, EARLIEST)
+        assert offsets(client.fetch("t", 0, first)) == [*range(count)]
+
+
+def test_a_position_begins_when_its_offset_is_asked_for(broker: RunningBroker) -> None:
+    produce(broker, values(4))
+    with consumer(broker) as client:
+        (offset,) = client.get_offsets_before("t", 0, LATEST)
+        make_anew(broker)
+        with pytest.raises(TopicMadeAnew):
+            client.fetch("t", 0, offset)
+
+
+def test_a_topic_that_is_deleted_is_unknown_until_there_is_another(broker: RunningBroker) -> None:
+    produce(broker, values(4))
+    with consumer(broker) as client:
+        offset = client.fetch("t", 0, 0).next_offset
+        delete(broker)
+        with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION") as got:
+            client.fetch("t", 0, offset)
+        assert got.value.retriable
+        with wire(broker) as asking:
+            asking.create_topic("t", 3)
+        with pytest.raises(TopicMadeAnew):
+            client.fetch("t", 0, offset)
+
+
+def test_a_topic_id_is_asked_for_once(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(broker, values(4))
+    with consumer(broker) as client:
+        asked, ask = [], client.cluster.topic_id
+        monkeypatch.setattr(client.cluster, "topic_id", lambda *of: asked.append(of) or ask(*of))
+        for offset in range(4):
+            client.fetch("t", 0, offset)
+        client.fetch("t", 1, 0)
+        assert asked == [(1, "t")]
+
+
+def test_where_topics_have_no_id_they_are_fetched_by_name(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(broker, values(4))
+    with consumer(broker) as client:
+        monkeypatch.setattr(client.cluster, "topic_id", lambda *of: None)
+        assert offsets(client.fetch("t", 0, 2)) == [2, 3]
 
 
 def test_columns_are_the_messages(broker: RunningBroker) -> None:

@@ -4,8 +4,8 @@ the same copy it has to let pass.
 
     python -m bench.planted [--percent 20] [--times 5] [--dir DIR]
 
-The work is a loop at the head of `_append_locked` in `_log.pyx`. Its length comes from the
-environment: one build serves every percentage, and none at all.
+The work is a loop at the head of `_append_locked` in `_partition_log.pyx`. Its length comes from
+the environment: one build serves every percentage, and none at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.results import Run
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULE = "_log.pyx"
+MODULE = Path("storage/_partition_log.pyx")
 LENGTH = "APPLIANCE_PLANTED"
 PATH = "append"
 TRIAL = 10_000  # rounds of the loop, to learn what one takes
@@ -59,7 +59,7 @@ def copied(folder: Path) -> None:
     """Without the sources of the other modules: what is not there is not built again."""
     def others(where: str, names: list[str]) -> set[str]:
         return {name for name in names if name == "__pycache__" or name.endswith(".cpp")
-                or (name.endswith(".pyx") and name != MODULE)}
+                or (name.endswith(".pyx") and name != MODULE.name)}
 
     for name in ("appliance", "bench"):
         shutil.copytree(ROOT / name, folder / name, ignore=others)

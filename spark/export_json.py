@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,8 @@ LONG = range(-(1 << 63), 1 << 63)
 PLAIN = ("boolean", "long", "double", "string")
 Type = Any
 
-# One that stands in a string is passed over, also in a string that does not end.
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+# Not a string as a whole: the engine would keep a hundred octets for each of its letters.
+_SIGNS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 
 class Misfit(ValueError):
@@ -47,28 +48,35 @@ def _no_constant(name: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):  # readers do not agree which of two counts
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"field {twice[:80]!r} is there twice")
     return found
 
 
 def load(value: bytes) -> dict[str, Any]:
     """Raises ValueError, with a reason for the dead letter."""
-    if value.count(b"[") + value.count(b"{") > VALUE_DEPTH_MAX:
-        _check_depth(value)
-    found = json.loads(value, parse_constant=_no_constant, object_pairs_hook=_object)
+    text = value.decode(json.detect_encoding(value))  # once: what is checked is what is parsed
+    if text.count("[") + text.count("{") > VALUE_DEPTH_MAX:
+        _check_depth(text)
+    try:
+        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+    except RecursionError:  # the stack was deep already
+        raise ValueError("nested too deep for the stack") from None
     if not isinstance(found, dict):
         raise ValueError(f"wanted a JSON object, got {_kind(found)}")
     return found
 
 
-def _check_depth(value: bytes) -> None:
-    """Before it is parsed, which goes a level down in the stack for each of the value's."""
-    depth = 0
-    for sign in _BRACKETS.finditer(value):
-        octet = sign[0]
-        depth += (octet in b"[{") - (octet in b"]}")
+def _check_depth(text: str) -> None:
+    """Before it is parsed, which goes a level down in the stack for each of the value's. Brackets
+    in a string are passed over, also in one that does not end."""
+    depth, in_string = 0, False
+    for found in _SIGNS.finditer(text):
+        sign = found[0]
+        if sign == '"':
+            in_string = not in_string
+        elif not in_string:
+            depth += (sign in "[{") - (sign in "]}")
         if depth > VALUE_DEPTH_MAX:
             raise ValueError(f"nested deeper than {VALUE_DEPTH_MAX} levels")
 
@@ -95,17 +103,20 @@ def _scalar(value: Any) -> str:
 
 
 def merged(one: Type, other: Type) -> Type:
-    """The narrowest type that holds both; the order in which many are merged does not matter."""
+    """The narrowest type that holds both; the order in which many are merged does not matter.
+    It is made in place: a copy for each element of a list would take the square of their number."""
     if one == other or other == "null":
         return one
     if one == "null":
         return other
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         if "list" in one:
-            return {"list": merged(one["list"], other["list"])}
-        names = sorted({*one["fields"], *other["fields"]})
-        pairs = {n: (one["fields"].get(n, "null"), other["fields"].get(n, "null")) for n in names}
-        return {"fields": {n: merged(*pair) for n, pair in pairs.items()}}
+            one["list"] = merged(one["list"], other["list"])
+            return one
+        fields = one["fields"]
+        for name, kind in other["fields"].items():
+            fields[name] = merged(fields.get(name, "null"), kind)
+        return one
     return "double" if {str(one), str(other)} == {"long", "double"} else "string"
 
 

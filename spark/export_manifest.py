@@ -156,11 +156,17 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
 def change_schema(of: dict[str, Any], schema: dict[str, Any]) -> None:
     """One that no longer has all that it had is another: files that were written keep theirs."""
     old = of.get("schema", schema)
-    if "type" in old and not export_json.has_all(schema.get("type"), old["type"]):
+    if "type" in old and not _has_all(schema, old):
         version = of.get("schema_version", 0)
         of.setdefault("old_schemas", {})[str(version)] = old
         of["schema_version"] = version + 1
     of["schema"] = schema
+
+
+def _has_all(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    if new["mode"] == old["mode"] == "json":
+        return export_json.has_all(new.get("type"), old["type"])
+    return bool(new == old)  # Avro's types are not ours
 
 
 def schema_of(of: dict[str, Any], version: int) -> dict[str, Any]:

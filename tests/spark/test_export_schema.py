@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,10 @@ HOSTILE: dict[str, list[bytes | None]] = {
     "not a number": [
         b'{"id": NaN}', b'{"id": Infinity}', b'{"box": {"x": 1e999}}', b'{"y": 1e999}'],
     "no JSON": [b"\xff\xfe", b"", b"[1]", b'"text"', b"{"],
+    "60,000 deep in UTF-16": [
+        ('{"a": "∀", "b": ' + "[" * 60_000 + "]" * 60_000 + "}").encode(code)
+        for code in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-16", "utf-8-sig")],
+    "half of a surrogate pair in UTF-8": [b'{"name": "\xed\xa0\x80"}'],
 }
 
 
@@ -107,6 +112,64 @@ def test_a_hostile_record_alone_ends_in_a_table_or_a_reason(what: str, tmp_path:
     assert count + len(reasons) == len(values)
     assert export_json.count_of(kind) <= export_json.FIELDS_MAX
     assert all(reasons.values())
+
+
+class Counted(str):
+    """A name that counts how often it is looked up or compared."""
+
+    __slots__ = ()
+    steps = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.steps += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        Counted.steps += 1
+        return str.__hash__(self)
+
+
+def test_a_name_that_is_twice_is_found_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(Counted(f"k{i}"), i) for i in range(2000)] + [(Counted("x"), 1), (Counted("x"), 2)]
+    monkeypatch.setattr(Counted, "steps", 0)
+    with pytest.raises(ValueError, match="field 'x' is there twice"):
+        export_json._object(pairs)
+    assert Counted.steps < 10 * len(pairs)
+
+
+def test_the_type_of_a_list_of_objects_takes_a_step_for_each_name(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [{Counted(f"k{i}"): 1} for i in range(2000)]
+    monkeypatch.setattr(Counted, "steps", 0)
+    assert export_json.count_of(export_json.type_of(values)) == 2000
+    assert Counted.steps < 20 * len(values)
+
+
+@pytest.mark.parametrize("letters", [b"x" * 1_000_000, b"\\n" * 500_000], ids=["plain", "escaped"])
+def test_a_look_at_the_depth_takes_no_memory_for_each_letter(letters: bytes) -> None:
+    brackets = b"[" * 150 + b"]" * 150
+    value = b'{"a": "' + letters + b'", "b": ' + brackets + b', "c": ' + brackets + b"}"
+    tracemalloc.start()
+    try:
+        assert export_json.load(value).keys() == {"a", "b", "c"}
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(value)
+
+
+def test_brackets_in_text_are_no_depth_and_those_behind_it_are() -> None:
+    many = "[" * 300
+    assert export_json.load(json.dumps({"a": f'\\"{many}\\', "b": many}).encode())["b"] == many
+    with pytest.raises(ValueError, match="nested deeper than 200 levels"):
+        export_json.load(b'{"a": "\\\\\\"", "b": ' + many.encode())
+
+
+def test_a_stack_without_room_makes_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_json, "VALUE_DEPTH_MAX", 1_000_000)
+    with pytest.raises(ValueError, match="nested too deep for the stack"):
+        export_json.load(nested(100_000))
 
 
 def test_a_key_for_each_record_does_not_become_a_column_for_each(tmp_path: Path) -> None:
@@ -225,16 +288,21 @@ def test_the_sample_is_spread_over_partitions_and_over_each(
 # The way back
 
 def manifest_of(kind: Any, rows: int = 3) -> Any:
+    schema = {"mode": "json", "type": kind, "by": "inference", "sampled": 3}
+    return after_run(export_manifest.empty(), schema, rows)
+
+
+def after_run(manifest: Any, schema: Any, rows: int = 3) -> Any:
+    number = manifest["sequence"] + 1
     part = {"partition": 0, "from": 0, "to": rows, "end_offset": rows, "lost": 0}
-    plan = {"id": "r1", "sequence": 1, "created_ms": 0, "reason": "test", "splits": [],
+    plan = {"id": f"r{number}", "sequence": number, "created_ms": 0, "reason": "test", "splits": [],
             "partition_by": "timestamp",
             "topics": [{"topic": "t", "topic_id": "i", "cluster_id": "c", "isolation": "x",
-                        "schema": {"mode": "json", "type": kind, "by": "inference", "sampled": 3},
-                        "partitions": [part]}]}
-    file = {"path": "f", "topic": "t", "folder": "t/d/h", "is_dead_letter": False, "ranges": [],
-            "rows": rows, "bytes": 1}
+                        "schema": schema, "partitions": [part]}]}
+    file = {"path": f"f{number}", "topic": "t", "folder": "t/d/h", "is_dead_letter": False,
+            "ranges": [], "rows": rows, "bytes": 1}
     counted = [{**part, "topic": "t", "rows": rows, "dead_letters": 0}]
-    return export_manifest.committed(export_manifest.empty(), plan, [file], counted, 5)
+    return export_manifest.committed(manifest, plan, [file], counted, 5)
 
 
 TEXT = {"fields": {"id": "string", "name": "string"}}
@@ -269,6 +337,20 @@ def test_fields_may_be_added_and_left_out() -> None:
     new = export_schema.put(manifest_of(TEXT), "t", {"type": more}, False)
     assert new["topics"]["t"]["schema"] == {"mode": "json", "type": more, "by": "person"}
     assert export_manifest.schema_of(new["topics"]["t"], 0)["type"] == TEXT  # for repairs
+
+
+def test_files_of_avro_keep_the_schema_that_they_were_written_with() -> None:
+    old = {"mode": "avro", "framing": "none",
+           "type": {"type": "record", "name": "v", "fields": [{"name": "a", "type": "long"}]}}
+    more = {**old, "type": {**old["type"], "fields": [{"name": "b", "type": "string"}]}}
+    manifest = after_run(after_run(export_manifest.empty(), old), old)
+    assert manifest["topics"]["t"].get("schema_version", 0) == 0
+    new = after_run(manifest, more)
+    assert [each.get("schema_version", 0) for each in new["files"]] == [0, 0, 1]
+    of = new["topics"]["t"]
+    assert [export_manifest.schema_of(of, each) for each in (0, 1)] == [old, more]
+    union = {"mode": "avro", "type": ["null", "int"]}
+    assert after_run(after_run(export_manifest.empty(), union), union)["sequence"] == 2
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,7 @@ def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files
     if file and infers:
         raise click.UsageError("--set does not go with --infer-again")
     if file or infers:
+        export_manifest.load_known(into)  # a folder that was misspelt is not made by its lock
         with into.locked():
             manifest = export_manifest.load_known(into)
             found = (export_run.inferred(manifest, topic, AdminPort(admin, token), retries)

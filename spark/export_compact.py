@@ -72,13 +72,15 @@ def _delete_replaced(target: Target, manifest: dict[str, Any], before_ms: int) -
 
 
 def _tasks(manifest: dict[str, Any], target_bytes: int) -> list[dict[str, Any]]:
-    """Groups of small files of one folder and kind, each about as large as is wanted."""
-    folders: dict[tuple[str, bool], list[File]] = {}
+    """Groups of small files of one folder, kind and schema, each about as large as is wanted. Dead
+    letters look alike under any schema, and a repair wants the one that refused them."""
+    folders: dict[tuple[str, bool, int], list[File]] = {}
     for file in manifest["files"]:
         if file["bytes"] < target_bytes // 2:
-            folders.setdefault((file["folder"], file["is_dead_letter"]), []).append(file)
+            key = (file["folder"], file["is_dead_letter"], file.get("schema_version", 0))
+            folders.setdefault(key, []).append(file)
     tasks: list[dict[str, Any]] = []
-    for (folder, is_dead), files in sorted(folders.items()):
+    for (folder, is_dead, _), files in sorted(folders.items()):
         for group in _groups(files, target_bytes):
             name = export_layout.merged_name(
                 group[0]["topic"], manifest["sequence"] + 1, len(tasks))

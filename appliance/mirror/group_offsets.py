@@ -6,11 +6,13 @@ target, is not set back, and none is sent to an offset that is not there yet. A 
 in the target has its own say; it is left alone.
 
 What nobody commits for long expires where a group never had members, and in the target it had none:
-so what stands still is committed again once a day.
+so what stands still is committed again once a day, and when a mirror begins: one that runs `--once`
+is never there for a day.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -52,14 +54,19 @@ Offsets = dict[Place, Committed]
 
 class GroupOffsets:
     def __init__(
-        self, source: Site, target: Site, pattern: str, clock: Callable[[], float] = time.monotonic
+        self,
+        source: Site,
+        target: Site,
+        pattern: str,
+        refreshed: dict[str, float],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._target = source, target
         self._clock = clock
         self._pattern = patterns.compiled(pattern)
         self._left_alone: set[str] = set()  # said so already
         self._copied: dict[str, Offsets] = {}
-        self._refreshed: dict[str, float] = {}  # when
+        self._refreshed = refreshed  # when, by group: for longer than this lives
 
     def copy(self, positions: Mapping[Place, int]) -> None:
         """`positions`: what is mirrored, and up to where. One group holds up no other."""
@@ -75,6 +82,7 @@ class GroupOffsets:
                     log.warning("a group's offsets are not copied", group=group, error=error)
 
     def _leave_alone(self, group: str, error: BrokerRefused) -> None:
+        self._refreshed[group] = self._clock()  # nothing of it expires
         if group not in self._left_alone:
             self._left_alone.add(group)
             log.info("a group has members in the target: its offsets are its own", group=group)
@@ -95,7 +103,7 @@ class GroupOffsets:
             if place in positions
         }
         now_s = self._clock()
-        is_stale = now_s - self._refreshed.setdefault(group, now_s) >= FRESH_S
+        is_stale = now_s - self._refreshed.get(group, -math.inf) >= FRESH_S
         if not there or (there == self._copied.get(group) and not is_stale):
             return
         here = committed(self._target, group)

@@ -58,6 +58,7 @@ class Progress:
         self.last_failure = ""
         self.transactions = 0
         self.last_written = 0.0  # of time.time: when something was safe in the target
+        self.groups_refreshed: dict[str, float] = {}  # of time.monotonic: by GroupOffsets
         self._lock = threading.Lock()  # of the dictionary
 
     def of(self, place: Place) -> Partition:

@@ -119,7 +119,12 @@ class Round:
         if not self._keeps_offsets:
             where = self._target_site.config.broker_list
             raise OffsetsCannotBeKept(f"groups are copied where offsets are kept, not to {where}")
-        return GroupOffsets(self._source, self._target_site, self._config.groups)
+        return GroupOffsets(
+            self._source,
+            self._target_site,
+            self._config.groups,
+            self._progress.groups_refreshed,
+        )
 
     def _arranged(self) -> list[Topic]:
         """The topics that can be mirrored; the target has them when this returns."""

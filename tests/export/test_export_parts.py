@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from appliance_spark import (
+    export_compact,
     export_hash,
     export_infer,
     export_layout,
@@ -449,3 +450,17 @@ WORKER = f'Traceback (most recent call last):\n  File "x.py", line 1\n{FULL}'
 )
 def test_what_a_task_ended_with_is_told_without_the_stacks(text: str, cause: str) -> None:
     assert export_tasks.cause_in(text) == cause
+
+
+def test_dead_letters_of_two_schemas_stay_in_two_files() -> None:
+    """They look alike, and a repair of both under the first one's would make rows of some."""
+    files = [
+        {"path": f"{number}.parquet", "topic": "t", "folder": "t/d/h", "is_dead_letter": True,
+         "bytes": 10, "ranges": [{"partition": 0, "from": number, "min_offset": number}],
+         **({"schema_version": version} if version else {})}
+        for number, version in enumerate([0, 0, 1, 1])
+    ]
+    tasks = export_compact._tasks({"sequence": 3, "files": files}, 1 << 20)
+    assert [[file["path"] for file in task["files"]] for task in tasks] == [
+        ["0.parquet", "1.parquet"], ["2.parquet", "3.parquet"]]
+    assert len({task["path"] for task in tasks}) == 2

@@ -451,7 +451,7 @@ def test_no_group_gets_ahead_of_the_records(source: RunningBroker, target: Runni
     once(source, target)
     commit(source, "g", 5)
     with site(source) as there, site(target) as here:
-        copied = GroupOffsets(there, here, "g")
+        copied = GroupOffsets(there, here, "g", {})
         for positions, wanted in (({}, []), ({T0: 3}, [3]), ({T0: 6}, [5])):
             copied.copy(positions)
             assert [offset for offset, _ in committed_by(target, "g").values()] == wanted
@@ -467,7 +467,7 @@ def test_what_stands_still_is_committed_again_before_it_expires(
     commit(source, "g", 2)
     now_s = 0.0
     with site(source) as there, site(target) as here:
-        copied = GroupOffsets(there, here, "g", lambda: now_s)
+        copied = GroupOffsets(there, here, "g", {}, lambda: now_s)
         copied.copy({T0: 3})
         before = offsets_written(target)
         for at_s, written in ((FRESH_S - 1, 0), (FRESH_S, 1), (FRESH_S + 1, 1)):
@@ -475,6 +475,23 @@ def test_what_stands_still_is_committed_again_before_it_expires(
             copied.copy({T0: 3})
             assert offsets_written(target) - before == written
         assert committed_by(target, "g") == committed_by(source, "g")
+
+
+def test_a_day_of_short_rounds_is_a_day(source: RunningBroker, target: RunningBroker) -> None:
+    """Each round has connections, and so a GroupOffsets, of its own."""
+    make(source, "t")
+    produce(source, *"abc")
+    commit(source, "g", 2)
+    once(source, target, groups="g")
+    before = offsets_written(target)
+    mirror = Mirror(config(source, target, groups="g"))
+    for written in (1, 1):  # a mirror that begins; its next round
+        mirror._run(once=True)
+        assert offsets_written(target) - before == written
+    refreshed = mirror.progress.groups_refreshed
+    refreshed["g"] -= FRESH_S
+    mirror._run(once=True)
+    assert offsets_written(target) - before == 2
 
 
 def offsets_written(broker: RunningBroker) -> int:

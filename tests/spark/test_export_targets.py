@@ -117,7 +117,7 @@ def test_a_backfill_is_new_by_itself(place: Place) -> None:
 
 
 @pytest.mark.parametrize("words", ["compact", "table", "verify --offline", "list",
-                                   "backfill --lost-files"])
+                                   "backfill --lost-files", "schema bare --infer-again"])
 def test_no_command_makes_a_target_of_an_empty_folder(place: Place, words: str) -> None:
     """The next run would take it for one whose first run was stopped."""
     place.target.root.mkdir()

@@ -751,7 +751,7 @@ cdef int _aborted_are_stored(Scan* scan, bint* is_stored) noexcept nogil:
     cdef PartitionLog* log = scan.log.get()
     cdef Segment* segment = scan.segment.get()
     cdef vector[AbortedTxn] stored, wanted
-    cdef int64_t start = log.log_start_offset.load()
+    cdef int64_t start = max(segment.base_offset, log.log_start_offset.load())
     cdef size_t i
     cdef int64_t size = _dropped_size(segment, b".txnindex")
     cdef int code = txn_index_load(segment.directory.get().fd, segment.base_offset, INT64_MAX,
@@ -760,10 +760,10 @@ cdef int _aborted_are_stored(Scan* scan, bint* is_stored) noexcept nogil:
         return min(code, OK)
     log.list_guard.lock()
     for i in range(log.aborted.size()):
-        if segment.base_offset <= log.aborted[i].last_offset < segment.end_offset.load():
+        if start <= log.aborted[i].last_offset < segment.end_offset.load():
             wanted.push_back(log.aborted[i])
     log.list_guard.unlock()
-    # Below the log's start nobody reads: memory forgets, and the file goes with the segment.
+    # Below the log's start nobody reads: memory forgets till the next start, the file does not.
     while not stored.empty() and stored.front().last_offset < start:
         stored.erase(stored.begin())
     is_stored[0] = stored.size() == wanted.size() and (code == OK or size < 0)

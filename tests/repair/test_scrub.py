@@ -262,6 +262,21 @@ def test_a_transaction_index_that_is_gone_is_written_anew(tmp_path: Path) -> Non
         assert scrubbed(log) == []
 
 
+def test_entries_below_the_start_of_the_log_are_no_finding(tmp_path: Path) -> None:
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        log = log_dir.create("t", 0, log_config(**SETTINGS))
+        for sequence in range(2):
+            log.append(produced(sequence, txn=True))
+            end_txn(log, "abort")
+        log.roll()
+        log.append(batch("after"))
+        log.flush()
+        log.delete_before(2)
+        assert scrubbed(log) == []
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        assert scrubbed(log_dir.log("t", 0)) == []
+
+
 @pytest.mark.parametrize(
     ("has_snapshot", "what", "first"), [(True, "index", 0), (False, "damaged", 2)]
 )

@@ -30,7 +30,7 @@ from appliance_spark import (
     export_verify,
 )
 from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
-from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
 from appliance_spark.export_scheduler import Scheduler, definitions_of
 from appliance_spark.export_session import MASTER, Sessions, progress
 
@@ -340,7 +340,7 @@ def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files
         with into.locked():
             manifest = export_manifest.load_known(into)
             found = (export_run.inferred(manifest, topic, AdminPort(admin, token), retries)
-                     if infers else export_run.given_schema("json", str(file and file.read_text())))
+                     if infers else export_run.given_schema("json", text_of(file) if file else ""))
             manifest = export_schema.put(manifest, topic, found, keeps_files)
             export_manifest.save(into, manifest)
     shown = export_schema.shown(export_manifest.load_known(into), topic)

@@ -9,7 +9,7 @@ from appliance.export import export_options
 from appliance.process.patterns import PatternInvalid, compiled
 from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
 from appliance_spark.export_plan import SPLIT_BYTES, Wanted
 from appliance_spark.export_run import DEAD_LETTER_SHARE, GRACE_MS, Job, with_schema
 
@@ -36,7 +36,7 @@ def of_command(given: dict[str, Any]) -> Definition:
             "from": given["first"], "to": given["end"], "isolation": given["isolation"],
             "grace_seconds": given["grace_s"], "hold_bytes": given["hold_bytes"],
             "framing": given["framing"], "dead_letter_share": given["dead_letter_share"],
-            "schema_json": file.read_text() if file else None,
+            "schema_json": text_of(file) if file else None,
             "table": given["table"], "table_name": given["table_name"],
             "catalog": catalog_of(given["catalog"]),
         },

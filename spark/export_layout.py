@@ -95,6 +95,14 @@ def make_folder(folder: Path) -> None:
         sync_folder(each.parent)
 
 
+def text_of(file: Path) -> str:
+    """Of a file that a person gives."""
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ExportFailed(f"{file} is not UTF-8: {error}") from error
+
+
 def write_durably(path: Path, text: str) -> None:
     """The old text or the new one, never half of it."""
     scratch = path.with_name(f".{path.name}.new")

@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
 from appliance_spark.export_outcome import Outcomes
 from appliance_spark.export_schedule import Export, schedule_of
 
@@ -36,7 +36,7 @@ def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]
     else:
         import tomli as tomllib
     try:
-        found: list[dict[str, Any]] = tomllib.loads(file.read_text()).get("export", [])
+        found: list[dict[str, Any]] = tomllib.loads(text_of(file)).get("export", [])
     except tomllib.TOMLDecodeError as error:
         raise ExportFailed(f"{file}: {error}") from error
     for each in found:

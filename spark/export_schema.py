@@ -45,7 +45,8 @@ def shown(manifest: Manifest, topic: str) -> dict[str, Any]:
         rows[version] += file["rows"]
     return {
         "topic": topic, "mode": schema["mode"], "type": schema.get("type"),
-        "decided_by": _decided_by(schema), "sampled": schema.get("sampled"),
+        "decided_by": _decided_by(schema) if "type" in schema else None,
+        "sampled": schema.get("sampled"),
         "version": of.get("schema_version", 0),
         "files": [{"version": each, "files": versions[each], "rows": rows[each],
                    "type": export_manifest.schema_of(of, each).get("type")}
@@ -55,8 +56,11 @@ def shown(manifest: Manifest, topic: str) -> dict[str, Any]:
 
 
 def as_text(shown: dict[str, Any]) -> str:
+    if shown["type"] is None:
+        return f"{shown['topic']}: {shown['mode']}, no schema"
+    sample = "" if shown["sampled"] is None else f", by {shown['sampled']} records last time"
     by = {PERSON: "a person, and nothing is inferred any more", "schema file": "a schema file",
-          INFERENCE: f"inference, by {shown['sampled']} records last time"}[shown["decided_by"]]
+          INFERENCE: f"inference{sample}"}[shown["decided_by"]]
     lines = [json.dumps(shown["type"]), f"{shown['topic']}: {shown['mode']}, decided by {by}"]
     lines += [f"{each['files']} files with {each['rows']} rows have "
               f"{'this schema' if each['version'] == shown['version'] else 'an older one: '}"

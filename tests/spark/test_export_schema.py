@@ -12,7 +12,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from appliance_spark import export_infer, export_json, export_manifest, export_schema
+from appliance_spark import (
+    export_infer,
+    export_json,
+    export_layout,
+    export_manifest,
+    export_schema,
+)
 from appliance_spark.export_layout import ExportFailed
 from tests.export.test_export_parts import BEGIN_MS, rows_of, written
 
@@ -372,3 +378,15 @@ def test_a_schema_that_a_person_gives_is_checked(text: str, why: str) -> None:
 
     with pytest.raises((ExportFailed, export_json.Misfit), match=why):
         export_run.given_schema("json", text)
+
+
+def test_a_topic_without_a_schema_says_so() -> None:
+    found = export_schema.shown(after_run(export_manifest.empty(), {"mode": "raw"}), "t")
+    assert (found["decided_by"], export_schema.as_text(found)) == (None, "t: raw, no schema")
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_bytes(b'\xff{"fields": {}}')
+    with pytest.raises(ExportFailed, match=r"schema\.json is not UTF-8: .*0xff in position 0"):
+        export_layout.text_of(file)

@@ -37,10 +37,6 @@ TALLY_NAMES_MAX = 10_000  # of a split: the rarest are forgotten, for a worker's
 
 Tally = dict[str, Any]
 Path = tuple[str, ...]
-RESERVED = frozenset(
-    name.casefold()
-    for name in ("_key", "_partition", "_offset", "_timestamp", "_headers",
-                 export_json.REST, export_json.TOMBSTONE))  # fmt: skip
 
 
 def empty() -> Tally:
@@ -224,7 +220,7 @@ def extended(pinned: Type | None, tally: Tally) -> tuple[Type, list[dict[str, An
     """The pinned schema with the fields that are new, what was added, and which columns could not
     be. What is pinned stays as it is: values that do not fit it are dead letters."""
     found = pinned or {"fields": {}}
-    taken = {*_paths(found, ()), *RESERVED}
+    taken = {*_paths(found, ()), *export_json.RESERVED}
     room = FIELDS_MAX - export_json.count_of(found)
     changes: list[dict[str, Any]] = []
     left_out: list[str] = []

@@ -29,6 +29,8 @@ DEPTH_MAX = 8  # objects and lists in one another, as columns: what lies deeper 
 VALUE_DEPTH_MAX = 200
 REST = "_rest"  # fields that the pinned schema does not have, as JSON text
 TOMBSTONE = "_tombstone"  # the value was null
+RESERVED = frozenset({  # the columns of a record itself
+    "_key", "_partition", "_offset", "_timestamp", "_headers", REST, TOMBSTONE})
 LONG = range(-(1 << 63), 1 << 63)
 PLAIN = ("boolean", "long", "double", "string")
 Type = Any
@@ -133,16 +135,18 @@ def count_of(kind: Type) -> int:
     return sum(count_of(each) for each in kind["fields"].values())
 
 
-def differing(old: Type, new: Type, path: str = "") -> list[str]:
-    """Fields that both have, with other types."""
+def differing(old: Type, new: Type, path: str = "") -> dict[str, str]:
+    """Fields that both have, with other types: by path, in words."""
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         if "list" in old:
             return differing(old["list"], new["list"], f"{path}[]")
         both = sorted(old["fields"].keys() & new["fields"].keys())
-        return [each for name in both
-                for each in differing(old["fields"][name], new["fields"][name],
-                                      f"{path}.{name}".lstrip("."))]
-    return [] if old == new else [f"{path} is {text_of(old)}, wanted {text_of(new)}"]
+        found: dict[str, str] = {}
+        for name in both:
+            where = f"{path}.{name}".lstrip(".")
+            found |= differing(old["fields"][name], new["fields"][name], where)
+        return found
+    return {} if old == new else {path: f"{path} is {text_of(old)}, wanted {text_of(new)}"}
 
 
 def has_all(new: Type, old: Type) -> bool:
@@ -165,12 +169,28 @@ def checked(kind: Type, where: str = "", depth: int = 0) -> Type:
         if [*kind] == ["list"]:
             return {"list": checked(kind["list"], f"{where}[]", depth + 1)}
         if [*kind] == ["fields"] and isinstance(kind["fields"], dict):
-            for name in kind["fields"]:
-                _checked(name, name.encode("utf-8", "backslashreplace").decode())
+            _check_names([*kind["fields"]], where)
             return {"fields": {name: checked(each, f"{where}.{name}".lstrip("."), depth + 1)
                                for name, each in kind["fields"].items()}}
     raise ExportFailed(f"the schema's field {where}: got {str(kind)[:80]}, wanted one of "
                        f'{", ".join(PLAIN)}, {{"list": TYPE}} or {{"fields": {{NAME: TYPE}}}}')
+
+
+def _check_names(names: list[str], where: str) -> None:
+    """Readers name columns without a look at capitals, and Parquet has no empty group."""
+    if not names and where:
+        raise ExportFailed(f"the schema's field {where}: an object without fields has no columns")
+    for name in names:
+        shown = name.encode("utf-8", "backslashreplace").decode()
+        if shown != name:
+            raise ExportFailed(f"the schema's field {shown}: half of a surrogate pair")
+        if not where and name.casefold() in RESERVED:
+            raise ExportFailed(f"the schema's field {name}: every export has that column already")
+    counts = Counter(name.casefold() for name in names)
+    twice = [name for name in names if counts[name.casefold()] > 1]
+    if twice:
+        raise ExportFailed(f"the schema's fields {' and '.join(twice[:5])} within {where or 'it'} "
+                           "are one name to readers")
 
 
 def arrow_type(kind: Type) -> pa.DataType:

@@ -150,7 +150,13 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
                 {**each, "run": plan["id"]} for each in planned["schema_changes"]
             ]
         old["isolation"] = planned["isolation"]
-        change_schema(old, planned["schema"])
+        if _decides(planned["schema"], old.get("schema")):
+            change_schema(old, planned["schema"])
+
+
+def _decides(planned: dict[str, Any], known: dict[str, Any] | None) -> bool:
+    """A run that had no records has none of which to infer a type: what is known stays."""
+    return known is None or "type" in planned or planned["mode"] != known["mode"]
 
 
 def change_schema(of: dict[str, Any], schema: dict[str, Any]) -> None:

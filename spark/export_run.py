@@ -390,7 +390,11 @@ def inferred(
              for each in plan["splits"] if each["start"] < each["end"]]
     reading = reading_of(broker, retries, of["isolation"])
     tallies = [export_tasks.infer(reading, task) for task in export_schema.tasks_of(tasks)]
-    return export_schema.settled(None, tallies)[0]
+    found = export_schema.settled(None, tallies)[0]
+    if not found["sampled"]:
+        raise ExportFailed(f"topic {topic} has no record now of which a schema could be inferred: "
+                           "set one with --set FILE, or try again when there are some")
+    return found
 
 
 def with_schema(wanted: Wanted, mode: str, text: str | None, framing: str) -> Wanted:

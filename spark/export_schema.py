@@ -88,6 +88,11 @@ def put(
     if of["schema"]["mode"] != "json":
         raise ExportFailed(f"topic {topic} is exported as {of['schema']['mode']}: only JSON has "
                            "a schema that can be set here")
+    if "given" in of["schema"] and (found.get("by") == INFERENCE or not keeps_files):
+        raise ExportFailed(
+            f"topic {topic}: its schema is that of a schema file, which the next run would set "
+            "again: give the export another file (--schema-file), or with it: --set FILE "
+            "--keep-old-files")
     schema = {"mode": "json", "by": PERSON, **found}
     schema.pop("given", None)
     check_change(manifest, topic, schema, keeps_files)
@@ -105,15 +110,15 @@ def check_change(
 ) -> None:
     """Whether files with this schema may stand beside those that are there."""
     of, files = manifest["topics"].get(topic), _files(manifest, topic)
-    if of is None or not files or "type" not in schema:
+    if of is None or not files:
         return
     old = of["schema"]
     if old["mode"] != schema["mode"]:
         raise ExportFailed(f"topic {topic}: {len(files)} files of this target hold it as "
                            f"{old['mode']}, wanted {schema['mode']}: that wants a new target")
-    if schema["mode"] != "json" or "type" not in old:
+    if schema["mode"] != "json" or "type" not in old or "type" not in schema:
         return
-    others = export_json.differing(old["type"], schema["type"])
+    others = _other_types(of, files, schema["type"])
     if not others or (keeps_files and not manifest.get("table")):
         return
     rows = sum(file["rows"] for file in files)
@@ -123,6 +128,19 @@ def check_change(
         raise ExportFailed(f"{told}The Iceberg table of this target cannot follow: "
                            "a column of it has one type. Export into a new target")
     raise ExportFailed(told + WAY.format(topic=topic))
+
+
+def _other_types(of: dict[str, Any], files: list[dict[str, Any]], wanted: Any) -> list[str]:
+    """Fields that some file has with another type: also one that a schema since has left out. What
+    the present schema has otherwise than those files was accepted when it was set."""
+    now = of["schema"]["type"]
+    found = export_json.differing(now, wanted)
+    for version in {file.get("schema_version", 0) for file in files}:
+        kind = export_manifest.schema_of(of, version).get("type", now)
+        accepted = export_json.differing(kind, now).keys()
+        others = export_json.differing(kind, wanted)
+        found |= {path: others[path] for path in others.keys() - accepted}
+    return [found[path] for path in sorted(found)]
 
 
 # The sample

@@ -12,15 +12,19 @@ from typing import Any
 import duckdb
 import pytest
 
+from appliance.testing import RunningBroker
 from appliance_spark import (
     export_infer,
     export_json,
     export_layout,
     export_manifest,
+    export_run,
     export_schema,
 )
+from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed
 from tests.export.test_export_parts import BEGIN_MS, rows_of, written
+from tests.support.rest import Rest
 
 GOOD = [json.dumps({"id": i, "name": f"n{i}", "box": {"x": i / 2, "tags": ["a"]}}).encode()
         for i in range(100)]
@@ -345,6 +349,56 @@ def test_fields_may_be_added_and_left_out() -> None:
     assert export_manifest.schema_of(new["topics"]["t"], 0)["type"] == TEXT  # for repairs
 
 
+def test_a_run_without_records_leaves_the_schema_as_it_is() -> None:
+    for by in ("person", "inference"):
+        schema = {"mode": "json", "type": TEXT, "by": by}
+        manifest = after_run(after_run(export_manifest.empty(), schema), {"mode": "json"}, rows=0)
+        of = manifest["topics"]["t"]
+        assert (of["schema"], of.get("schema_version", 0)) == (schema, 0)
+
+
+def test_another_type_is_refused_also_in_two_steps() -> None:
+    less = {"fields": {"name": "string"}}
+    step = export_schema.put(manifest_of(TEXT), "t", {"type": less}, False)
+    with pytest.raises(ExportFailed, match="1 files with 3 rows have other types: id is string"):
+        export_schema.put(step, "t", {"type": RIGHT}, False)
+    with pytest.raises(ExportFailed, match="Iceberg"):
+        export_schema.put({**step, "table": {"name": "n"}}, "t", {"type": RIGHT}, True)
+    kept = export_schema.put(step, "t", {"type": RIGHT}, True)
+    more = {"fields": {**RIGHT["fields"], "more": "long"}}
+    export_schema.put(kept, "t", {"type": more}, False)  # what was accepted once stays accepted
+    with pytest.raises(ExportFailed, match="have other types: name is string, wanted long"):
+        export_schema.put(kept, "t", {"type": {"fields": {"id": "long", "name": "long"}}}, False)
+
+
+def test_raw_files_and_json_do_not_lie_in_one_folder() -> None:
+    with pytest.raises(ExportFailed, match="hold it as json, wanted raw"):
+        export_schema.check_change(manifest_of(TEXT), "t", {"mode": "raw"})
+    raw = after_run(export_manifest.empty(), {"mode": "raw"})
+    with pytest.raises(ExportFailed, match="hold it as raw, wanted json"):
+        export_schema.check_change(raw, "t", {"mode": "json"})
+
+
+def test_a_schema_that_the_next_run_would_set_again_is_not_put() -> None:
+    given = {"mode": "json", "type": TEXT, "given": json.dumps(TEXT)}
+    manifest = after_run(export_manifest.empty(), given)
+    more = {"fields": {**TEXT["fields"], "more": "long"}}
+    for found, keeps in (({"type": more}, False), ({"type": more, "by": "inference"}, True)):
+        with pytest.raises(ExportFailed, match="that of a schema file"):
+            export_schema.put(manifest, "t", found, keeps)
+    new = export_schema.put(manifest, "t", {"type": RIGHT}, True)
+    assert new["topics"]["t"]["schema"]["type"] == RIGHT
+
+
+def test_nothing_is_inferred_of_a_log_without_records(appliance_broker: RunningBroker) -> None:
+    Rest(appliance_broker.admin).post("/topics", {"name": "t"})
+    port = AdminPort(appliance_broker.admin)
+    manifest = manifest_of(TEXT)
+    manifest["topics"]["t"]["isolation"] = "read_committed"
+    with pytest.raises(ExportFailed, match="has no record now"):
+        export_run.inferred(manifest, "t", port, 0)
+
+
 def test_files_of_avro_keep_the_schema_that_they_were_written_with() -> None:
     old = {"mode": "avro", "framing": "none",
            "type": {"type": "record", "name": "v", "fields": [{"name": "a", "type": "long"}]}}
@@ -370,13 +424,15 @@ def test_files_of_avro_keep_the_schema_that_they_were_written_with() -> None:
         ('{"fields": {"a": {"list": {"fields": {"b": null}}}}}', r"field a\[\]\.b: got None"),
         ('{"fields": {"a": {"list": "long", "fields": {}}}}', "field a: got"),
         ('{"fields": {"\\ud800": "long"}}', "surrogate"),
+        ('{"fields": {"o": {"fields": {"A": "long", "a": "long"}}}}', "A and a within o are one"),
+        ('{"fields": {"_rest": "string"}}', "_rest: every export has that column already"),
+        ('{"fields": {"_Key": "string"}}', "_Key: every export has that column already"),
+        ('{"fields": {"a": {"list": {"fields": {}}}}}', r"a\[\]: an object without fields"),
         ('{"fields": {"a": ' + '{"list": ' * 300 + '"long"' + "}" * 302, "wanted one of"),
     ],
 )  # fmt: skip
 def test_a_schema_that_a_person_gives_is_checked(text: str, why: str) -> None:
-    from appliance_spark import export_run
-
-    with pytest.raises((ExportFailed, export_json.Misfit), match=why):
+    with pytest.raises(ExportFailed, match=why):
         export_run.given_schema("json", text)
 
 

@@ -98,6 +98,7 @@ class RefusedReads:
         """Whether there is a segment that was not verified for it yet."""
         with self._lock:
             now = time.monotonic()
+            self._forget(now)
             is_new = False
             for each in self._engine.take_read_faults():
                 is_new = self._take(each, now) or is_new
@@ -108,7 +109,6 @@ class RefusedReads:
 
     def _take(self, fault: ReadFaultInfo, now: float) -> bool:
         place = fault.topic, fault.partition, fault.base_offset
-        self._forget(now)
         known = self._refused.get(place)
         if known is None:
             if len(self._refused) >= SEGMENTS_MAX:
@@ -128,7 +128,6 @@ class RefusedReads:
         self.gather()
         with self._lock:
             now, wall_s = time.monotonic(), self._log_dir.clock.now_ms() / 1000
-            self._forget(now)
             told = [each for each in self._refused.values() if not each.is_settled]
             told.sort(key=lambda each: -each.at)
             found = [each.text(wall_s, now) for each in told]

@@ -49,6 +49,25 @@ inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard,
 #endif
 }
 
+// Locks a mutex until the function that declares it ends, whichever return it takes. C++ destroys
+// locals in reverse order: declared last, it unlocks before what the others hold is freed.
+class scope_lock {
+    std::mutex *locked = nullptr;
+
+  public:
+    scope_lock() = default;
+    scope_lock(const scope_lock &) = delete;
+    scope_lock &operator=(const scope_lock &) = delete;
+    ~scope_lock() { if (locked != nullptr) locked->unlock(); }
+    void hold(std::mutex &guard) { guard.lock(); locked = &guard; }
+    bool try_hold(std::mutex &guard) {
+        if (!guard.try_lock()) return false;
+        locked = &guard;
+        return true;
+    }
+    void release() { locked->unlock(); locked = nullptr; }
+};
+
 // A counter with one writer at a time: readers may see it a moment late, and nobody pays for a
 // locked instruction.
 inline void count_own(std::atomic<int64_t> &counter, int64_t more) {

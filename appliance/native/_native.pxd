@@ -24,6 +24,11 @@ cdef extern from "_native.h" nogil:
         void unlock()
         bint try_lock()
 
+    cppclass ScopeLock "scope_lock":
+        void hold(mutex& guard)
+        bint try_hold(mutex& guard)
+        void release()
+
     cppclass condition "std::condition_variable_any":
         void notify_one()
         void notify_all()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiohttp import web
+from aiohttp import web, web_app
 
 from appliance.admin import access, api, audit, live, mirrors, schemas
 from appliance.admin.connections import Connections, Site, bounded, within_descriptors
@@ -125,10 +125,17 @@ def make_app(process: Process) -> web.Application:
     app[TRAIL] = trail = audit.Trail(lambda: process.broker)
     app.cleanup_ctx.append(trail.running)
     kept = trail, schemas.Schemas(), mirrors.Mirrors()
+    app.on_cleanup.append(forget_handlers)
     place = Place(process, survey, app[GUARD], *kept, reading)
     app.add_routes(api.web_routes(place))
     app.add_routes(Console().routes())
     return app
+
+
+async def forget_handlers(_: web.Application) -> None:
+    """aiohttp keeps the handlers of 1,024 routes for the life of the process, and each keeps its
+    application, with the whole broker behind it: a process that had many ran out of descriptors."""
+    web_app._cached_build_middleware.cache_clear()
 
 
 def access_table() -> str:

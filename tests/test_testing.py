@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -48,6 +49,20 @@ def test_a_test_gets_a_broker_that_keeps_records(appliance_broker: RunningBroker
         (part,) = connection.produce(batch("a", "b"), acks=-1)
         assert (part.error_code, part.base_offset) == (0, 0)
         assert connection.fetch_one(0).high_watermark == 2
+
+
+def test_a_broker_that_has_stopped_keeps_no_descriptor(tmp_path: Path) -> None:
+    """A test run that starts hundreds must not gather them: what calls select() ends at 1,024."""
+
+    def run_one(name: str) -> int:
+        with running_broker(tmp_path / name) as broker:
+            for path in ("livez", "healthz", "metrics"):
+                urllib.request.urlopen(f"http://{broker.admin}/{path}").read()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    first = run_one("first")  # libraries open their own at the first use
+    assert [run_one(name) for name in ("second", "third")] == [first, first]
 
 
 def test_configs_tell_where_it_listens_in_fact(appliance_broker: RunningBroker) -> None:

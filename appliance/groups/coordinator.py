@@ -194,8 +194,10 @@ class Coordinator:
             self._unavailable = None
         self._forget_later(found.offsets.groups())
         # It stays for good. Walking through a hundred thousand offsets again and again, the garbage
-        # collector took twice as long as the commits themselves.
-        gc.freeze()
+        # collector took twice as long as the commits themselves. Only a process of our own froze
+        # at its start: in one that starts many brokers the stopped ones would never be freed.
+        if gc.get_freeze_count() > 0:
+            gc.freeze()
         took_ms = round((time.monotonic() - begin) * 1000)
         logger.info("groups loaded", groups=len(self.groups), ms=took_ms)
         for each in found.faults:

@@ -1,18 +1,28 @@
 """One path of the core, taken so many times, for those who count instructions.
 
-    python -m bench.core_path append|append-one|read|columns COUNT [FOLDER]
+    python -m bench.core_path append|append-one|read|columns|request-one|fetch-one COUNT [FOLDER]
 
-In a log of its own, or in the one in the folder.
+In a log of its own, or in the one in the folder. The last two go through a socket and the network
+threads, with a client that sends the same bytes again and again.
 """
 
 from __future__ import annotations
 
+import socket
+import struct
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from appliance.config import NetworkConfig
 from appliance.data_dir.log_dir import Log, LogConfig, LogDir, StorageConfig
+from appliance.network._data_plane import DataPlane
+from appliance.protocol import codec, headers
+from appliance.protocol.messages.fetch import FetchRequest
+from appliance.protocol.messages.produce import ProduceRequest
 from appliance.record import _batch, arrow
 
 TOPIC = "bench"
@@ -25,35 +35,73 @@ def batch_of(records: int) -> bytearray:
     return bytearray(_batch.build([(0, None, bytes(RECORD_BYTES))] * records))
 
 
-def append(log: Log, count: int) -> None:
+def append(_: LogDir, log: Log, count: int) -> None:
     batch = batch_of(RECORDS)
     for _ in range(count):
         log.append_in_place(batch)
 
 
-def append_one(log: Log, count: int) -> None:
+def append_one(_: LogDir, log: Log, count: int) -> None:
     batch = batch_of(1)
     for _ in range(count):
         log.append_in_place(batch)
 
 
-def read(log: Log, count: int) -> None:
+def read(log_dir: LogDir, log: Log, count: int) -> None:
     """At a hundred places, all over the log."""
-    append(log, PLACES)
+    append(log_dir, log, PLACES)
     log.flush()
     step = log.log_end_offset // RECORDS // PLACES * RECORDS
     for each in range(count):
         log.read(each % PLACES * step, READ_BYTES)
 
 
-def columns(log: Log, count: int) -> None:
+def columns(_: LogDir, __: Log, count: int) -> None:
     batch = bytes(batch_of(RECORDS))
     for _ in range(count):
         arrow.record_batch(batch)
 
 
-PATHS: dict[str, Callable[[Log, int], None]] = {
+def request_one(log_dir: LogDir, log: Log, count: int) -> None:
+    part = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch_of(1)))
+    topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
+    answered(log_dir, log, count, frame_of(ProduceRequest(acks=1, topic_data=[topic]), 0, 9))
+
+
+def fetch_one(log_dir: LogDir, log: Log, count: int) -> None:
+    log.append_durable(bytes(batch_of(1)))
+    part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=READ_BYTES)
+    topic = FetchRequest.FetchTopic(topic=TOPIC, partitions=[part])
+    asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=READ_BYTES, topics=[topic],
+                         session_epoch=-1)
+    answered(log_dir, log, count, frame_of(asked, 1, 12))
+
+
+def frame_of(request: Any, key: int, version: int) -> bytes:
+    header = headers.encode_request(headers.RequestHeader(key, version, 1, "bench"))
+    frame = header + codec.encode(request, version)
+    return struct.pack(">i", len(frame)) + frame
+
+
+def answered(log_dir: LogDir, log: Log, count: int, frame: bytes) -> None:
+    """The frame, and its whole answer, so many times."""
+    plane = DataPlane(log_dir.engine, NetworkConfig())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        plane.listen(listener)
+        plane.put_topic(TOPIC, uuid.uuid4().bytes, [log])
+        plane.start()
+        with socket.create_connection(address) as client:
+            for _ in range(count):
+                client.sendall(frame)
+                (left,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+                client.recv(left, socket.MSG_WAITALL)
+        plane.stop(1000)
+
+
+PATHS: dict[str, Callable[[LogDir, Log, int], None]] = {
     "append": append, "append-one": append_one, "read": read, "columns": columns,
+    "request-one": request_one, "fetch-one": fetch_one,
 }
 
 
@@ -67,12 +115,12 @@ def main() -> None:
         log_dir = opened(Path(folder[0]))
         log = log_dir.log(TOPIC, 0)
         log.roll()  # where in a segment an append lands is no question of the log's size
-        PATHS[path](log, int(count))
+        PATHS[path](log_dir, log, int(count))
         log_dir.close()
         return
     with tempfile.TemporaryDirectory() as name:
         log_dir = opened(Path(name, "data"))
-        PATHS[path](log_dir.create(TOPIC, 0, LOG), int(count))
+        PATHS[path](log_dir, log_dir.create(TOPIC, 0, LOG), int(count))
         log_dir.abandon()
 
 

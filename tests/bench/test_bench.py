@@ -277,7 +277,11 @@ def test_every_suite_says_what_it_is_and_names_each_case_once() -> None:
 @pytest.mark.parametrize("path", core_path.PATHS)
 def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
     log_dir = core_path.LogDir.open(tmp_path, core_path.STORAGE)
-    core_path.PATHS[path](log_dir.create("bench", 0, core_path.LOG), 3)
+    log = log_dir.create("bench", 0, core_path.LOG)
+    core_path.PATHS[path](log_dir, log, 3)
+    stored = {"append": 3 * core_path.RECORDS, "append-one": 3, "request-one": 3, "fetch-one": 1,
+              "read": core_path.PLACES * core_path.RECORDS, "columns": 0}
+    assert log.log_end_offset == stored[path]
     log_dir.close()
 
 

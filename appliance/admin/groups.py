@@ -9,16 +9,16 @@ from typing import TypedDict
 from appliance.admin.offset_reset import Reset, ResetAnswer, reset
 from appliance.admin.route import ADMIN, Call, Param, delete, get, post
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
 from appliance.groups import subscription
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import ConsumerMember, Places
-from appliance.groups.coordinator import AnyGroup
 from appliance.groups.group import Group
+from appliance.groups.group_table import AnyGroup
 from appliance.groups.lag import GroupLag
 from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.records import Partition
+from appliance.process.unattended import outcome
 
 
 class GroupRow(TypedDict):
@@ -96,11 +96,11 @@ def assignor_of(group: AnyGroup) -> str:
 
 async def list_groups(call: Call) -> GroupList:
     groups = call.broker.groups
-    groups.check_loaded()
+    groups.availability.check_loaded()
     text, states = call.params["q"].lower(), call.params["state"].lower()
     found = [
         each
-        for each in sorted(groups.groups.values(), key=lambda each: each.id)
+        for each in sorted(groups.table.groups.values(), key=lambda each: each.id)
         if not each.is_dead
         and text in each.id.lower()
         and (not states or each.state.value.lower() == states)
@@ -135,7 +135,7 @@ def group_row(broker: Broker, group: AnyGroup, lag: GroupLag | None) -> GroupRow
 
 async def get_group(call: Call) -> GroupAnswer:
     broker = call.broker
-    group = broker.groups.get(call.path["group"])
+    group = broker.groups.table.get(call.path["group"])
     lag = await broker.lag.of_group(group.id)
     members = member_rows(broker, group)
     owners = {
@@ -228,7 +228,7 @@ def offset_rows(
 
 def get_lag(call: Call) -> LagAnswer:
     broker = call.broker
-    group = broker.groups.get(call.path["group"])
+    group = broker.groups.table.get(call.path["group"])
     found = broker.lag.history(group.id)
     return {
         "interval_s": found.interval_s,
@@ -257,11 +257,7 @@ def unread(
 
 
 async def delete_group(call: Call) -> None:
-    done: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
-    call.broker.groups.delete(call.path["group"], done.set_result)
-    error = await done
-    if error is not None:
-        raise error
+    await outcome(call.broker.groups.table.delete(call.path["group"]))
 
 
 async def reset_offsets(call: Call) -> ResetAnswer:
@@ -275,7 +271,7 @@ ROUTES = [
         list_groups,
         GroupList,
         "Consumer groups with members and lag.",
-        version=lambda call: call.broker.groups.version,
+        version=lambda call: call.broker.groups.table.version,
         params=(
             Param("q", str, "Only groups whose id holds this text.", ""),
             Param("state", str, "Only groups in this state.", ""),

@@ -122,7 +122,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "topics": len(broker.topics) if broker else 0,
         "partitions": totals.partitions,
         "size_bytes": totals.size,
-        "groups": len(broker.groups.groups) if broker else 0,
+        "groups": len(broker.groups.table.groups) if broker else 0,
         "connections": plane.counters()["connections_open"] if plane else 0,
         "storage": await storage_of(broker, process, survey) if broker else None,
         "raid": machine.arrays,

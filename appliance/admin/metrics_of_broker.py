@@ -195,7 +195,7 @@ def of_scrub(broker: Broker) -> Iterator[Metric]:
 def of_groups(broker: Broker) -> Iterator[Metric]:
     kinds: Counter[tuple[str, str]] = Counter()
     members = 0
-    for group in broker.groups.groups.values():
+    for group in broker.groups.table.groups.values():
         kinds[protocol_of(group), group.state.value] += 1
         members += len([*group.members])
     family = gauge("groups", "Consumer groups.", ["protocol", "state"])

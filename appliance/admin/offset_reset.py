@@ -58,7 +58,7 @@ WANTED = {"time": "time_ms", "offset": "offset", "shift": "shift", "group": "gro
 
 
 async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
-    group = broker.groups.find(group_id)
+    group = broker.groups.table.find(group_id)
     if not group_id:
         raise RequestInvalid("the group's id is empty")
     wanted = WANTED.get(asked["to"])
@@ -82,7 +82,7 @@ async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
 def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition, Log]]:
     offsets = broker.groups.offsets
     if asked["to"] == "group":
-        broker.groups.get(asked["group"])  # one that is not there would mean: from the start
+        broker.groups.table.get(asked["group"])  # one that is not there would mean: from the start
     if "topics" in asked:
         places = [place for each in asked["topics"] for place in places_of(broker, each)]
     elif asked["to"] == "group":
@@ -167,7 +167,7 @@ async def commit(broker: Broker, group_id: str, rows: list[ResetRow]) -> None:
         return
     done: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
     now = time.monotonic_ns() // 1_000_000
-    broker.groups.commit(group_id, ("", None, -1), values, now, done.set_result)
+    broker.groups.commits.commit(group_id, ("", None, -1), values, now, done.set_result)
     error = await done
     if error is not None:
         raise error

@@ -48,6 +48,7 @@ from appliance.errors import ApplianceError
 from appliance.export.book import Book
 from appliance.export.holds import Holds
 from appliance.groups import coordinator as groups
+from appliance.groups.group_table import GroupTable
 from appliance.groups.lag import Lag, Source
 from appliance.groups.modern_group import TopicFacts
 from appliance.process import event_log
@@ -113,19 +114,23 @@ class Broker:
         self.clock = log_dir.clock
         kept = config.kept
         self.entities = Kept.of_entities(kept)
-        self.groups = groups.Coordinator(
+        table = GroupTable(
             config.groups, self, self.clock, Kept.of_groups(kept), kept.member_max_bytes
         )
-        self.transactions = transactions.Coordinator(
-            config.transactions, self, self.groups.known, self.groups.end_transaction,
-            self.clock, Kept.of_transactions(kept),
-        )  # fmt: skip
         self.share_partitions = SharePartitions(config, self, wall=self.clock)
-        self.share_groups = ShareCoordinator(self.groups, self, self.share_partitions)
-        sources: list[Source] = [self.groups, self.share_groups]
-        self.lag = Lag(
-            config.groups, self.served_log, sources, self.groups.loaded, self.clock.now_ms
+        self.share_groups = ShareCoordinator(table, self, self.share_partitions)
+        self.groups = groups.Coordinator(
+            config.groups, table, self, self.share_groups, self.clock
         )
+        self.transactions = transactions.Coordinator(
+            config.transactions, self, self.groups.loading.known,
+            self.groups.commits.end_transaction, self.clock, Kept.of_transactions(kept),
+        )  # fmt: skip
+        sources: list[Source] = [self.groups.progress, self.share_groups]
+        self.lag = Lag(
+            config.groups, self.served_log, sources, self.groups.loading.loaded,
+            self.clock.now_ms,
+        )  # fmt: skip
         self.acls = Acls(catalog, self._change, self.entities)
         self.scram = ScramCredentials(catalog, self._change, self.entities)
         self.quotas = ClientQuotas(catalog, self._change, self.entities)
@@ -338,7 +343,7 @@ class Broker:
         facts = self.topic_facts(name)
         await self._change(self._delete_topic(name))
         await asyncio.to_thread(self.holds.forget_topic, name)
-        await self.groups.forget_topic(name)
+        await self.groups.commits.forget_topic(name)
         if facts is not None:
             self.share_groups.forget_topic(facts.id)
             await self.share_partitions.forget_topic(facts.id)
@@ -579,13 +584,13 @@ class Broker:
         if found is None or not 0 <= partition < len(found.logs):
             return None
         if topic == OFFSETS:
-            self.groups.check_read(partition)
+            self.groups.availability.check_read(partition)
         return found.log(partition)
 
     def unserved_partitions(self) -> set[tuple[str, int]]:
         """Nobody knows what is in them. One of the offsets is known when groups have read it."""
         found = {(each.name, n) for each in self.topics.values() for n in each.unserved}
-        return found | {(OFFSETS, each) for each in self.groups.unread}
+        return found | {(OFFSETS, each) for each in self.groups.availability.unread}
 
     def not_open(self) -> dict[tuple[str, int], str]:
         """Partitions, also of no topic, and why."""
@@ -598,7 +603,7 @@ class Broker:
 
     def all_logs(self) -> Iterable[Log]:
         """Of the partitions that are served."""
-        unread = {(OFFSETS, each) for each in self.groups.unread}
+        unread = {(OFFSETS, each) for each in self.groups.availability.unread}
         logs = (log for topic in self.topics.values() for log in topic.open_logs)
         return [each for each in logs if (each.topic, each.partition) not in unread]
 

@@ -331,7 +331,7 @@ def told(entry: Entry) -> str:
 
 
 def of_owners(broker: Broker) -> Iterator[Finding]:
-    for owner in (broker.groups, broker.transactions, broker.share_partitions):
+    for owner in (broker.groups.availability, broker.transactions, broker.share_partitions):
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)
     hanging = [

@@ -9,7 +9,12 @@ mixed_group     the same while it also has members of the older protocol: it is 
                 or on its way back
 offsets         what groups committed, also within transactions that are still open
 lag             how far each is behind; `wanted_places` has what counts without a commit
-coordinator     the owner of all groups: time, disk, and what handlers ask
+
+coordinator     the owner of all groups, and what it is made of: `group_table` has them all,
+                `availability` says which are served, `loading` reads them at a start
+                `classic_membership` and `consumer_membership` let members in, by protocol
+                `offset_commits` and `offset_expiry` change offsets
+                `group_weights` counts what all of that keeps, `offsets_topic` writes it
 
 Below them: `member`, who is in a group; `records`, `consumer_records` and `share_records`, the
 bytes in `__consumer_offsets`, and `replay`, their way back; `subscription` and `topic_pattern`,

@@ -7,6 +7,7 @@ as one of ours, with a trace, although most only tell the asker what was wrong w
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from appliance.errors import ApplianceError
@@ -17,20 +18,64 @@ logger = event_log.named("unattended")
 Result = TypeVar("Result")
 
 
+class Tasks:
+    """Tasks of one owner, which waits for them when it is closed."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self, job: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        task = asyncio.get_running_loop().create_task(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def settled(self) -> None:
+        """After the last one, and those that it began."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class LoggedTasks(Tasks):
+    """Nobody looks at what comes of them but the log."""
+
+    def __init__(self, logger: event_log.Named, what: str) -> None:
+        """`what` failed where none of our own errors says why."""
+        super().__init__()
+        self._logger = logger
+        self._what = what
+
+    def run(self, job: Awaitable[None]) -> asyncio.Task[None]:
+        return self.begin(self.logged(job))
+
+    async def logged(self, job: Awaitable[None]) -> None:
+        try:
+            await job
+        except ApplianceError as error:
+            self._logger.warning("put off", error=error)
+        except Exception:
+            self._logger.exception(f"{self._what} failed in a way that was not foreseen")
+
+
 async def outcome(task: asyncio.Task[Result]) -> Result:
     """Of a task that is not cancelled with who waits for it."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(_look_at)
+        let_go(task)
         raise
 
 
-def _look_at(task: asyncio.Task[Any]) -> None:
-    if task.cancelled():
+def let_go(work: asyncio.Future[Any]) -> None:
+    """Nobody waits for it."""
+    work.add_done_callback(_look_at)
+
+
+def _look_at(work: asyncio.Future[Any]) -> None:
+    if work.cancelled():
         return
     try:
-        task.result()
+        work.result()
     except ApplianceError:
         return  # the asker's, who is gone
     except Exception:

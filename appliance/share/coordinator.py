@@ -1,6 +1,6 @@
 """The owner of share groups: their members, and where each group is in the partitions it reads.
 
-Members live as in other groups: `groups/coordinator.py` finds groups, gives them time and writes
+Members live as in other groups: `groups/group_table.py` finds groups, gives them time and writes
 their records. Where a group is in a partition is kept by the share partitions (`States`), and each
 group notes for which partitions it is, so that neither is ever without the other:
 
@@ -21,7 +21,7 @@ from uuid import UUID
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Place, Places
-from appliance.groups.coordinator import Coordinator
+from appliance.groups.group_table import GroupTable, check_alive
 from appliance.groups.lag import Progress
 from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
 from appliance.groups.records import Partition
@@ -29,7 +29,7 @@ from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused
 from appliance.groups.wanted_places import wanted_places
 from appliance.process import event_log
-from appliance.process.unattended import outcome
+from appliance.process.unattended import Tasks, let_go, outcome
 from appliance.protocol import ErrorCode
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
@@ -38,7 +38,6 @@ from appliance.topics.internal_topic import Record
 logger = event_log.named("share_groups")
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 Note = Callable[[ShareState], ShareState]
 
 SHARE = "share"
@@ -78,25 +77,15 @@ class States(Protocol):
 
 
 class ShareCoordinator:
-    def __init__(self, groups: Coordinator, topics: Topics, states: States) -> None:
+    def __init__(self, groups: GroupTable, topics: Topics, states: States) -> None:
         self._groups = groups
         self._topics = topics
         self._states = states
-        self._jobs: set[asyncio.Task[Any]] = set()
-        groups.restore_share_groups = self._restore
-        groups.expire_share_group = self._expire
+        self._tasks = Tasks()
 
     async def settled(self) -> None:
         """After the last change that has begun."""
-        while self._jobs:
-            await asyncio.wait(self._jobs)
-
-    def _run(self, job: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """It goes on to its end, even if whoever asked for it is gone."""
-        task = asyncio.get_running_loop().create_task(job)
-        self._jobs.add(task)
-        task.add_done_callback(self._jobs.discard)
-        return task
+        await self._tasks.settled()
 
     # Asked by the share partitions
 
@@ -140,7 +129,7 @@ class ShareCoordinator:
         self, group_id: str, asked: Beat, now_ms: int, answer: Callable[[Beaten], None]
     ) -> None:
         self.check(group_id)
-        self._groups.check_beat(group_id, asked)
+        self._groups.weights.check_beat(group_id, asked)
         before = self._groups.groups.get(group_id)
         group = self._find_or_make(group_id, may_make=asked.epoch == JOINING)
         if before is None:
@@ -149,12 +138,12 @@ class ShareCoordinator:
         self._groups.arm(group)
 
     def check_loaded(self) -> None:
-        self._groups.check_loaded()
+        self._groups.availability.check_loaded()
         self._states.check_loaded()
 
     def check(self, group_id: str) -> None:
         """Whether what there is of this group is known."""
-        self._groups.check(group_id)
+        self._groups.availability.check(group_id)
         self._states.check_loaded()
 
     def _find_or_make(self, group_id: str, may_make: bool) -> ShareGroup:
@@ -164,7 +153,7 @@ class ShareCoordinator:
         if not isinstance(found, ShareGroup):
             what = "is not a share group" if found else "not found"
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        self._groups.check_alive(found)
+        check_alive(found)
         return found
 
     def _make(self, group_id: str) -> ShareGroup:
@@ -203,7 +192,7 @@ class ShareCoordinator:
             finally:
                 done(made)  # members wait for it
 
-        self._run(make_all())
+        self._tasks.begin(make_all())
 
     # Administrators
 
@@ -229,7 +218,7 @@ class ShareCoordinator:
         group.check_empty()
         if not offsets:
             return {}
-        self._groups.check_room(group_id)
+        self._groups.weights.check(group_id)
         if group_id not in self._groups.groups:
             self._groups.adopt(group)
         places = frozenset(offsets)
@@ -256,23 +245,22 @@ class ShareCoordinator:
         self.check_loaded()
         return await self._delete_states(self.get(group_id), topics)
 
-    def delete(self, group_id: str, done: Done) -> None:
+    def delete(self, group_id: str) -> asyncio.Task[None]:
         """The group and all its states. Meanwhile nobody gets in: it is Dead."""
         self.check_loaded()
         group = self.get(group_id)
         group.delete()
-        self._run(self._delete(group, done))
+        return self._tasks.begin(self._delete(group))
 
-    async def _delete(self, group: ShareGroup, done: Done) -> None:
+    async def _delete(self, group: ShareGroup) -> None:
         try:
             errors = await self._delete_states(group, group.shared.topics)
             if errors:
                 raise next(iter(errors.values()))
-        except ApplianceError as error:
+        except ApplianceError:
             group.is_dead = False
-            done(error)
-        else:
-            self._groups.bury(group, done)
+            raise
+        await self._groups.bury(group)
 
     async def _delete_states(
         self, group: ShareGroup, topics: Collection[UUID]
@@ -322,9 +310,9 @@ class ShareCoordinator:
                 await _stored(partial(group.end_change, note))
 
         group.check_empty()
-        await outcome(self._run(change()))
+        await outcome(self._tasks.begin(change()))
 
-    def _expire(self, group: ModernGroup) -> None:
+    def expire(self, group: ModernGroup) -> None:
         """An Empty group of which no member ever read, and no administrator said where it begins,
         is as if it had never been. Whoever reaches the port can make such groups."""
         if not isinstance(group, ShareGroup) or not group.is_empty or not self._states.is_loaded:
@@ -336,7 +324,7 @@ class ShareCoordinator:
         ]
         # what is not known, as where a partition of the states is not served, may have begun
         if not state.deleting and all(each == NOT_BEGUN for each in starts):
-            self.delete(group.id, lambda error: None)
+            let_go(self.delete(group.id))
 
     def forget_topic(self, topic_id: UUID) -> None:
         """A topic is deleted, and with it what the share partitions have of it."""
@@ -348,18 +336,17 @@ class ShareCoordinator:
 
     # A start
 
-    def _restore(self, found: Mapping[str, StoredShareGroup], now_ms: int) -> None:
+    def restore(self, found: Mapping[str, StoredShareGroup], now_ms: int) -> None:
         for group_id, stored in found.items():
             if stored.epoch is not None and group_id not in self._groups.groups:
                 group = self._make(group_id)
                 group.restore(stored, now_ms)
                 self._groups.adopt(group)
                 if group.shared.deleting:
-                    self._run(self._end_deletion(group))
+                    self._tasks.begin(self._end_deletion(group))
 
     async def _end_deletion(self, group: ShareGroup) -> None:
         """That a crash has interrupted, of its offsets or of the group."""
-        await self._groups.loaded()
         await self._states.known()
         try:
             await self._delete_states(group, group.shared.deleting)

@@ -87,25 +87,25 @@ def with_nothing(control: Control) -> None:
 def with_groups(control: Control) -> None:
     """As they stood when each of these was captured."""
     control.create(TOPIC, 5)
-    control.run(control.broker.groups.loaded())
+    control.run(control.broker.groups.loading.loaded())
     for name, member_id in (
         ("console-consumer-91537", "console-consumer-e1723e5d-2b65-48fd-b2a8-d7c0d4389eef"),
         ("cg1", "console-consumer-6c8e751e-3ca5-4ae9-aaef-3bb3e1ad20d1"),
     ):
-        group = control.broker.groups.make(name)
+        group = control.broker.groups.table.make(name)
         member = GroupMetadataValue.MemberMetadata(member_id=member_id, session_timeout=45_000)
         group.restore(GroupMetadataValue("consumer", 1, "range", member_id, members=[member]), 0)
 
 
 def with_a_group_to_be_assigned(control: Control) -> None:
     with_groups(control)
-    control.broker.groups.groups["console-consumer-91537"].state = State.COMPLETING_REBALANCE
+    control.broker.groups.table.groups["console-consumer-91537"].state = State.COMPLETING_REBALANCE
 
 
 def with_empty_groups(control: Control) -> None:
-    control.run(control.broker.groups.loaded())
+    control.run(control.broker.groups.loading.loaded())
     for name in ("console-consumer-91537", "cg1"):
-        control.broker.groups.make(name).restore(GroupMetadataValue("consumer", 2), 0)
+        control.broker.groups.table.make(name).restore(GroupMetadataValue("consumer", 2), 0)
 
 
 BEFORE: dict[int, Callable[[Control], None]] = {

@@ -424,7 +424,7 @@ def test_a_mixed_group_is_there_after_a_restart(tmp_path: Path) -> None:
     control.close()
     control = Control(tmp_path)
     try:
-        control.run(control.broker.groups.loaded())
+        control.run(control.broker.groups.loading.loaded())
         old.control = new.control = control
         assert (old.heartbeat(), old.sync().assignment) == (0, given)
         new.beat()
@@ -459,7 +459,7 @@ def test_a_restart_finds_the_group_of_the_last_protocol(tmp_path: Path, last: st
     control.close()
     control = Control(tmp_path)
     try:
-        control.run(control.broker.groups.loaded())
+        control.run(control.broker.groups.loading.loaded())
         one.control = old.control = control
         assert listed(control) == [("g", "consumer", "Stable", "consumer" if last == "new" else
                                     "classic")]
@@ -483,7 +483,7 @@ def test_a_deleted_group_is_gone_after_a_restart(tmp_path: Path) -> None:
     control.ask(DeleteGroupsRequest(["g"]), 2)
     control.close()
     control = Control(tmp_path)
-    control.run(control.broker.groups.loaded())
+    control.run(control.broker.groups.loading.loaded())
     assert listed(control) == []
     control.close()
 

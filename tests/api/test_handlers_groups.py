@@ -497,7 +497,7 @@ def test_until_offsets_are_read_clients_are_told_to_ask_again(
         assert may_read.wait(20)
         return replay(logs)
 
-    monkeypatch.setattr("appliance.groups.coordinator.replay", replay_later)
+    monkeypatch.setattr("appliance.groups.loading.replay", replay_later)
 
     async def start_again() -> None:
         groups.start()
@@ -523,6 +523,6 @@ def test_until_offsets_are_read_clients_are_told_to_ask_again(
     assert control.answer(fetched).groups[0].error_code == 14
     assert control.answer(old).error_code == 14
     may_read.set()
-    control.run(groups.loaded())
+    control.run(groups.loading.loaded())
     assert committed(control) == {("t", 0): 1}
     assert one.heartbeat() == 0

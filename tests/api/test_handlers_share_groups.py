@@ -209,7 +209,7 @@ def test_the_pace_of_a_group_is_its_own(control: Control) -> None:
     assert control.ask(IncrementalAlterConfigsRequest([resource]), 1).responses[0].error_code == 0
     assert Member(control).beat().heartbeat_interval_ms == 1500
     assert Member(control, group="h").beat().heartbeat_interval_ms == 5000
-    due_ms = control.broker.groups.groups["g"].due_ms
+    due_ms = control.broker.groups.table.groups["g"].due_ms
     assert 0 < due_ms - time.monotonic_ns() // 1_000_000 <= 6000
 
 
@@ -219,7 +219,7 @@ def test_a_member_that_times_out_loses_what_it_had(control: Control) -> None:
     member.beat()
     write_many(control, 3)
     assert reader.acquire() == [(0, 2, 1)]
-    group = control.broker.groups.groups["g"]
+    group = control.broker.groups.table.groups["g"]
 
     async def ring() -> None:
         group.tick(group.due_ms)
@@ -371,7 +371,7 @@ def test_a_share_group_of_which_nobody_ever_read_is_forgotten(tmp_path: Path) ->
 
 def expire(control: Control) -> None:
     async def run() -> None:
-        control.broker.groups.expire(1 << 50)
+        control.broker.groups.expiry.expire(1 << 50)
         await control.broker.share_groups.settled()
 
     control.run(run())

@@ -81,7 +81,7 @@ def until(control: Control, is_so: Callable[[], bool]) -> None:
 
 def settle(control: Control) -> None:
     """Until the group's writes are on disk."""
-    until(control, lambda: not control.broker.groups._topic.is_busy)
+    until(control, lambda: not control.broker.groups.table.topic.is_busy)
 
 
 # Who goes last
@@ -105,14 +105,14 @@ def test_the_group_goes_back_when_the_last_of_the_newer_protocol_leaves(control:
 
 def test_the_last_may_also_time_out(control: Control) -> None:
     old, _ = mixed(control)
-    group = control.broker.groups.groups["g"]
+    group = control.broker.groups.table.groups["g"]
 
     async def tick() -> None:
         group.members["one"].deadline_ms = 0
         group.tick(1)
 
     control.run(tick())
-    until(control, lambda: isinstance(control.broker.groups.groups["g"], Group))
+    until(control, lambda: isinstance(control.broker.groups.table.groups["g"], Group))
     assert old.heartbeat() == 27
     lead(old)
 
@@ -255,7 +255,7 @@ def test_what_goes_back_is_there_after_a_restart(tmp_path: Path) -> None:
     assert not any(each.members or each.epoch for each in found.consumer_groups.values())
     control.kill()
     control = started(tmp_path)
-    control.run(control.broker.groups.loaded())
+    control.run(control.broker.groups.loading.loaded())
     old.control = control
     assert kind(control) == ("PreparingRebalance", CLASSIC), "nobody led it yet"
     assert old.heartbeat() == 27
@@ -272,7 +272,7 @@ def test_a_restart_finds_that_a_group_may_go_back(tmp_path: Path) -> None:
     assert kind(control)[1] == CONSUMER
     control.kill()
     control = started(tmp_path)
-    control.run(control.broker.groups.loaded())
+    control.run(control.broker.groups.loading.loaded())
     old.control = control
     assert kind(control) == ("PreparingRebalance", CLASSIC)
     assert old.heartbeat() == 27

@@ -11,7 +11,7 @@ import pytest
 
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError, LogFailed, StorageFull
-from appliance.groups.coordinator import STALL_MS
+from appliance.groups.group_table import STALL_MS
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import State
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -43,7 +43,7 @@ def restarted(control: Control, path: Path, is_killed: bool = True) -> Control:
         control.close()
     again = Control(path)
     again.is_answered(again.send(DeleteGroupsRequest([]), 2))
-    again.run(again.broker.groups.loaded())
+    again.run(again.broker.groups.loading.loaded())
     return again
 
 
@@ -64,7 +64,7 @@ def test_groups_and_offsets_come_back(tmp_path: Path, is_killed: bool) -> None:
     one.control = other.control = control
     assert committed(control) == {("t", 0): 1, ("t", 1): 2, ("t", 2): 3}
     assert committed(control, "h") == {("t", 0): 4}
-    assert sorted(control.broker.groups.groups) == ["g", "h"]
+    assert sorted(control.broker.groups.table.groups) == ["g", "h"]
     assert one.heartbeat() == 0
     assert one.commit(7) == [0]
     assert one.sync().assignment == b"all"
@@ -76,7 +76,7 @@ def test_a_session_that_was_not_taken_up_again_ends(tmp_path: Path) -> None:
     control = Control(tmp_path)
     GroupClient(control).enter()
     control = restarted(control, tmp_path)
-    group = control.broker.groups.groups["g"]
+    group = control.broker.groups.table.groups["g"]
     now_ms = time.monotonic_ns() // 1_000_000
     assert now_ms + 40_000 < group.due_ms <= now_ms + 45_000
 
@@ -97,7 +97,7 @@ def test_a_member_that_is_silent_is_out_by_the_clock(tmp_path: Path) -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
     asked = JoinGroupRequest("g", 50, 1000, "", None, "consumer", [protocol])
     assert control.ask(asked, 3).error_code == 0
-    group = control.broker.groups.groups["g"]
+    group = control.broker.groups.table.groups["g"]
     while group.state is not State.EMPTY:
         control.run(asyncio.sleep(0.01))
     control.close()
@@ -118,13 +118,13 @@ def test_a_loop_that_stood_still_expires_nobody(control: Control) -> None:
     one = GroupClient(control)
     one.enter()
     groups = control.broker.groups
-    group = groups.groups["g"]
+    group = groups.table.groups["g"]
     (member,) = group.members
     long_ago = time.monotonic_ns() // 1_000_000 - STALL_MS - 100
     member.deadline_ms = group.due_ms = long_ago
 
     async def ring() -> None:
-        groups.arm(group)
+        groups.table.arm(group)
 
     control.run(ring())
     assert one.heartbeat() == 0
@@ -135,11 +135,11 @@ def test_heartbeats_set_no_timer(control: Control) -> None:
     clients = [GroupClient(control, f"g{i}") for i in range(10)]
     for each in clients:
         each.enter()
-    timers = {name: each.when() for name, each in control.broker.groups._timers.items()}
+    timers = {name: each.when() for name, each in control.broker.groups.table._timers.items()}
     assert len(timers) == 10
     for each in clients * 5:
         assert each.heartbeat() == 0
-    assert {n: each.when() for n, each in control.broker.groups._timers.items()} == timers
+    assert {n: each.when() for n, each in control.broker.groups.table._timers.items()} == timers
 
 
 # Disk
@@ -165,7 +165,7 @@ def test_a_disk_that_fails_is_told_as_something_to_try_again(
         assert committed(control) == {("t", 0): 1}
         assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 68
         one.leave()
-    assert control.broker.groups.groups["g"].state is State.EMPTY
+    assert control.broker.groups.table.groups["g"].state is State.EMPTY
     assert GroupClient(control).commit(3) == [0]
 
 
@@ -232,7 +232,7 @@ def test_deleting_a_topic_makes_no_topic_for_offsets(control: Control) -> None:
 
 def expire(control: Control, in_ms: int) -> None:
     async def run() -> None:
-        control.broker.groups.expire(time.time_ns() // 1_000_000 + in_ms)
+        control.broker.groups.expiry.expire(time.time_ns() // 1_000_000 + in_ms)
 
     settle(control)  # what is on its way waits for the next check
     control.run(run())
@@ -243,7 +243,7 @@ def settle(control: Control) -> None:
     quiet = 0
     while quiet < 2:  # what is done may write again
         control.run(control._settle())
-        quiet = 0 if control.broker.groups._topic.is_busy else quiet + 1
+        quiet = 0 if control.broker.groups.table.topic.is_busy else quiet + 1
 
 
 def test_offsets_do_not_expire_by_default(control: Control) -> None:
@@ -272,10 +272,10 @@ def test_offsets_of_empty_groups_expire_when_that_is_set(tmp_path: Path) -> None
     expire(control, 11 * MINUTE_MS)
     assert committed(control) == {("t", 0): 1}
     assert committed(control, "simple") == {}
-    assert list(control.broker.groups.groups) == ["g"]
+    assert list(control.broker.groups.table.groups) == ["g"]
     one.leave()
     expire(control, 11 * MINUTE_MS)
-    assert list(control.broker.groups.groups) == []
+    assert list(control.broker.groups.table.groups) == []
     control.close()
 
 
@@ -295,7 +295,7 @@ def test_offsets_of_groups_that_never_had_a_member_expire(tmp_path: Path) -> Non
     expire(control, 91 * DAY_MS)
     assert committed(control, "simple") == {}
     assert committed(control) == {("t", 0): 1}
-    assert list(control.broker.groups.groups) == ["g"]
+    assert list(control.broker.groups.table.groups) == ["g"]
     control.close()
 
 
@@ -312,7 +312,7 @@ def test_the_shorter_retention_is_that_of_groups_without_a_member(
     assert committed(control) == {("t", 0): 3}
     if days:
         expire(control, days * DAY_MS + MINUTE_MS)
-        assert list(control.broker.groups.groups) == []
+        assert list(control.broker.groups.table.groups) == []
     control.close()
 
 
@@ -321,9 +321,9 @@ def test_a_join_that_never_came_to_its_end_leaves_nothing(control: Control) -> N
     one = GroupClient(control)
     answer = control.answer(one.send_join())
     assert answer.error_code == 79  # MEMBER_ID_REQUIRED: it never joins with the id
-    assert list(control.broker.groups.groups) == ["g"]
+    assert list(control.broker.groups.table.groups) == ["g"]
     expire(control, 0)
-    assert list(control.broker.groups.groups) == []
+    assert list(control.broker.groups.table.groups) == []
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["of a new group", "of a known one"])
@@ -338,9 +338,9 @@ def test_an_offset_on_its_way_to_the_disk_is_not_expired(tmp_path: Path, is_firs
 
     async def commit(offset: int, at_ms: int, *, is_expiring: bool) -> None:
         value = OffsetCommitValue(offset, commit_timestamp=at_ms)
-        owner.commit("g", ("", None, -1), {place: value}, now_ms, told.append)
+        owner.commits.commit("g", ("", None, -1), {place: value}, now_ms, told.append)
         if is_expiring:
-            owner.expire(now_ms)
+            owner.expiry.expire(now_ms)
 
     if not is_first:
         control.run(commit(1, now_ms - DAY_MS, is_expiring=False))
@@ -385,8 +385,8 @@ def test_a_group_that_is_deleted_within_a_transaction(control: Control, is_commi
     groups = control.broker.groups
     groups.offsets.hold(7, "g", {Partition("t", 0): OffsetCommitValue(2)}, 5)
     assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 0
-    groups.end_transaction(7, is_commit)
-    assert list(groups.groups) == (["g"] if is_commit else [])
+    groups.commits.end_transaction(7, is_commit)
+    assert list(groups.table.groups) == (["g"] if is_commit else [])
     assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == (
         0 if is_commit else 69
     )
@@ -401,10 +401,10 @@ def test_empty_groups_without_offsets_are_forgotten(control: Control) -> None:
     one = GroupClient(control)
     one.enter()
     expire(control, 0)
-    assert list(control.broker.groups.groups) == ["g"]
+    assert list(control.broker.groups.table.groups) == ["g"]
     one.leave()
     expire(control, 0)
-    assert list(control.broker.groups.groups) == []
+    assert list(control.broker.groups.table.groups) == []
     one.id = ""
     assert one.join().generation_id == 1
 
@@ -419,9 +419,9 @@ def test_offsets_that_cannot_be_read_at_all_show_in_health(
     def fail(logs: object) -> None:
         raise ZeroDivisionError("not foreseen")
 
-    monkeypatch.setattr("appliance.groups.coordinator.replay", fail)
+    monkeypatch.setattr("appliance.groups.loading.replay", fail)
     control = restarted(control, tmp_path)
     one.control = control
     assert one.heartbeat() == 15
-    assert "are not served: ZeroDivisionError" in control.broker.groups.fault
+    assert "are not served: ZeroDivisionError" in control.broker.groups.availability.fault
     control.close()

@@ -17,7 +17,7 @@ from appliance.catalog import kafka_uuid
 from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import LogFailed, StorageFull
-from appliance.groups import coordinator as groups_coordinator
+from appliance.groups import loading
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.share import partitions as share_partitions
@@ -41,7 +41,7 @@ COMES_BACK = pytest.mark.parametrize("how", ["at a restart", "while it runs"])
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (groups_coordinator, coordinator, share_partitions):
+    for module in (loading, coordinator, share_partitions):
         monkeypatch.setattr(module, "HELD_UP_S", 0.01)
 
 
@@ -71,7 +71,9 @@ class Lives:
 async def serving(control: Control, topic: str) -> None:
     broker = control.broker
     await serve(broker, topic)
-    for each in (broker.groups, broker.transactions, broker.share_partitions):
+    await eventually(lambda: not broker.groups.availability.fault)
+    await broker.groups.loading.loaded()
+    for each in (broker.transactions, broker.share_partitions):
         await eventually(lambda each=each: not each.fault)  # type: ignore[misc]
         await each.loaded()
 
@@ -285,12 +287,12 @@ def test_offsets_that_cannot_be_read_are_not_none(
     assert [one.init(), one.write("out"), one.add_group(), one.commit_offset(9)] == [0] * 4
     decided(lives.now, one, monkeypatch)
     control = one.control = lives.again(spoiled=OFFSETS)
-    assert OFFSETS in control.broker.groups.fault
+    assert OFFSETS in control.broker.groups.availability.fault
     assert GroupClient(control).commit(1) == [AWAY]
     assert one.init() == CONCURRENT  # what it committed has no marker there yet
     assert control.broker.topics[OFFSETS].open_logs == []
     control = one.control = lives.whole(how, OFFSETS)
-    assert control.broker.groups.fault == ""
+    assert control.broker.groups.availability.fault == ""
     tick(control)
     assert committed(control) == {("t", 0): 9}
     assert committed_values(control) == ["out"]
@@ -348,7 +350,7 @@ def test_only_groups_of_the_partition_that_cannot_be_opened_wait(how: str, lives
         assert GroupClient(lives.now, name).commit(7) == [0]
     control = lives.again(1, spoiled=OFFSETS)
     away = GroupClient(control, group[1])
-    assert f"{OFFSETS}-1" in control.broker.groups.fault
+    assert f"{OFFSETS}-1" in control.broker.groups.availability.fault
     answer = control.ask(ListGroupsRequest(), 5)  # after an error clients ask on and on
     found = {each.group_id for each in answer.groups}
     assert (answer.error_code, found) == (0, {*group.values(), "first"} - {group[1]})

@@ -32,7 +32,7 @@ async def handle(
     try:
         if not request.group_id:
             raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
-        place = Partition(OFFSETS, await broker.groups.partition_of(request.group_id))
+        place = Partition(OFFSETS, await broker.groups.table.topic.partition_of(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         await broker.transactions.add(request.transactional_id, producer, [place])
     except ApplianceError as error:

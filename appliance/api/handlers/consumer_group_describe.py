@@ -44,7 +44,7 @@ def handle(
 
 def _describe(broker: Broker, group_id: str) -> Answer:
     try:
-        group = broker.groups.get(group_id)
+        group = broker.groups.table.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise Refused(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."

@@ -38,7 +38,7 @@ def handle(broker: Broker, request: ConsumerGroupHeartbeatRequest, call: Call) -
     later = Later()
     try:
         _check(request, call.version)
-        broker.groups.consumer_heartbeat(
+        broker.groups.consumer.heartbeat(
             request.group_id,
             _asked(request, call),
             call.received_ms,

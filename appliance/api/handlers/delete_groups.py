@@ -7,38 +7,56 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
-from appliance.api.handlers.call import Call, Later
+from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
+from appliance.process.unattended import let_go, outcome
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 KEY = 42
 VERSIONS = (0, 2)
 
-Answer = DeleteGroupsResponse.DeletableGroupResult
+
+def handle(
+    broker: Broker, request: DeleteGroupsRequest, call: Call
+) -> Coroutine[Any, Any, DeleteGroupsResponse]:
+    """All are begun at once: the connection's next request finds none of them."""
+    begun = {each: _begin(broker, each) for each in dict.fromkeys(request.groups_names)}
+    return _answer(begun)
 
 
-def handle(broker: Broker, request: DeleteGroupsRequest, call: Call) -> Later:
-    later = Later()
-    answers = [Answer(group_id=each) for each in dict.fromkeys(request.groups_names)]
-    left = len(answers)
+def _begin(broker: Broker, group_id: str) -> asyncio.Task[None] | ApplianceError:
+    try:
+        is_shared = broker.share_groups.find(group_id) is not None
+        deletion = (broker.share_groups if is_shared else broker.groups.table).delete(group_id)
+        let_go(deletion)  # it goes on when the client is gone
+        return deletion
+    except ApplianceError as error:
+        return error
 
-    def done(answer: Answer, error: ApplianceError | None) -> None:
-        nonlocal left
-        answer.error_code = error.kafka_code if error else 0
-        left -= 1
-        if not left:
-            later.give(DeleteGroupsResponse(results=answers))
 
-    for each in answers:
-        try:
-            is_shared = broker.share_groups.find(each.group_id) is not None
-            owner = broker.share_groups if is_shared else broker.groups
-            owner.delete(each.group_id, partial(done, each))
-        except ApplianceError as error:
-            done(each, error)
-    if not answers:
-        later.give(DeleteGroupsResponse())
-    return later
+async def _answer(
+    begun: Mapping[str, asyncio.Task[None] | ApplianceError]
+) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeleteGroupsResponse.DeletableGroupResult(
+                group_id=group_id, error_code=await _error_code(deletion)
+            )
+            for group_id, deletion in begun.items()
+        ]
+    )
+
+
+async def _error_code(deletion: asyncio.Task[None] | ApplianceError) -> int:
+    if isinstance(deletion, ApplianceError):
+        return deletion.kafka_code
+    try:
+        await outcome(deletion)
+    except ApplianceError as error:
+        return error.kafka_code
+    return 0

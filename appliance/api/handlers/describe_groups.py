@@ -41,7 +41,7 @@ def handle(broker: Broker, request: DescribeGroupsRequest, call: Call) -> Descri
 
 def _describe(broker: Broker, group_id: str, version: int) -> Answer:
     try:
-        group = broker.groups.get(group_id)
+        group = broker.groups.table.get(group_id)
         if not isinstance(group, Group):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
     except ApplianceError as error:

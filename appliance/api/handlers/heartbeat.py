@@ -16,7 +16,7 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Broker, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
-    broker.groups.heartbeat(
+    broker.groups.classic.heartbeat(
         request.group_id,
         request.member_id,
         request.group_instance_id,

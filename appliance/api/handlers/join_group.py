@@ -35,7 +35,7 @@ def handle(broker: Broker, request: JoinGroupRequest, call: Call) -> Later:
 
     try:
         asked = _asked(request, call)
-        broker.groups.join(request.group_id, asked, call.received_ms, answer)
+        broker.groups.classic.join(request.group_id, asked, call.received_ms, answer)
     except ApplianceError as error:
         answer(Joined(error.kafka_code, request.member_id))
     return later

@@ -26,7 +26,7 @@ Answer = LeaveGroupResponse.MemberResponse
 
 def handle(broker: Broker, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     if call.version < FIRST_WITH_MANY:
-        broker.groups.leave(request.group_id, request.member_id, None, call.received_ms)
+        broker.groups.classic.leave(request.group_id, request.member_id, None, call.received_ms)
         return LeaveGroupResponse()
     return LeaveGroupResponse(
         members=[_leave(broker, request.group_id, each, call) for each in request.members]
@@ -37,7 +37,7 @@ def _leave(broker: Broker, group_id: str, leaving: Leaving, call: Call) -> Answe
     member_id, instance_id = leaving.member_id, leaving.group_instance_id
     answer = Answer(member_id=member_id, group_instance_id=instance_id)
     try:
-        broker.groups.leave(group_id, member_id, instance_id, call.received_ms)
+        broker.groups.classic.leave(group_id, member_id, instance_id, call.received_ms)
     except GroupRefused as error:
         if error.kafka_code not in OF_ONE_MEMBER:
             raise

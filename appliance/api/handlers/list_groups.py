@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
-from appliance.groups.coordinator import AnyGroup
 from appliance.groups.group import Group
+from appliance.groups.group_table import AnyGroup
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from appliance.share.group import ShareGroup
@@ -22,13 +22,13 @@ CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
 
 def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
-    broker.groups.check_loaded()
+    broker.groups.availability.check_loaded()
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
-    rows = [_row(each) for each in broker.groups.groups.values() if not each.is_dead]
+    rows = [_row(each) for each in broker.groups.table.groups.values() if not each.is_dead]
     # As in Kafka: those that are known, and that more are being read. Clients ask again until then:
     # of what cannot be opened, maybe for long, health tells.
-    is_whole = not broker.groups.is_loading
+    is_whole = not broker.groups.loading.is_loading
     return ListGroupsResponse(
         error_code=ErrorCode.NONE if is_whole else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         groups=[

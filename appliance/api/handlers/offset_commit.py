@@ -67,14 +67,14 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
     try:
         if version < FIRST_WITH_EPOCH:
             _check_older(broker, request, version)
-        broker.groups.commit(request.group_id, member, values, call.received_ms, done)
+        broker.groups.commits.commit(request.group_id, member, values, call.received_ms, done)
     except ApplianceError as error:
         done(error)
     return later
 
 
 def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> None:
-    group = broker.groups.groups.get(request.group_id)
+    group = broker.groups.table.groups.get(request.group_id)
     if group is None or isinstance(group, Group) or group.is_dead:
         return
     if isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id):

@@ -8,11 +8,14 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Later
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import Any
+
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.lookup import check_partition, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.groups.coordinator import ConsumersGroup
+from appliance.groups.group_table import ConsumersGroup, of_consumers
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.protocol import ErrorCode
@@ -24,8 +27,10 @@ VERSIONS = (0, 0)
 Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-def handle(broker: Broker, request: OffsetDeleteRequest, call: Call) -> Later:
-    read = _read(broker.groups.of_consumers(broker.groups.get(request.group_id)))
+def handle(
+    broker: Broker, request: OffsetDeleteRequest, call: Call
+) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
+    read = _read(of_consumers(broker.groups.table.get(request.group_id)))
     places: list[Partition] = []
     good: list[Answer] = []  # answered as the deletion is
     response = OffsetDeleteResponse()
@@ -41,18 +46,21 @@ def handle(broker: Broker, request: OffsetDeleteRequest, call: Call) -> Later:
         response.topics.append(
             OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
         )
-    later = Later()
+    if not places:
+        return response
+    # begun at once, so that it comes before what the connection commits next
+    return _answer(response, good, broker.groups.commits.delete(request.group_id, places))
 
-    def done(error: ApplianceError | None) -> None:
+
+async def _answer(
+    response: OffsetDeleteResponse, good: Iterable[Answer], deletion: Awaitable[None]
+) -> OffsetDeleteResponse:
+    try:
+        await deletion
+    except ApplianceError as error:
         for each in good:
-            each.error_code = error.kafka_code if error else 0
-        later.give(response)
-
-    if places:
-        broker.groups.delete_offsets(request.group_id, places, done)
-    else:
-        later.give(response)
-    return later
+            each.error_code = error.kafka_code
+    return response
 
 
 def _read(group: ConsumersGroup) -> frozenset[str]:

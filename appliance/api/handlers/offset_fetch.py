@@ -21,6 +21,7 @@ from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.coordinator import Coordinator
+from appliance.groups.group_table import of_consumers
 from appliance.groups.records import Partition
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -62,9 +63,9 @@ def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFet
 def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> GroupAnswer:
     answer = GroupAnswer(group_id=asked.group_id)
     try:
-        group = broker.groups.find(asked.group_id)
+        group = broker.groups.table.find(asked.group_id)
         if group is not None:
-            consumers = broker.groups.of_consumers(group)
+            consumers = of_consumers(group)
             if isinstance(consumers, ConsumerGroup):
                 consumers.check_fetch(asked.member_id, asked.member_epoch)
     except ApplianceError as error:
@@ -131,7 +132,7 @@ def _partition(
 def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
     error_code, is_stable = 0, request.require_stable
     try:
-        groups.check(request.group_id)
+        groups.availability.check(request.group_id)
     except ApplianceError as error:
         error_code = error.kafka_code
     rows = [(each.name, each.partition_indexes) for each in request.topics or ()]

@@ -38,5 +38,5 @@ def handle(broker: Broker, request: SyncGroupRequest, call: Call) -> Later:
         request.protocol_name,
         {each.member_id: each.assignment for each in request.assignments},
     )
-    broker.groups.sync(request.group_id, asked, call.received_ms, answer)
+    broker.groups.classic.sync(request.group_id, asked, call.received_ms, answer)
     return later

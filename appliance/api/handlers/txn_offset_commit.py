@@ -9,8 +9,6 @@ Left out: nothing.
 
 from __future__ import annotations
 
-import asyncio
-
 from appliance.api.handlers.call import Call, Refused
 from appliance.api.handlers.fencing import told
 from appliance.api.handlers.lookup import check_partition, find_topic
@@ -90,26 +88,16 @@ async def _commit(
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
     producer = txn.Producer(request.producer_id, request.producer_epoch)
-    place = txn.Partition(OFFSETS, await broker.groups.partition_of(request.group_id))
-    stored: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
-
-    def done(error: ApplianceError | None) -> None:
-        if not stored.done():
-            stored.set_result(error)
-
+    place = txn.Partition(OFFSETS, await broker.groups.table.topic.partition_of(request.group_id))
     async with broker.transactions.writing(
         request.transactional_id, {place: producer}, may_add=version >= FIRST_OF_TV2
     ) as refused:
         if refused:
             raise refused[place]
-        broker.groups.commit_in_transaction(
+        # inside: a write that is on its way must not come behind a marker
+        await broker.groups.commits.commit_in_transaction(
             request.group_id,
             (request.member_id, request.group_instance_id, request.generation_id),
             values,
             Transaction(*producer),
-            done,
         )
-        # inside: a write that is on its way must not come behind a marker
-        error = await stored
-    if error is not None:
-        raise error

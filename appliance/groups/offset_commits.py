@@ -1,0 +1,150 @@
+"""Offsets that groups commit: checked, written, and then seen, in the order of the log.
+
+`commit` calls back, since it is the most frequent request of all (docs/decisions/
+control-plane-cost.md). All else is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from appliance.errors import ApplianceError
+from appliance.groups.group import Group
+from appliance.groups.group_table import GroupTable, of_consumers
+from appliance.groups.modern_group import Done
+from appliance.groups.offsets import size_of
+from appliance.groups.offsets_topic import refusal
+from appliance.groups.records import OffsetCommitValue, Partition, offset_record
+from appliance.groups.states import GroupRefused
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
+from appliance.topics.internal_topic import Transaction
+
+logger = event_log.named("groups")
+
+Values = Mapping[Partition, OffsetCommitValue]
+MemberKey = tuple[str, str | None, int]  # id, instance id and generation; -1 is nobody's
+
+
+class OffsetCommits:
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+        self._offsets = table.offsets
+        self._topic = table.topic
+        self._weights = table.weights
+        self._availability = table.availability
+        self._deleted_topics: set[str] = set()  # before all offsets were known
+
+    def commit(
+        self, group_id: str, member: MemberKey, values: Values, now_ms: int, done: Done
+    ) -> None:
+        """`done` is called when the offsets are on disk, and everybody sees them, or with why
+        not."""
+        self._availability.check(group_id)
+        group = self._table.groups.get(group_id)
+        if group is None and member[2] >= 0:
+            raise GroupRefused(
+                ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id}: no generation"
+            )
+        self._check_size(group_id, values)
+        if group is None:
+            group = self._table.make(group_id)
+        group = of_consumers(group)
+        if isinstance(group, Group):
+            group.check_commit(*member, now_ms)
+        else:
+            group.check_commit(member[0], member[2], values)
+
+        def stored(error: ApplianceError | None, first_offset: int) -> None:
+            if error is None:
+                self._offsets.put(group_id, values, first_offset)
+                self._weights.weigh(group_id)
+                done(None)
+            else:
+                done(refusal(error))
+
+        records = [offset_record(group_id, *each) for each in values.items()]
+        self._topic.write(group_id, records, stored)
+
+    def _check_size(self, group_id: str, values: Values) -> None:
+        own = self._offsets.of_group(group_id)
+        more = sum(
+            size_of(value) - (size_of(own[partition].value) if partition in own else 0)
+            for partition, value in values.items()
+        )
+        self._weights.check(group_id, more)
+
+    def commit_in_transaction(
+        self, group_id: str, member: MemberKey, values: Values, transaction: Transaction
+    ) -> asyncio.Future[None]:
+        """On disk when it is done; nobody sees the offsets before `end_transaction`."""
+        self._availability.check(group_id)
+        self._weights.check(group_id, sum(map(size_of, values.values())))
+        group = of_consumers(self._table.groups.get(group_id) or self._table.make(group_id))
+        group.check_transactional_commit(*member)
+
+        def stored(error: ApplianceError | None, first_offset: int) -> None:
+            if error is None:
+                self._offsets.hold(transaction.producer_id, group_id, values, first_offset)
+                self._weights.weigh(group_id)
+
+        records = [offset_record(group_id, *each) for each in values.items()]
+        return self._topic.stored(group_id, records, stored, transaction)
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Its marker is on disk: what it committed counts, or never was. A group that was deleted
+        meanwhile is there again with what it has now, as it would be after a start."""
+        held = self._offsets.held_groups(producer_id)
+        self._offsets.end(producer_id, is_commit)
+        for group_id in held:
+            if group_id not in self._table.groups and self._offsets.of_group(group_id):
+                self._table.make(group_id)
+            self._weights.weigh(group_id)
+
+    def delete(self, group_id: str, partitions: list[Partition]) -> asyncio.Future[None]:
+        """On disk when it is done."""
+
+        def stored(error: ApplianceError | None, first_offset: int) -> None:
+            if error is None:
+                self._offsets.put(group_id, dict.fromkeys(partitions), first_offset)
+                self._weights.weigh(group_id)
+
+        records = [offset_record(group_id, each, None) for each in partitions]
+        return self._topic.stored(group_id, records, stored)
+
+    async def forget_topic(self, topic: str) -> None:
+        """Its offsets mean nothing in a new topic of the same name."""
+        if not self._availability.is_whole:
+            self._deleted_topics.add(topic)  # once they are known
+        if not self._availability.is_loaded or not self._topic.is_used:
+            return
+        await self._topic.settled()  # commits that are on their way
+        deletions = self._delete_of_topic(topic, self._offsets.groups())
+        await asyncio.gather(*deletions, return_exceptions=True)
+
+    def forget_deleted_topics(self, groups: Collection[str]) -> None:
+        """Of groups that were read just now; the others may know a new topic of that name."""
+        for topic in self._deleted_topics:
+            self._delete_of_topic(topic, groups)
+        if not self._availability.unread:
+            self._deleted_topics.clear()
+
+    def _delete_of_topic(
+        self, topic: str, groups: Collection[str]
+    ) -> list[asyncio.Future[None]]:
+        deletions = [
+            self.delete(group_id, partitions)
+            for group_id, partitions in list(self._offsets.places_of_topic(topic))
+            if group_id in groups
+        ]
+        for each in deletions:
+            each.add_done_callback(partial(_warn_if_kept, topic))
+        return deletions
+
+
+def _warn_if_kept(topic: str, deletion: asyncio.Future[None]) -> None:
+    error = None if deletion.cancelled() else deletion.exception()
+    if error is not None:
+        logger.warning("offsets of a deleted topic stay", topic=topic, error=error)

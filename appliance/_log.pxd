@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from appliance.storage._append cimport AppendOptions, Appended as CAppended
 from appliance.storage._committer cimport Committer, CommitterRef
-from appliance.storage._partition_log cimport AppendOptions, Appended as CAppended, LogRef
+from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport StorageRef
 
 # Checks and stamps one batch, writes it, and asks for the commit that the log's policy wants.

@@ -30,6 +30,11 @@ from appliance.record._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
     batch_check_crc, batch_check_header, batch_check_own, batch_load_header,
 )
+from appliance.storage._append cimport (
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, AppendOptions, Appended as CAppended,
+    log_append, log_append_mirrored,
+)
+from appliance.storage._commit cimport log_tell
 from appliance.storage._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
     committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
@@ -40,18 +45,16 @@ from appliance.storage._journal cimport (
     Checkpoint, Hole, Journal, journal_close, journal_find, journal_open, journal_remove,
     journal_start,
 )
+from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._open_logs cimport open_logs_add
 from appliance.storage._partition_log cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, READ_END, READ_STABLE,
-    READ_VISIBLE,
-    AppendOptions, Appended as CAppended,
-    LogRef, LogSettings, PartitionLog, Slice, log_aborted, log_append, log_append_mirrored,
-    log_end_for_epoch, log_find_time,
-    log_high_watermark, log_last_stable_offset, log_note_fault, log_note_fault_at, log_read,
-    log_rest, log_roll,
-    log_seal_times, log_tell,
+    LogRef, LogSettings, PartitionLog, log_end_for_epoch, log_rest, log_roll, log_seal_times,
 )
 from appliance.storage._producers cimport Producer
+from appliance.storage._read cimport (
+    READ_END, READ_STABLE, READ_VISIBLE, Slice, log_aborted, log_find_time, log_note_fault,
+    log_note_fault_at, log_read,
+)
 from appliance.storage._read_faults cimport (
     ReadFault, read_faults_take, read_faults_wake,
 )

@@ -4,7 +4,7 @@ the same copy it has to let pass.
 
     python -m bench.planted [--percent 20] [--times 5] [--dir DIR]
 
-The work is a loop at the head of `_append_locked` in `_partition_log.pyx`. Its length comes from
+The work is a loop at the head of `_append_locked` in `_append.pyx`. Its length comes from
 the environment: one build serves every percentage, and none at all.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.results import Run
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULE = Path("storage/_partition_log.pyx")
+MODULE = Path("storage/_append.pyx")
 LENGTH = "APPLIANCE_PLANTED"
 PATH = "append"
 TRIAL = 10_000  # rounds of the loop, to learn what one takes

@@ -12,7 +12,8 @@ from libcpp.vector cimport vector
 from appliance._log cimport Log
 from appliance.native._native cimport errno
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
-from appliance.storage._partition_log cimport LogRef, log_high_watermark, log_last_stable_offset
+from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
+from appliance.storage._partition_log cimport LogRef
 from appliance.storage._watch cimport (
     WATCH_STABLE, WATCH_VISIBLE, InboxRef, Mail, Watch, inbox_may_sleep, inbox_new, inbox_take,
     watch_add, watch_rearm, watch_remove,

@@ -21,8 +21,9 @@ from appliance.native._socket cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write,
 )
 from appliance.native._wake_soon cimport wake_soon
+from appliance.storage._append cimport ORIGIN_COORDINATOR, AppendOptions, Appended
 from appliance.storage._committer cimport CommitterRef, committer_ask, committer_await
-from appliance.storage._partition_log cimport ORIGIN_COORDINATOR, AppendOptions, Appended, LogRef
+from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport storage_now
 
 from appliance.errors import from_code

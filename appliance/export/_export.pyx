@@ -35,9 +35,9 @@ from appliance.record._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance.storage._index cimport index_position, index_position_before
-from appliance.storage._partition_log cimport (
-    READ_END, READ_STABLE, READ_VISIBLE, LogRef, PartitionLog, Slice, log_limit,
-    log_note_fault, log_read,
+from appliance.storage._partition_log cimport LogRef, PartitionLog
+from appliance.storage._read cimport (
+    READ_END, READ_STABLE, READ_VISIBLE, Slice, log_limit, log_note_fault, log_read,
 )
 from appliance.storage._segment cimport (
     SEGMENT_SIZE_MAX, WINDOW_SIZE, Found, Segment, SegmentRef, Walker,

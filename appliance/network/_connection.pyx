@@ -18,7 +18,7 @@ from appliance.native._traffic cimport times_note
 from appliance.network._quota cimport Quota, quota_charge
 from appliance.protocol._frame cimport put_i32, put_room, put_tags
 from appliance.storage._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
-from appliance.storage._partition_log cimport log_note_fault
+from appliance.storage._read cimport log_note_fault
 from appliance.storage._watch cimport MAIL_READ
 
 cdef enum:

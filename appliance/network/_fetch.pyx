@@ -45,9 +45,10 @@ from appliance.storage._cold_reads cimport (
 )
 from appliance.storage._committer cimport committer_ask
 from appliance.storage._index cimport AbortedTxn
-from appliance.storage._partition_log cimport (
-    READ_STABLE, READ_VISIBLE, PartitionLog, Slice, log_aborted, log_high_watermark,
-    log_last_stable_offset, log_note_fault, log_read,
+from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._read cimport (
+    READ_STABLE, READ_VISIBLE, Slice, log_aborted, log_note_fault, log_read,
 )
 from appliance.storage._watch cimport (
     MAIL_WAKE, WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_rearm, watch_remove,

@@ -20,9 +20,8 @@ from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_count, read_i8,
     read_i32, read_i64, read_string, skip_tags,
 )
-from appliance.storage._partition_log cimport (
-    PartitionLog, log_end_for_epoch, log_high_watermark, log_last_stable_offset,
-)
+from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
+from appliance.storage._partition_log cimport PartitionLog, log_end_for_epoch
 
 cdef enum:
     FIRST_FLEXIBLE = 6

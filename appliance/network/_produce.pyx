@@ -40,11 +40,11 @@ from appliance.record._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
     batch_check_keys, batch_load_header,
 )
-from appliance.storage._committer cimport committer_ask, committer_write_behind
-from appliance.storage._partition_log cimport (
-    ORIGIN_UNVERIFIED, AppendOptions, Appended, LogRef, PartitionLog, log_append,
-    log_append_mirrored, log_txn_is_open,
+from appliance.storage._append cimport (
+    ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
 )
+from appliance.storage._committer cimport committer_ask, committer_write_behind
+from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._storage cimport Storage, storage_now, storage_resume_bytes
 from appliance.storage._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 

@@ -53,10 +53,9 @@ from appliance.storage._holes cimport holes_add, holes_cover
 from appliance.storage._index cimport (
     OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTxn, Index, index_load, txn_index_load,
 )
+from appliance.storage._index_files cimport log_store_aborted
 from appliance.storage._journal cimport Hole, hole_new
-from appliance.storage._partition_log cimport (
-    EpochEntry, LogRef, PartitionLog, log_roll, log_store_aborted,
-)
+from appliance.storage._partition_log cimport EpochEntry, LogRef, PartitionLog, log_roll
 from appliance.storage._search cimport (
     SEARCH_MORE, SEARCH_SIZE_MAX, Search, search_crc, search_epoch_is_right, search_good,
     search_next, search_start,

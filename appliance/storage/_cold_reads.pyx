@@ -8,7 +8,7 @@ from libcpp.memory cimport make_shared, weak_ptr
 
 from appliance.native._files cimport fill_cache
 from appliance.native._native cimport pthread_create, pthread_join, pthread_setname_np, pthread_t
-from appliance.storage._partition_log cimport Slice, log_read
+from appliance.storage._read cimport Slice, log_read
 from appliance.storage._watch cimport Mail, inbox_put
 
 

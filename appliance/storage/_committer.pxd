@@ -7,8 +7,9 @@ from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, condition, mutex, pthread_t
 from appliance.native._traffic cimport Times
+from appliance.storage._commit cimport CommitPlan
 from appliance.storage._open_logs cimport OpenLogs
-from appliance.storage._partition_log cimport CommitPlan, LogRef
+from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport StorageRef
 
 

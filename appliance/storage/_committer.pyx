@@ -34,11 +34,13 @@ from appliance.native._native cimport (
 )
 from appliance.native._traffic cimport times_note
 from appliance.native._wake_soon cimport wake_soon
-from appliance.storage._open_logs cimport open_logs_fail_unsynced, open_logs_prune
-from appliance.storage._partition_log cimport (
-    CommitPlan, LogRef, log_checkpoint_is_due, log_checkpoint_put, log_commit_begin, log_commit_end,
-    log_finish_indexes, log_store_indexes, log_unfinished, log_write_behind,
+from appliance.storage._checkpoint cimport log_checkpoint_is_due, log_checkpoint_put
+from appliance.storage._commit cimport (
+    CommitPlan, log_commit_begin, log_commit_end, log_write_behind,
 )
+from appliance.storage._index_files cimport log_finish_indexes, log_store_indexes, log_unfinished
+from appliance.storage._open_logs cimport open_logs_fail_unsynced, open_logs_prune
+from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport storage_commit, storage_poll, storage_takes_writes
 from appliance.storage._watch cimport InboxRef, inboxes_keep, inboxes_visit
 from appliance.storage._watermarks cimport watermarks_sync

@@ -4,8 +4,9 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport LOG_CLOSED, OK
+from appliance.storage._checkpoint cimport log_save_locked
 from appliance.storage._journal cimport Hole, hole_new
-from appliance.storage._partition_log cimport PartitionLog, log_save_locked
+from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport Damaged, Segment, segment_set_damaged
 
 

@@ -3,7 +3,8 @@
 from libcpp.memory cimport weak_ptr
 from libcpp.vector cimport vector
 
-from appliance.storage._partition_log cimport LogRef, PartitionLog, log_fail, log_tell
+from appliance.storage._commit cimport log_tell
+from appliance.storage._partition_log cimport LogRef, PartitionLog, log_fail
 
 
 # ---- without the GIL ----

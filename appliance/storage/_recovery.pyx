@@ -41,18 +41,19 @@ from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header,
     batch_load_header,
 )
+from appliance.storage._append cimport log_note
+from appliance.storage._checkpoint cimport log_capture, log_put_locked
 from appliance.storage._holes cimport holes_cut, holes_forget_bytes, holes_place
 from appliance.storage._index cimport AbortedTxn, index_truncate, txn_index_load
+from appliance.storage._index_files cimport log_store_aborted
 from appliance.storage._journal cimport Checkpoint, journal_find
 from appliance.storage._kafka_dir cimport finish_kafka_swaps
 from appliance.storage._partition_dir cimport list_directory, unlink_base
-from appliance.storage._partition_log cimport (
-    LogRef, LogSettings, PartitionLog, log_capture, log_close_idle, log_note, log_note_fault,
-    log_put_locked, log_store_aborted,
-)
+from appliance.storage._partition_log cimport LogRef, LogSettings, PartitionLog, log_close_idle
 from appliance.storage._producers cimport (
     producers_first_open, producers_load, producers_load_snapshot,
 )
+from appliance.storage._read cimport log_note_fault
 from appliance.storage._salvage cimport (
     CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_NOT_NOTED, CAUSE_SEGMENT_MISSING, CAUSE_TXN_INDEX,
     Loss, Recovered, recovered_start, salvage_cut, salvage_hole, salvage_segment, salvage_split,

@@ -26,17 +26,18 @@ from appliance.native._native cimport (
     O_CREAT, O_RDWR, O_TRUNC, close, errno, mutant, renameat, unlinkat,
 )
 from appliance.record._batch cimport ATTRIBUTE_CONTROL, BatchHeader, batch_control_type
+from appliance.storage._checkpoint cimport log_capture, log_save_locked
 from appliance.storage._holes cimport holes_cover, holes_cut, holes_forget_bytes, holes_place
 from appliance.storage._index cimport AbortedTxn, txn_index_store
+from appliance.storage._index_files cimport log_store_aborted
 from appliance.storage._journal cimport Hole, journal_put
-from appliance.storage._partition_log cimport (
-    LogSettings, PartitionLog, log_capture, log_high_watermark, log_note_fault, log_roll,
-    log_save_locked, log_store_aborted,
-)
+from appliance.storage._last_stable_offset cimport log_high_watermark
+from appliance.storage._partition_log cimport LogSettings, PartitionLog, log_roll
 from appliance.storage._producers cimport (
     producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
     producers_store,
 )
+from appliance.storage._read cimport log_note_fault
 from appliance.storage._recovery cimport log_scan
 from appliance.storage._salvage cimport Recovered, recovered_start
 from appliance.storage._segment cimport (

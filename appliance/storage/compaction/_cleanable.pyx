@@ -14,7 +14,8 @@ from libc.stdint cimport int64_t
 from appliance.native._codes cimport OK
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport TIME_ENTRY_SIZE
-from appliance.storage._partition_log cimport PartitionLog, log_last_stable_offset, log_roll
+from appliance.storage._last_stable_offset cimport log_last_stable_offset
+from appliance.storage._partition_log cimport PartitionLog, log_roll
 from appliance.storage._retention cimport log_has_unfinished_swap, log_note_unknown_age, log_sealed
 from appliance.storage._segment cimport (
     SEGMENT_SIZE_MAX, FileRef, Segment, Walker, segment_file, segment_load_largest,

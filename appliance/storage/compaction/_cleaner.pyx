@@ -26,7 +26,8 @@ from appliance.record._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader,
 )
 from appliance.record._records cimport RecordView, record_next
-from appliance.storage._partition_log cimport LogRef, PartitionLog, Unreadable, log_note_fault
+from appliance.storage._partition_log cimport LogRef, PartitionLog, Unreadable
+from appliance.storage._read cimport log_note_fault
 from appliance.storage._retention cimport log_save_cleaned, log_swap
 from appliance.storage._segment cimport SegmentRef
 from appliance.storage.compaction._cleanable cimport Cleanable, cleanable_find, cleanable_group

@@ -1,0 +1,48 @@
+"""Appending to a log."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from appliance.record._batch cimport BatchHeader
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._segment cimport Segment
+
+cdef enum Origin:
+    ORIGIN_CLIENT = 0              # every rule applies
+    ORIGIN_COORDINATOR = 1         # our own records and markers: also when the disk is low, and in
+                                   # no sequence
+    ORIGIN_UNVERIFIED = 2          # a client of whom nobody asked the transaction coordinator: goes
+                                   # on with a transaction that is open here, and begins none
+    ORIGIN_MIRROR = 3              # batches of another log, which keep their offsets
+
+cdef struct AppendOptions:
+    int origin
+    int32_t leader_epoch           # -1: the log's own
+    int64_t earliest_ms            # by the clock, believed or not: see storage_now
+    int64_t latest_ms
+
+cdef struct Appended:
+    int64_t base_offset
+    int64_t last_offset
+    int64_t append_time            # -1: the batch keeps its own timestamps
+    int64_t commit_by_ns           # ask the committer by then: 0 at once, INT64_MAX not at all
+    bint duplicate
+    bint write_behind              # tell the committer: enough unwritten bytes have gathered
+
+# Appends one checked batch (`header` is its header); stamps `data` in place. OK or a code.
+cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                    const AppendOptions* options, Appended* appended) noexcept nogil
+
+# Batch after batch of another log, each checked. What stands before one that is refused stays
+# appended. `appended` is about all that were, also after a refusal: the offsets are -1 where none
+# was, and the committer is to be told what it says.
+cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
+                             Appended* appended) noexcept nogil
+
+# Whether this producer, in this epoch, has a transaction open here.
+cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
+                          int16_t producer_epoch) noexcept nogil
+
+# Takes a batch at the end of the log into epochs, producers and transactions (append, recovery).
+cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
+                   const BatchHeader* header,
+                   int64_t now_ms) noexcept nogil

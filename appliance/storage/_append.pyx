@@ -1,0 +1,317 @@
+"""Appending to a log: which batches are taken, where they land, when they are to be durable."""
+
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+
+from appliance.native._codes cimport (
+    BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, FILES_EXHAUSTED,
+    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
+    STORAGE_IO, TXN_STATE_INVALID,
+)
+from appliance.native._descriptors cimport descriptors_relieve
+from appliance.native._native cimport count_own, monotonic_ns
+from appliance.record._batch cimport (
+    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
+    BatchHeader, batch_check_keys, batch_check_mirrored, batch_control_type, batch_load_header,
+    batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
+)
+from appliance.storage._commit cimport log_tell
+from appliance.storage._index cimport AbortedTxn
+from appliance.storage._journal cimport EpochEntry
+from appliance.storage._partition_log cimport (
+    EndedTxn, LogSettings, log_fail, log_roll_locked,
+)
+from appliance.storage._producers cimport (
+    DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_first_open,
+    producers_note, producers_note_marker, producers_txn_is_open,
+)
+from appliance.storage._segment cimport (
+    SEGMENT_SIZE_MAX, segment_append, segment_index_bytes, segment_load_index,
+)
+from appliance.storage._storage cimport storage_mark_full, storage_now
+
+
+# ---- without the GIL ----
+
+cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                    const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef int code
+    log.guard.lock()
+    code = _append_locked(log, data, header, options, appended)
+    log.guard.unlock()
+    if code == FILES_EXHAUSTED and descriptors_relieve():
+        # Nothing was written, and what was stamped is stamped again.
+        log.guard.lock()
+        code = _append_locked(log, data, header, options, appended)
+        log.guard.unlock()
+    if log.shows_appended.load() or log.failed.load() != OK:
+        log_tell(log)
+    return code
+
+
+cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
+                             Appended* appended) noexcept nogil:
+    cdef BatchHeader header
+    cdef AppendOptions options
+    cdef Appended each
+    cdef int64_t at = 0
+    cdef int code = OK
+    options.origin, options.leader_epoch = ORIGIN_MIRROR, -1
+    storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
+    appended.base_offset = appended.last_offset = appended.append_time = -1
+    appended.commit_by_ns = INT64_MAX
+    appended.duplicate, appended.write_behind = True, False
+    while at < size:
+        code = batch_check_mirrored(data + at, size - at, &header)
+        if code == OK:
+            code = log_append(log, data + at, &header, &options, &each)
+        if code != OK:
+            break
+        appended.base_offset = each.base_offset if at == 0 else appended.base_offset
+        appended.last_offset = each.last_offset
+        appended.commit_by_ns = min(appended.commit_by_ns, each.commit_by_ns)
+        appended.duplicate = appended.duplicate and each.duplicate
+        appended.write_behind = appended.write_behind or each.write_behind
+        at += header.size
+    return code
+
+
+cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                        const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef int32_t epoch = <int32_t>log.leader_epoch.load()
+    cdef Segment* segment
+    cdef int code = _check(log, data, header, options, appended)
+    if code != OK:
+        return OK if code == DUPLICATE else code
+    if options.leader_epoch > epoch:
+        epoch = options.leader_epoch
+        log.leader_epoch.store(epoch)
+    if _must_roll(log, header, options.earliest_ms):
+        code = log_roll_locked(log)
+        if code != OK:
+            return _refused(log, code)
+    header.base_offset = log.log_end_offset.load()
+    header.leader_epoch = epoch
+    batch_stamp(data, header.base_offset, epoch)
+    appended.append_time = -1
+    if (log.settings.append_time and options.origin != ORIGIN_MIRROR
+            and not header.attributes & ATTRIBUTE_CONTROL):
+        batch_stamp_append_time(data, header.size, options.latest_ms)
+        batch_load_header(data, header)
+        appended.append_time = options.latest_ms
+    else:
+        # What the client claimed as its largest timestamp gave way to the records' own.
+        batch_stamp_max_timestamp(data, header)
+    segment = log.segments.back().get()
+    code = segment_load_index(segment)
+    if code == OK:
+        code = segment_append(segment, data, header, log.settings.index_interval_bytes)
+    if code != OK:
+        return _refused(log, code)
+    segment.read_ns.store(monotonic_ns())
+    if segment.created_ms == 0:
+        segment.created_ms = options.earliest_ms
+    log_note(log, segment, data, header, options.latest_ms)
+    appended.base_offset = header.base_offset
+    appended.last_offset = header.base_offset + header.last_offset_delta
+    appended.duplicate = False
+    if options.origin != ORIGIN_COORDINATOR:
+        count_own(log.batches_of_clients, 1)
+        count_own(log.bytes_of_clients, header.size)
+        count_own(log.records_of_clients, header.records_count)
+    _publish(log, segment, header, appended)
+    return OK
+
+
+cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
+                const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef bint is_mirror = options.origin == ORIGIN_MIRROR
+    cdef bint is_client = options.origin != ORIGIN_COORDINATOR and not is_mirror
+    cdef BatchSeen seen
+    cdef int32_t coordinator_epoch
+    cdef int code
+    if log.failed.load() != OK:
+        return LOG_FAILED
+    if log.is_closed.load():
+        return LOG_CLOSED
+    if is_mirror != log.settings.is_mirror:
+        return LOG_MIRRORED
+    if (is_client or is_mirror) and log.storage.get().is_full.load():
+        return STORAGE_FULL
+    if 0 <= options.leader_epoch < log.leader_epoch.load():
+        return LEADER_EPOCH_OLD
+    if is_client and header.size > log.settings.max_message_bytes:
+        return BATCH_TOO_LARGE
+    if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
+        return BATCH_LARGER_THAN_SEGMENT
+    if is_mirror:
+        return _check_place(log, header, appended)
+    if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
+        if batch_check_keys(data, header) != OK:
+            return BATCH_INVALID
+    if is_client and not _timestamps_are_legal(&log.settings, header, options):
+        return BATCH_TIMESTAMP
+    if header.attributes & ATTRIBUTE_CONTROL:
+        batch_control_type(data, header, &coordinator_epoch)
+        return producers_check_marker(&log.producers, header, coordinator_epoch)
+    code = producers_check(&log.producers, header, &seen)
+    if code == DUPLICATE:
+        appended.write_behind = False
+        appended.base_offset = seen.last_offset - seen.offset_delta
+        appended.last_offset = seen.last_offset
+        appended.append_time = seen.timestamp if log.settings.append_time else -1
+        appended.duplicate = True
+        # The first answer may have been lost before the data was durable: the second waits for it
+        # too.
+        appended.commit_by_ns = INT64_MAX if seen.last_offset < log.durable_offset.load() else 0
+    elif code == OK and options.origin == ORIGIN_UNVERIFIED:
+        # Its transaction may have ended since somebody looked: a batch behind the marker would open
+        # one that nobody knows of, and hold up readers for good.
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
+                return TXN_STATE_INVALID
+    return code
+
+
+cdef int _check_place(PartitionLog* log, const BatchHeader* header,
+                      Appended* appended) noexcept nogil:
+    """Whether a batch of another log goes on just where this one ends, or is here already."""
+    cdef int64_t end_offset = log.log_end_offset.load()
+    if header.base_offset == end_offset:
+        return OK
+    if header.base_offset + header.last_offset_delta >= end_offset:
+        return OFFSET_OUT_OF_RANGE
+    appended.base_offset = header.base_offset
+    appended.last_offset = header.base_offset + header.last_offset_delta
+    appended.append_time = -1
+    appended.duplicate = True
+    appended.write_behind = False
+    appended.commit_by_ns = INT64_MAX if appended.last_offset < log.durable_offset.load() else 0
+    return DUPLICATE
+
+
+cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,
+                                const AppendOptions* options) noexcept nogil:
+    if settings.append_time:
+        return not header.attributes & ATTRIBUTE_APPEND_TIME
+    # -1 says that there is no timestamp. No sum here can overflow: now is far from both ends.
+    # A clock in doubt refuses nobody: the producer's may be the right one.
+    if header.max_timestamp > options.latest_ms:
+        if header.max_timestamp - options.latest_ms > settings.timestamp_after_max_ms:
+            return False
+    if header.base_timestamp == -1 or header.base_timestamp > options.earliest_ms:
+        return True
+    if settings.timestamp_before_max_ms == INT64_MAX:
+        return True
+    return header.base_timestamp >= options.earliest_ms - settings.timestamp_before_max_ms
+
+
+cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
+    cdef Segment* segment = log.segments.back().get()
+    cdef LogSettings* settings = &log.settings
+    cdef int64_t size = segment.size.load(), end_offset
+    if size == 0:
+        return False
+    if size + header.size > min(settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
+        return True
+    end_offset = log.log_end_offset.load() + header.last_offset_delta
+    if end_offset - segment.base_offset > SEGMENT_SIZE_MAX:
+        return True
+    if segment_index_bytes(segment) > settings.segment_index_bytes:
+        return True
+    if segment.first_timestamp >= 0:
+        if header.max_timestamp - segment.first_timestamp > settings.segment_ms:
+            return True
+    return segment.created_ms > 0 and now_ms - segment.created_ms > settings.segment_ms
+
+
+cdef int _refused(PartitionLog* log, int code) noexcept nogil:
+    """What a failed write means for the log: no space, no descriptor is the request's trouble."""
+    if code == STORAGE_FULL:
+        storage_mark_full(log.storage.get())
+    elif code == LOG_FAILED or code == STORAGE_IO:
+        log_fail(log, code)
+        return LOG_FAILED
+    return code
+
+
+cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
+                   const BatchHeader* header,
+                   int64_t now_ms) noexcept nogil:
+    cdef EpochEntry entry
+    if log.epochs.empty() or header.leader_epoch > log.epochs.back().epoch:
+        entry.epoch = header.leader_epoch
+        entry.start_offset = header.base_offset
+        log.epochs.push_back(entry)
+    if header.attributes & ATTRIBUTE_CONTROL:
+        _note_marker(log, segment, data, header, now_ms)
+        return
+    producers_note(&log.producers, header, now_ms)
+    if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+        log.first_open_offset.store(producers_first_open(&log.producers))
+
+
+cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
+                       const BatchHeader* header,
+                       int64_t now_ms) noexcept nogil:
+    cdef AbortedTxn txn
+    cdef EndedTxn ended
+    cdef int32_t coordinator_epoch
+    cdef int kind = batch_control_type(data, header, &coordinator_epoch)
+    txn.first_offset = -1
+    cdef bint was_aborted = producers_note_marker(&log.producers, header, kind, coordinator_epoch,
+                                                  now_ms, &txn)
+    log.list_guard.lock()
+    if was_aborted:
+        txn.last_stable_offset = min(producers_first_open(&log.producers), txn.last_offset + 1)
+        log.aborted.push_back(txn)
+        segment.txn_is_dirty.store(True)
+    if txn.first_offset >= 0:
+        # Readers of committed data must not pass it before its marker is visible too.
+        ended.first_offset = txn.first_offset
+        ended.marker_offset = header.base_offset
+        log.ended.push_back(ended)
+    log.list_guard.unlock()
+    log.first_open_offset.store(producers_first_open(&log.producers))
+
+
+cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header,
+                   Appended* appended) noexcept nogil:
+    cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
+    cdef int64_t now
+    segment.end_offset.store(end_offset)
+    log.log_end_offset.store(end_offset)
+    count_own(log.bytes_appended, header.size)
+    log.unflushed_records += header.records_count
+    appended.write_behind = _is_far_behind(log, segment)
+    appended.commit_by_ns = INT64_MAX
+    if log.oldest_unflushed_ns.load() == 0:
+        now = monotonic_ns()
+        log.oldest_unflushed_ns.store(now)
+        # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing
+        # follows.
+        if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
+            appended.commit_by_ns = now + log.settings.flush_ms * 1000000
+    if log.unflushed_records >= log.settings.flush_messages:
+        appended.commit_by_ns = 0
+    # Somebody waits for just this: it costs one flush, not the flush interval.
+    if log.watches.readers.load() > 0 and not log.shows_appended.load():
+        appended.commit_by_ns = 0
+
+
+cdef bint _is_far_behind(PartitionLog* log, const Segment* segment) noexcept nogil:
+    cdef int64_t step = log.storage.get().write_behind_bytes
+    if step <= 0 or segment.size.load() - segment.written_behind < step:
+        return False
+    return not log.behind_is_wanted.exchange(True)
+
+
+cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
+                          int16_t producer_epoch) noexcept nogil:
+    cdef bint is_open
+    log.guard.lock()
+    is_open = producers_txn_is_open(&log.producers, producer_id, producer_epoch)
+    log.guard.unlock()
+    return is_open
+
+
+# ---- with the GIL ----

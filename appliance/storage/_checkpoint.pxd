@@ -1,0 +1,17 @@
+"""Checkpoints of a log in the journal."""
+
+from appliance.storage._commit cimport CommitPlan
+from appliance.storage._journal cimport Checkpoint
+from appliance.storage._partition_log cimport PartitionLog
+
+# Puts the plan's checkpoint into the journal; the caller stored the indexes, and commits the
+# journal.
+cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil
+# Whether a checkpoint is worth its bytes.
+cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil
+cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
+
+# Puts the saved checkpoint into the journal; saved_guard is held.
+cdef void log_put_locked(PartitionLog* log) noexcept nogil
+# Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.
+cdef int log_save_locked(PartitionLog* log) noexcept nogil

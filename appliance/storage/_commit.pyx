@@ -1,0 +1,156 @@
+"""One log's part in a commit: what is to be synced, and what is true once that was done."""
+
+from libc.stdint cimport int64_t
+
+from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OK, STORAGE_IO
+from appliance.native._files cimport failure_note
+from appliance.native._native cimport (
+    EDQUOT, EIO, ENOSPC, EROFS, SYNC_FILE_RANGE_WRITE, errno, monotonic_ns, mutant, sync_file_range,
+)
+from appliance.storage._checkpoint cimport log_capture, log_save_locked
+from appliance.storage._last_stable_offset cimport (
+    log_forget_ended, log_high_watermark, log_last_stable_offset,
+)
+from appliance.storage._partition_log cimport PartitionLog, log_fail
+from appliance.storage._segment cimport Segment, segment_file
+from appliance.storage._watch cimport Reached, watches_tell
+from appliance.storage._watermarks cimport watermarks_note
+
+
+# ---- without the GIL ----
+
+cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
+                           CommitPlan* plan) noexcept nogil:
+    cdef PartitionLog* it = log.get()
+    cdef Segment* segment
+    cdef FileRef file
+    cdef size_t slot
+    plan.log = log
+    plan.result = OK
+    plan.error = 0
+    it.guard.lock()
+    it.commit_is_wanted.store(False)
+    if it.failed.load() != OK or it.is_closed.load():
+        plan.result = LOG_FAILED if it.failed.load() != OK else LOG_CLOSED
+        it.guard.unlock()
+        return
+    plan.end_offset = it.log_end_offset.load()
+    plan.truncations = it.truncations.load()
+    if not mutant(b"segment_without_directory_sync"):
+        plan.directory = it.dirty_directory
+    it.dirty_directory.reset()
+    it.unflushed_records = 0
+    it.committing_ns.store(it.oldest_unflushed_ns.exchange(0))
+    plan.bytes_appended = it.bytes_appended.load()
+    plan.began_ns = monotonic_ns()
+    slot = it.segments.size()
+    while slot > 0:
+        slot -= 1
+        segment = it.segments[slot].get()
+        if segment.synced_size < segment.size.load():
+            # Open since its first unsynced byte: log_rest lets go of no such file.
+            plan.segments.push_back(it.segments[slot])
+            if segment_file(segment, &file) != OK:
+                plan.result = STORAGE_IO
+            plan.files.push_back(file)
+            plan.sizes.push_back(segment.size.load())
+        elif slot + 1 < it.segments.size():
+            break
+        if mutant(b"roll_without_sync_of_old_segment"):
+            break
+    if mutant(b"watermark_before_sync"):
+        watermarks_note(&it.storage.get().marks, it.name, plan.end_offset)
+    plan.with_checkpoint = with_checkpoint
+    if with_checkpoint:
+        log_capture(it, &plan.checkpoint)
+    it.guard.unlock()
+
+
+cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
+    cdef PartitionLog* log = plan.log.get()
+    cdef size_t i
+    if plan.result == LOG_CLOSED:
+        return
+    if plan.result != OK:
+        if plan.error != 0:
+            failure_note(b"sync", b"", plan.error)  # another thread met it
+        log_fail(log, plan.result)
+        log_tell(log)
+        return
+    log.guard.lock()
+    log.committing_ns.store(0)
+    if plan.truncations != log.truncations.load():
+        log.guard.unlock()
+        return
+    for i in range(plan.segments.size()):
+        plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
+    if plan.end_offset > log.durable_offset.load():
+        # Before anybody is answered, so that after a kill recovery knows what was. Not for a log
+        # that is closed: its note was taken back, and its name may be another's soon.
+        if not log.is_closed.load():
+            watermarks_note(&log.storage.get().marks, log.name, plan.end_offset)
+        log.durable_offset.store(plan.end_offset)
+    log.bytes_durable.store(plan.bytes_appended)
+    if not plan.files.empty():
+        log.flushed_ns.store(monotonic_ns())
+        log.flush_took_ns.store(log.flushed_ns.load() - plan.began_ns)
+    log_forget_ended(log)
+    log.guard.unlock()
+    log_tell(log)
+    if not plan.with_checkpoint and (not plan.files.empty() or plan.directory.get() != NULL):
+        log.is_changed.store(True)
+
+
+cdef void log_write_behind(PartitionLog* log) noexcept nogil:
+    cdef Segment* segment
+    cdef FileRef file
+    cdef int64_t position, size
+    cdef int code
+    log.guard.lock()
+    segment = log.segments.back().get()
+    code = segment_file(segment, &file)
+    position = segment.written_behind
+    size = segment.size.load() - position
+    segment.written_behind = position + size
+    log.behind_is_wanted.store(False)
+    log.guard.unlock()
+    if code != OK or size <= 0 or log.failed.load() != OK:
+        return
+    # What it could not start, the sync will do and report. But what has no place on the disk yet
+    # gets it now: where that fails the bytes may be dropped, and the sync has nothing to report.
+    if sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE) < 0:
+        if errno in (EIO, ENOSPC, EDQUOT, EROFS):
+            failure_note(b"write", b"", errno)
+            log_fail(log, STORAGE_IO)
+            log_tell(log)
+
+
+cdef void log_tell(PartitionLog* log) noexcept nogil:
+    cdef Reached reached
+    if log.failed.load() != OK:
+        _end_at_durable(log)
+    if log.watches.count.load() == 0:
+        return
+    reached.durable = log.durable_offset.load()
+    reached.visible = log_high_watermark(log)
+    reached.stable = log_last_stable_offset(log)
+    reached.is_over = log.failed.load() != OK or log.is_closed.load()
+    watches_tell(&log.watches, &reached)
+
+
+cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
+    """What was not durable when the log failed does not come back, whether the disk has it or not.
+
+    Its writers hear that it is not written, and write it again: librdkafka may do so under its next
+    epoch, by which no log knows it again. Recovery would keep what the disk happens to have, and
+    the records would be there twice. Durable before anybody is told; where the journal cannot be
+    written, either, the next start finds what it finds.
+    """
+    log.saved_guard.lock()
+    if log.saved.end_limit > log.durable_offset.load() and not log.is_closed.load():
+        log.saved.end_limit = log.durable_offset.load()
+        log_save_locked(log)
+    log.saved_guard.unlock()
+
+
+# ---- with the GIL ----

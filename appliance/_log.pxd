@@ -7,7 +7,7 @@ from appliance.storage._committer cimport Committer, CommitterRef
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport StorageRef
 
-# Checks and stamps one batch, writes it, and asks for the commit that the log's policy wants.
+# Checks one batch, then appends it as `log_append` does.
 cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
                        const AppendOptions* options, CAppended* appended) noexcept nogil
 

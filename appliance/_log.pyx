@@ -38,7 +38,6 @@ from appliance.storage._commit cimport log_tell
 from appliance.storage._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
     committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
-    committer_write_behind,
 )
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._journal cimport (
@@ -212,20 +211,7 @@ cdef int engine_append(Committer* committer, const LogRef& log, uint8_t* data, i
     cdef BatchHeader header
     cdef int code = _check(data, size, options.origin, &header)
     if code == OK:
-        code = log_append(log.get(), data, &header, options, appended)
-    if code == OK:
-        committer_ask(committer, log, appended.commit_by_ns)
-        if appended.write_behind:
-            committer_write_behind(committer, log)
-    return code
-
-
-cdef int _append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
-                          CAppended* appended) noexcept nogil:
-    cdef int code = log_append_mirrored(log.get(), data, size, appended)
-    committer_ask(committer, log, appended.commit_by_ns)
-    if appended.write_behind:
-        committer_write_behind(committer, log)
+        code = log_append(committer, log, data, &header, options, appended)
     return code
 
 
@@ -717,8 +703,8 @@ cdef class Log:
         with nogil:
             failure_forget()
             copy.assign(&batches[0], &batches[0] + batches.shape[0])
-            code = _append_mirrored(self.engine.committer.get(), self.log, copy.data(), copy.size(),
-                                    &appended)
+            code = log_append_mirrored(self.engine.committer.get(), self.log, copy.data(),
+                                       copy.size(), False, &appended)
         if code != OK:
             facts = self._refused(code, batches)
             raise error_of(code, f"{facts}; the mirror's next batch goes on from there")
@@ -1122,6 +1108,7 @@ cdef int _fill_options(AppendOptions* options, PartitionLog* log, object leader_
                        object now_ms) except -1:
     options.origin = _ORIGINS[origin]
     options.leader_epoch = -1 if leader_epoch is None else leader_epoch
+    options.is_awaited = False
     if now_ms is None:
         storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
     else:

@@ -4,7 +4,7 @@ the same copy it has to let pass.
 
     python -m bench.planted [--percent 20] [--times 5] [--dir DIR]
 
-The work is a loop at the head of `_append_locked` in `_append.pyx`. Its length comes from
+The work is a loop at the head of `_append` in `_append.pyx`. Its length comes from
 the environment: one build serves every percentage, and none at all.
 """
 
@@ -40,8 +40,9 @@ LOOP = f'''cdef extern from *:
 
 
 '''
-HEAD = "                        const AppendOptions* options, Appended* appended) noexcept nogil:\n"
-FUNCTION = "cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,\n" + HEAD
+FUNCTION = """cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                 const AppendOptions* options, Appended* appended, Due* due) noexcept nogil:
+"""
 
 
 def planted(text: str) -> str:
@@ -50,7 +51,7 @@ def planted(text: str) -> str:
             raise ValueError(f"{MODULE} has {wanted!r} {text.count(wanted)} times, not once")
     # behind the declarations, which Cython wants first
     body = text.index(FUNCTION) + len(FUNCTION)
-    first = text.index("    cdef int code =", body)
+    first = text.index("    log.guard.lock()", body)
     text = text[:first] + "    planted_work()\n" + text[first:]
     return text.replace(BEFORE, LOOP + BEFORE)
 

@@ -22,7 +22,7 @@ from appliance.native._socket cimport (
 )
 from appliance.native._wake_soon cimport wake_soon
 from appliance.storage._append cimport ORIGIN_COORDINATOR, AppendOptions, Appended
-from appliance.storage._committer cimport CommitterRef, committer_ask, committer_await
+from appliance.storage._committer cimport CommitterRef, committer_await
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport storage_now
 
@@ -76,13 +76,12 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     # Our own records: also when the disk is low, since readers who cannot commit read twice.
     options.origin = ORIGIN_COORDINATOR
     options.leader_epoch = -1
+    options.is_awaited = True
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = engine_append(write.committer.get(), write.log, write.batch.data(),
                                           write.batch.size(), &options, &write.appended)
-        if write.append_code == OK:
-            committer_ask(write.committer.get(), write.log, 0)
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
         if write.append_code == OK:

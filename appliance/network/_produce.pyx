@@ -43,7 +43,6 @@ from appliance.record._batch cimport (
 from appliance.storage._append cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
 )
-from appliance.storage._committer cimport committer_ask, committer_write_behind
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._storage cimport Storage, storage_now, storage_resume_bytes
 from appliance.storage._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
@@ -276,7 +275,6 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
 
 cdef int _append(Connection* connection, Request* request, Target* target,
                  Appended* appended) noexcept nogil:
-    cdef PartitionLog* log = target.log.get()
     cdef BatchHeader header
     cdef AppendOptions options
     cdef int code
@@ -287,13 +285,13 @@ cdef int _append(Connection* connection, Request* request, Target* target,
         return code
     options.origin = ORIGIN_UNVERIFIED
     options.leader_epoch = -1
-    storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
-    code = log_append(log, <uint8_t*>target.batch.data, &header, &options, appended)
-    if code != OK:
-        return code
-    connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
-    _ask_committer(connection, request, target, appended)
-    return OK
+    options.is_awaited = request.acks == -1
+    storage_now(target.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
+    code = log_append(connection.plane.committer.get(), target.log, <uint8_t*>target.batch.data,
+                      &header, &options, appended)
+    if code == OK:
+        connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
+    return code
 
 
 cdef int _append_mirrored(Connection* connection, Request* request, Target* target,
@@ -302,24 +300,12 @@ cdef int _append_mirrored(Connection* connection, Request* request, Target* targ
     cdef int code
     if target.batch.size <= 0:
         return BATCH_TORN
-    code = log_append_mirrored(target.log.get(), <uint8_t*>target.batch.data, target.batch.size,
-                               appended)
-    if appended.last_offset >= 0:  # something was written, also where the next was refused
-        _ask_committer(connection, request, target, appended)
+    code = log_append_mirrored(connection.plane.committer.get(), target.log,
+                               <uint8_t*>target.batch.data, target.batch.size,
+                               request.acks == -1, appended)
     if code == OK:
         connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
     return code
-
-
-cdef void _ask_committer(Connection* connection, Request* request, Target* target,
-                         const Appended* appended) noexcept nogil:
-    if request.acks == -1:
-        if appended.last_offset >= target.log.get().durable_offset.load():
-            committer_ask(connection.plane.committer.get(), target.log, 0)
-    else:
-        committer_ask(connection.plane.committer.get(), target.log, appended.commit_by_ns)
-    if appended.write_behind:
-        committer_write_behind(connection.plane.committer.get(), target.log)
 
 
 cdef void _note_wait(Connection* connection, Slot* slot, Target* target,

@@ -3,7 +3,8 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from appliance.record._batch cimport BatchHeader
-from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._committer cimport Committer
+from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._segment cimport Segment
 
 cdef enum Origin:
@@ -17,6 +18,7 @@ cdef enum Origin:
 cdef struct AppendOptions:
     int origin
     int32_t leader_epoch           # -1: the log's own
+    bint is_awaited                # somebody waits until it is durable: commit at once
     int64_t earliest_ms            # by the clock, believed or not: see storage_now
     int64_t latest_ms
 
@@ -24,19 +26,18 @@ cdef struct Appended:
     int64_t base_offset
     int64_t last_offset
     int64_t append_time            # -1: the batch keeps its own timestamps
-    int64_t commit_by_ns           # ask the committer by then: 0 at once, INT64_MAX not at all
     bint duplicate
-    bint write_behind              # tell the committer: enough unwritten bytes have gathered
 
-# Appends one checked batch (`header` is its header); stamps `data` in place. OK or a code.
-cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+# Appends one checked batch (`header` is its header); stamps `data` in place; asks the committer for
+# what the log's settings and those who wait want. OK or a code.
+cdef int log_append(Committer* committer, const LogRef& log, uint8_t* data, BatchHeader* header,
                     const AppendOptions* options, Appended* appended) noexcept nogil
 
-# Batch after batch of another log, each checked. What stands before one that is refused stays
-# appended. `appended` is about all that were, also after a refusal: the offsets are -1 where none
-# was, and the committer is to be told what it says.
-cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
-                             Appended* appended) noexcept nogil
+# Checks and appends the batches of another log, one by one; the committer is asked once for all of
+# them. What stands before a batch that is refused stays appended. `appended` is about all that
+# were, also after a refusal: the offsets are -1 where none was.
+cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                             bint is_awaited, Appended* appended) noexcept nogil
 
 # Whether this producer, in this epoch, has a transaction open here.
 cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,

@@ -15,6 +15,7 @@ from appliance.record._batch cimport (
     batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
 )
 from appliance.storage._commit cimport log_tell
+from appliance.storage._committer cimport committer_ask, committer_write_behind
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._journal cimport EpochEntry
 from appliance.storage._partition_log cimport (
@@ -29,57 +30,87 @@ from appliance.storage._segment cimport (
 )
 from appliance.storage._storage cimport storage_mark_full, storage_now
 
+# What is to be asked of the committer for the sake of an append.
+cdef struct Due:
+    int64_t commit_by_ns           # a commit by then: 0 at once, INT64_MAX none
+    bint write_behind              # a write-back: enough unwritten bytes have gathered
+
 
 # ---- without the GIL ----
 
-cdef int log_append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+cdef int log_append(Committer* committer, const LogRef& log, uint8_t* data, BatchHeader* header,
                     const AppendOptions* options, Appended* appended) noexcept nogil:
+    cdef Due due
+    cdef int code = _append(log.get(), data, header, options, appended, &due)
+    if code == OK:
+        _ask(committer, log, options.is_awaited, appended.last_offset, &due)
+    return code
+
+
+cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                             bint is_awaited, Appended* appended) noexcept nogil:
+    cdef BatchHeader header
+    cdef AppendOptions options
+    cdef Appended one
+    cdef Due due, all_due
+    cdef int64_t at = 0
+    cdef int code = OK
+    options.origin, options.leader_epoch = ORIGIN_MIRROR, -1
+    storage_now(log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
+    appended.base_offset = appended.last_offset = appended.append_time = -1
+    appended.duplicate = True
+    all_due.commit_by_ns, all_due.write_behind = INT64_MAX, False
+    while at < size:
+        code = batch_check_mirrored(data + at, size - at, &header)
+        if code == OK:
+            code = _append(log.get(), data + at, &header, &options, &one, &due)
+        if code != OK:
+            break
+        appended.base_offset = one.base_offset if at == 0 else appended.base_offset
+        appended.last_offset = one.last_offset
+        appended.duplicate = appended.duplicate and one.duplicate
+        all_due.commit_by_ns = min(all_due.commit_by_ns, due.commit_by_ns)
+        all_due.write_behind = all_due.write_behind or due.write_behind
+        at += header.size
+    if appended.last_offset >= 0:  # something was written, also where the next was refused
+        _ask(committer, log, is_awaited, appended.last_offset, &all_due)
+    return code
+
+
+cdef void _ask(Committer* committer, const LogRef& log, bint is_awaited, int64_t last_offset,
+               const Due* due) noexcept nogil:
+    """No lock of the log's is held: the committer takes its own."""
+    cdef int64_t commit_by_ns = due.commit_by_ns
+    if is_awaited:
+        commit_by_ns = 0 if last_offset >= log.get().durable_offset.load() else INT64_MAX
+    if commit_by_ns != INT64_MAX:
+        committer_ask(committer, log, commit_by_ns)
+    if due.write_behind:
+        committer_write_behind(committer, log)
+
+
+cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,
+                 const AppendOptions* options, Appended* appended, Due* due) noexcept nogil:
     cdef int code
     log.guard.lock()
-    code = _append_locked(log, data, header, options, appended)
+    code = _append_locked(log, data, header, options, appended, due)
     log.guard.unlock()
     if code == FILES_EXHAUSTED and descriptors_relieve():
         # Nothing was written, and what was stamped is stamped again.
         log.guard.lock()
-        code = _append_locked(log, data, header, options, appended)
+        code = _append_locked(log, data, header, options, appended, due)
         log.guard.unlock()
     if log.shows_appended.load() or log.failed.load() != OK:
         log_tell(log)
     return code
 
 
-cdef int log_append_mirrored(PartitionLog* log, uint8_t* data, int64_t size,
-                             Appended* appended) noexcept nogil:
-    cdef BatchHeader header
-    cdef AppendOptions options
-    cdef Appended each
-    cdef int64_t at = 0
-    cdef int code = OK
-    options.origin, options.leader_epoch = ORIGIN_MIRROR, -1
-    storage_now(log.storage.get(), &options.earliest_ms, &options.latest_ms)
-    appended.base_offset = appended.last_offset = appended.append_time = -1
-    appended.commit_by_ns = INT64_MAX
-    appended.duplicate, appended.write_behind = True, False
-    while at < size:
-        code = batch_check_mirrored(data + at, size - at, &header)
-        if code == OK:
-            code = log_append(log, data + at, &header, &options, &each)
-        if code != OK:
-            break
-        appended.base_offset = each.base_offset if at == 0 else appended.base_offset
-        appended.last_offset = each.last_offset
-        appended.commit_by_ns = min(appended.commit_by_ns, each.commit_by_ns)
-        appended.duplicate = appended.duplicate and each.duplicate
-        appended.write_behind = appended.write_behind or each.write_behind
-        at += header.size
-    return code
-
-
 cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
-                        const AppendOptions* options, Appended* appended) noexcept nogil:
+                        const AppendOptions* options, Appended* appended,
+                        Due* due) noexcept nogil:
     cdef int32_t epoch = <int32_t>log.leader_epoch.load()
     cdef Segment* segment
-    cdef int code = _check(log, data, header, options, appended)
+    cdef int code = _check(log, data, header, options, appended, due)
     if code != OK:
         return OK if code == DUPLICATE else code
     if options.leader_epoch > epoch:
@@ -118,12 +149,12 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
         count_own(log.batches_of_clients, 1)
         count_own(log.bytes_of_clients, header.size)
         count_own(log.records_of_clients, header.records_count)
-    _publish(log, segment, header, appended)
+    _publish(log, segment, header, due)
     return OK
 
 
 cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
-                const AppendOptions* options, Appended* appended) noexcept nogil:
+                const AppendOptions* options, Appended* appended, Due* due) noexcept nogil:
     cdef bint is_mirror = options.origin == ORIGIN_MIRROR
     cdef bint is_client = options.origin != ORIGIN_COORDINATOR and not is_mirror
     cdef BatchSeen seen
@@ -144,7 +175,7 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
     if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
         return BATCH_LARGER_THAN_SEGMENT
     if is_mirror:
-        return _check_place(log, header, appended)
+        return _check_place(log, header, appended, due)
     if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
         if batch_check_keys(data, header) != OK:
             return BATCH_INVALID
@@ -155,14 +186,11 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
         return producers_check_marker(&log.producers, header, coordinator_epoch)
     code = producers_check(&log.producers, header, &seen)
     if code == DUPLICATE:
-        appended.write_behind = False
         appended.base_offset = seen.last_offset - seen.offset_delta
         appended.last_offset = seen.last_offset
         appended.append_time = seen.timestamp if log.settings.append_time else -1
         appended.duplicate = True
-        # The first answer may have been lost before the data was durable: the second waits for it
-        # too.
-        appended.commit_by_ns = INT64_MAX if seen.last_offset < log.durable_offset.load() else 0
+        _ask_again(log, seen.last_offset, due)
     elif code == OK and options.origin == ORIGIN_UNVERIFIED:
         # Its transaction may have ended since somebody looked: a batch behind the marker would open
         # one that nobody knows of, and hold up readers for good.
@@ -173,7 +201,7 @@ cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* heade
 
 
 cdef int _check_place(PartitionLog* log, const BatchHeader* header,
-                      Appended* appended) noexcept nogil:
+                      Appended* appended, Due* due) noexcept nogil:
     """Whether a batch of another log goes on just where this one ends, or is here already."""
     cdef int64_t end_offset = log.log_end_offset.load()
     if header.base_offset == end_offset:
@@ -184,9 +212,14 @@ cdef int _check_place(PartitionLog* log, const BatchHeader* header,
     appended.last_offset = header.base_offset + header.last_offset_delta
     appended.append_time = -1
     appended.duplicate = True
-    appended.write_behind = False
-    appended.commit_by_ns = INT64_MAX if appended.last_offset < log.durable_offset.load() else 0
+    _ask_again(log, appended.last_offset, due)
     return DUPLICATE
+
+
+cdef void _ask_again(PartitionLog* log, int64_t last_offset, Due* due) noexcept nogil:
+    """For a duplicate: its first answer may have been lost before the data was durable."""
+    due.write_behind = False
+    due.commit_by_ns = INT64_MAX if last_offset < log.durable_offset.load() else 0
 
 
 cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,
@@ -275,27 +308,27 @@ cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
 
 
 cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header,
-                   Appended* appended) noexcept nogil:
+                   Due* due) noexcept nogil:
     cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
     cdef int64_t now
     segment.end_offset.store(end_offset)
     log.log_end_offset.store(end_offset)
     count_own(log.bytes_appended, header.size)
     log.unflushed_records += header.records_count
-    appended.write_behind = _is_far_behind(log, segment)
-    appended.commit_by_ns = INT64_MAX
+    due.write_behind = _is_far_behind(log, segment)
+    due.commit_by_ns = INT64_MAX
     if log.oldest_unflushed_ns.load() == 0:
         now = monotonic_ns()
         log.oldest_unflushed_ns.store(now)
         # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing
         # follows.
         if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
-            appended.commit_by_ns = now + log.settings.flush_ms * 1000000
+            due.commit_by_ns = now + log.settings.flush_ms * 1000000
     if log.unflushed_records >= log.settings.flush_messages:
-        appended.commit_by_ns = 0
+        due.commit_by_ns = 0
     # Somebody waits for just this: it costs one flush, not the flush interval.
     if log.watches.readers.load() > 0 and not log.shows_appended.load():
-        appended.commit_by_ns = 0
+        due.commit_by_ns = 0
 
 
 cdef bint _is_far_behind(PartitionLog* log, const Segment* segment) noexcept nogil:

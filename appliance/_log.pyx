@@ -37,8 +37,9 @@ from appliance.storage._append cimport (
 from appliance.storage._commit cimport log_tell
 from appliance.storage._committer cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, CommitterRef, committer_ask, committer_await,
-    committer_checkpoint, committer_forget, committer_notify, committer_start, committer_stop,
+    committer_checkpoint, committer_forget, committer_notify,
 )
+from appliance.storage._group_commit cimport committer_start, committer_stop
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._journal cimport (
     Checkpoint, Hole, Journal, journal_close, journal_find, journal_open, journal_remove,
@@ -551,7 +552,7 @@ cdef class Engine:
         cdef int code
         with nogil:
             failure_forget()
-            code = committer_checkpoint(self.committer.get(), True)
+            code = committer_checkpoint(self.committer.get())
         if code != OK:
             raise error_of(code, f"{self.path}: the checkpoint journal cannot be written")
 

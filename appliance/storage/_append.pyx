@@ -15,7 +15,7 @@ from appliance.record._batch cimport (
     batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
 )
 from appliance.storage._commit cimport log_tell
-from appliance.storage._committer cimport committer_ask, committer_write_behind
+from appliance.storage._committer cimport committer_ask
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._journal cimport EpochEntry
 from appliance.storage._partition_log cimport (
@@ -29,6 +29,7 @@ from appliance.storage._segment cimport (
     SEGMENT_SIZE_MAX, segment_append, segment_index_bytes, segment_load_index,
 )
 from appliance.storage._storage cimport storage_mark_full, storage_now
+from appliance.storage._write_behind cimport write_behind_ask
 
 # What is to be asked of the committer for the sake of an append.
 cdef struct Due:
@@ -86,7 +87,7 @@ cdef void _ask(Committer* committer, const LogRef& log, bint is_awaited, int64_t
     if commit_by_ns != INT64_MAX:
         committer_ask(committer, log, commit_by_ns)
     if due.write_behind:
-        committer_write_behind(committer, log)
+        write_behind_ask(committer, log)
 
 
 cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,

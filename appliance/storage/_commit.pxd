@@ -31,9 +31,5 @@ cdef cppclass CommitPlan:
 cdef void log_commit_begin(const LogRef& log, bint with_checkpoint, CommitPlan* plan) noexcept nogil
 cdef void log_commit_end(CommitPlan* plan) noexcept nogil
 
-# Asks the kernel to start writing what the active segment gathered, so that the sync finds little
-# left to do. Not durability.
-cdef void log_write_behind(PartitionLog* log) noexcept nogil
-
 # Tells those who wait how far the log is now; no lock of the log's may be held.
 cdef void log_tell(PartitionLog* log) noexcept nogil

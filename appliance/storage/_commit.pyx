@@ -1,12 +1,8 @@
 """One log's part in a commit: what is to be synced, and what is true once that was done."""
 
-from libc.stdint cimport int64_t
-
 from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OK, STORAGE_IO
 from appliance.native._files cimport failure_note
-from appliance.native._native cimport (
-    EDQUOT, EIO, ENOSPC, EROFS, SYNC_FILE_RANGE_WRITE, errno, monotonic_ns, mutant, sync_file_range,
-)
+from appliance.native._native cimport monotonic_ns, mutant
 from appliance.storage._checkpoint cimport log_capture, log_save_locked
 from appliance.storage._last_stable_offset cimport (
     log_forget_ended, log_high_watermark, log_last_stable_offset,
@@ -99,30 +95,6 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
     log_tell(log)
     if not plan.with_checkpoint and (not plan.files.empty() or plan.directory.get() != NULL):
         log.is_changed.store(True)
-
-
-cdef void log_write_behind(PartitionLog* log) noexcept nogil:
-    cdef Segment* segment
-    cdef FileRef file
-    cdef int64_t position, size
-    cdef int code
-    log.guard.lock()
-    segment = log.segments.back().get()
-    code = segment_file(segment, &file)
-    position = segment.written_behind
-    size = segment.size.load() - position
-    segment.written_behind = position + size
-    log.behind_is_wanted.store(False)
-    log.guard.unlock()
-    if code != OK or size <= 0 or log.failed.load() != OK:
-        return
-    # What it could not start, the sync will do and report. But what has no place on the disk yet
-    # gets it now: where that fails the bytes may be dropped, and the sync has nothing to report.
-    if sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE) < 0:
-        if errno in (EIO, ENOSPC, EDQUOT, EROFS):
-            failure_note(b"write", b"", errno)
-            log_fail(log, STORAGE_IO)
-            log_tell(log)
 
 
 cdef void log_tell(PartitionLog* log) noexcept nogil:

@@ -7,7 +7,6 @@ from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, condition, mutex, pthread_t
 from appliance.native._traffic cimport Times
-from appliance.storage._commit cimport CommitPlan
 from appliance.storage._open_logs cimport OpenLogs
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport StorageRef
@@ -22,7 +21,7 @@ cdef enum SyncBy:
 cdef struct SyncJob:
     int fd
     bint is_directory
-    int result
+    int result                     # OK until it failed
     int error                      # errno, when it failed
     size_t plan
 
@@ -81,15 +80,8 @@ cdef cppclass Committer:
 
 ctypedef shared_ptr[Committer] CommitterRef
 
-cdef int committer_start(Committer* committer) noexcept nogil
-# Commits what is wanted, writes a checkpoint of every log, stops the threads.
-cdef void committer_stop(Committer* committer) noexcept nogil
-
-# Ask for a commit by `deadline_ns` (0: now), as log_append said.
+# Ask for a commit by `deadline_ns` (0: now).
 cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
-
-# Starts write-back of what the log gathered, on another thread.
-cdef void committer_write_behind(Committer* committer, const LogRef& log) noexcept nogil
 
 # Blocks until everything at or below `offset` is durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or
 # OFFSET_OUT_OF_RANGE when a truncation took it away.
@@ -103,4 +95,4 @@ cdef void committer_forget(Committer* committer) noexcept nogil
 cdef void committer_notify(Committer* committer) noexcept nogil
 
 # Blocks until a checkpoint that began after this call is in the journal.
-cdef int committer_checkpoint(Committer* committer, bint of_all) noexcept nogil
+cdef int committer_checkpoint(Committer* committer) noexcept nogil

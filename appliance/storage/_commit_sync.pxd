@@ -1,0 +1,16 @@
+"""How a commit reaches the disk."""
+
+from libcpp.vector cimport vector
+
+from appliance.storage._commit cimport CommitPlan
+from appliance.storage._committer cimport Committer
+
+# Syncs the files and directories of all plans; a plan of which one failed says so.
+cdef void sync_plans(Committer* committer, vector[CommitPlan]* plans) noexcept nogil
+
+# Whether so many descriptors are made durable by one syncfs, and doing that; False: it failed.
+cdef bint sync_is_for_file_system(Committer* committer, size_t jobs) noexcept nogil
+cdef bint sync_file_system(Committer* committer) noexcept nogil
+
+cdef void sync_pool_start(Committer* committer) noexcept nogil
+cdef void sync_pool_stop(Committer* committer) noexcept nogil

@@ -1,0 +1,7 @@
+"""The committer thread."""
+
+from appliance.storage._committer cimport Committer
+
+cdef int committer_start(Committer* committer) noexcept nogil
+# Commits what is wanted, writes a checkpoint of every log, stops the threads.
+cdef void committer_stop(Committer* committer) noexcept nogil

@@ -1,0 +1,263 @@
+"""Group commit: one thread gathers every log with waiters or an expired policy, syncs all of them,
+and publishes.
+
+While one commit is at the disk, requests gather for the next: the disk's own pace sets the size of
+the group, and nobody waits on a timer. A commit is three steps per log (`log_commit_begin`, the
+syncs, `log_commit_end`); no lock of a log is held while the disk works.
+"""
+
+from libc.stdint cimport int64_t
+from libcpp.map cimport multimap
+from libcpp.pair cimport pair
+from libcpp.vector cimport vector
+
+from cython.operator cimport dereference
+
+from appliance.native._codes cimport OK, STORAGE_IO
+from appliance.native._files cimport storage_code
+from appliance.native._native cimport (
+    ScopeLock, errno, monotonic_ns, mutant, pthread_create, pthread_join, pthread_setname_np,
+    wait_until,
+)
+from appliance.native._wake_soon cimport wake_soon
+from appliance.storage._checkpoint cimport log_checkpoint_is_due, log_checkpoint_put
+from appliance.storage._commit cimport CommitPlan, log_commit_begin, log_commit_end
+from appliance.storage._commit_sync cimport (
+    sync_file_system, sync_is_for_file_system, sync_plans, sync_pool_start, sync_pool_stop,
+)
+from appliance.storage._committer cimport committer_notify
+from appliance.storage._index_files cimport log_finish_indexes, log_store_indexes, log_unfinished
+from appliance.storage._open_logs cimport open_logs_fail_unsynced, open_logs_prune
+from appliance.storage._partition_log cimport LogRef
+from appliance.storage._storage cimport storage_commit, storage_poll, storage_takes_writes
+from appliance.storage._watch cimport InboxRef, inboxes_keep, inboxes_visit
+from appliance.storage._write_behind cimport (
+    write_behind_marks, write_behind_start, write_behind_stop,
+)
+
+cdef enum:
+    LITTLE_BYTES = 16384           # of a commit: who waited for it is soon answered
+
+
+# ---- without the GIL ----
+
+cdef int committer_start(Committer* committer) noexcept nogil:
+    sync_pool_start(committer)
+    if pthread_create(&committer.thread, NULL, _run, committer) != 0:
+        return storage_code(errno)
+    pthread_setname_np(committer.thread, b"committer")
+    return write_behind_start(committer)
+
+
+cdef void committer_stop(Committer* committer) noexcept nogil:
+    committer.guard.lock()
+    committer.is_stopping = True
+    committer.wake.notify_one()
+    committer.published.notify_all()
+    committer.guard.unlock()
+    pthread_join(committer.thread, NULL)
+    write_behind_stop(committer)
+    sync_pool_stop(committer)
+
+
+cdef void* _run(void* argument) noexcept nogil:
+    cdef Committer* committer = <Committer*>argument
+    cdef int64_t checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
+    cdef int64_t poll_ns = 0, now
+    cdef bint with_checkpoint
+    cdef vector[LogRef] batch
+    wake_soon()
+    committer.guard.lock()
+    while True:
+        now = monotonic_ns()
+        _take_expired(committer, now)
+        with_checkpoint = now >= checkpoint_ns or committer.checkpoint_is_wanted
+        if committer.wanted.empty() and not with_checkpoint and now < poll_ns:
+            if committer.is_stopping:
+                break
+            wait_until(committer.wake, committer.guard, _next_deadline(committer,
+                                                                       min(checkpoint_ns, poll_ns)))
+            continue
+        batch.clear()
+        batch.swap(committer.wanted)
+        committer.guard.unlock()
+        if not batch.empty():
+            _commit(committer, &batch, False)
+        batch.clear()
+        if now >= poll_ns:
+            _drop_closed(committer)
+            storage_poll(committer.storage.get())
+            poll_ns = now + committer.poll_interval_ns
+            write_behind_marks(committer, now)
+        if with_checkpoint:
+            _checkpoint(committer)
+            checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
+        committer.guard.lock()
+    committer.guard.unlock()
+    return NULL
+
+
+cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
+    """Moves logs whose oldest unflushed record is due; one committed meanwhile is dropped."""
+    cdef LogRef log
+    cdef int64_t oldest
+    while not committer.deadlines.empty():
+        it = committer.deadlines.begin()
+        if dereference(it).first > now:
+            return
+        log = dereference(it).second
+        committer.deadlines.erase(it)
+        oldest = log.get().oldest_unflushed_ns.load()
+        if oldest != 0 and not log.get().commit_is_wanted.exchange(True):
+            committer.wanted.push_back(log)
+
+
+cdef int64_t _next_deadline(Committer* committer, int64_t latest) noexcept nogil:
+    if committer.deadlines.empty():
+        return latest
+    return min(latest, dereference(committer.deadlines.begin()).first)
+
+
+cdef void _drop_closed(Committer* committer) noexcept nogil:
+    """A list here may be the last that keeps a closed log, with its descriptor and its memory. Once
+    a turn of the poll: many are closed at once when a topic is deleted."""
+    cdef vector[LogRef] gone  # let go of when the guard is free: a descriptor's end may take long
+    cdef multimap[int64_t, LogRef] deadlines
+    cdef ScopeLock lock
+    lock.hold(committer.guard)
+    if not committer.has_closed:
+        return
+    committer.has_closed = False
+    _take_closed(&committer.wanted, &gone)
+    for entry in committer.deadlines:
+        if entry.second.get().is_closed.load():
+            gone.push_back(entry.second)
+        else:
+            deadlines.insert(pair[int64_t, LogRef](entry.first, entry.second))
+    committer.deadlines.swap(deadlines)
+    lock.release()
+    deadlines.clear()
+    _take_closed(&committer.changed, &gone)
+    gone.clear()
+    open_logs_prune(&committer.open_logs)
+
+
+cdef void _take_closed(vector[LogRef]* logs, vector[LogRef]* gone) noexcept nogil:
+    cdef size_t i, kept = 0
+    for i in range(logs.size()):
+        if logs.at(i).get().is_closed.load():
+            gone.push_back(logs.at(i))
+        else:
+            logs[0][kept] = logs.at(i)
+            kept += 1
+    logs.resize(kept)
+
+
+cdef void _commit(Committer* committer, vector[LogRef]* logs, bint with_checkpoint) noexcept nogil:
+    cdef vector[CommitPlan] plans
+    cdef size_t i
+    plans.resize(logs.size())
+    for i in range(logs.size()):
+        log_commit_begin(logs[0][i], with_checkpoint, &plans[i])
+    if mutant(b"ack_before_sync"):
+        _publish(committer, &plans)
+    if with_checkpoint and mutant(b"checkpoint_ahead_of_durable"):
+        _put_checkpoints(committer, &plans)
+    sync_plans(committer, &plans)
+    _publish(committer, &plans)
+    if with_checkpoint:
+        _put_checkpoints(committer, &plans)
+
+
+cdef void _publish(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    cdef vector[InboxRef] kept
+    cdef size_t i
+    if _has_time(committer, plans):
+        inboxes_keep(&kept)
+    for i in range(plans.size()):
+        log_commit_end(&plans[0][i])
+        if plans[0][i].result == OK and plans[0][i].log.get().is_changed.load():
+            _remember_changed(committer, plans[0][i].log)
+    committer.commits.fetch_add(1)
+    committer.logs_committed.fetch_add(plans.size())
+    committer_notify(committer)
+    inboxes_keep(NULL)
+    inboxes_visit(&kept)
+
+
+cdef bint _has_time(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    """To answer those who waited, when that is soon done and nobody waits for the next commit."""
+    cdef int64_t bytes = 0
+    cdef size_t i
+    cdef ScopeLock lock
+    for i in range(plans.size()):
+        bytes += plans[0][i].bytes_appended - plans[0][i].log.get().bytes_durable.load()
+    lock.hold(committer.guard)
+    return bytes <= LITTLE_BYTES and committer.wanted.empty()
+
+
+cdef void _remember_changed(Committer* committer, const LogRef& log) noexcept nogil:
+    if not log.get().is_listed:
+        log.get().is_listed = True
+        committer.changed.push_back(log)
+
+
+cdef void _checkpoint(Committer* committer) noexcept nogil:
+    """Commits, with their recovery points, the logs that gained enough since their last one."""
+    cdef vector[LogRef] due
+    cdef size_t i, kept = 0
+    cdef bint wanted
+    committer.guard.lock()
+    committer.checkpoints_begun += 1
+    wanted = committer.checkpoint_is_wanted
+    committer.checkpoint_is_wanted = False
+    committer.guard.unlock()
+    for i in range(committer.changed.size()):
+        if wanted or log_checkpoint_is_due(committer.changed[i].get()):
+            committer.changed[i].get().is_listed = False
+            committer.changed[i].get().is_changed.store(False)
+            due.push_back(committer.changed[i])
+        else:
+            committer.changed[kept] = committer.changed[i]
+            kept += 1
+    committer.changed.resize(kept)
+    if not due.empty():
+        _commit(committer, &due, True)
+    committer.guard.lock()
+    committer.checkpoints_done += 1
+    committer.published.notify_all()
+    committer.guard.unlock()
+
+
+cdef void _put_checkpoints(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    cdef size_t i
+    _store_indexes(committer, plans)
+    for i in range(plans.size()):
+        if plans[0][i].result == OK and log_checkpoint_put(&plans[0][i]) != OK:
+            _remember_changed(committer, plans[0][i].log)
+    committer.journal_failed.store(storage_commit(committer.storage.get()))
+
+
+cdef void _store_indexes(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    """Two files of each segment that was sealed since: at a stop of many logs one sync for all."""
+    cdef size_t i
+    cdef int64_t files = 0
+    cdef bint is_together, is_durable
+    for i in range(plans.size()):
+        if plans[0][i].result == OK:
+            files += 2 * log_unfinished(plans[0][i].log.get())
+    is_together = files > 0 and sync_is_for_file_system(committer, files)
+    for i in range(plans.size()):
+        if plans[0][i].result == OK:
+            log_store_indexes(&plans[0][i], not is_together)
+    if not is_together:
+        return
+    is_durable = (sync_file_system(committer)
+                  and storage_takes_writes(committer.storage.get()))
+    if not is_durable:
+        open_logs_fail_unsynced(&committer.open_logs, STORAGE_IO)
+    for i in range(plans.size()):
+        log_finish_indexes(&plans[0][i], is_durable)
+
+
+# ---- with the GIL ----

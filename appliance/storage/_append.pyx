@@ -8,7 +8,7 @@ from appliance.native._codes cimport (
     STORAGE_IO, TXN_STATE_INVALID,
 )
 from appliance.native._descriptors cimport descriptors_relieve
-from appliance.native._native cimport count_own, monotonic_ns
+from appliance.native._native cimport ScopeLock, count_own, monotonic_ns
 from appliance.record._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
     BatchHeader, batch_check_keys, batch_check_mirrored, batch_control_type, batch_load_header,
@@ -341,11 +341,9 @@ cdef bint _is_far_behind(PartitionLog* log, const Segment* segment) noexcept nog
 
 cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
                           int16_t producer_epoch) noexcept nogil:
-    cdef bint is_open
-    log.guard.lock()
-    is_open = producers_txn_is_open(&log.producers, producer_id, producer_epoch)
-    log.guard.unlock()
-    return is_open
+    cdef ScopeLock lock
+    lock.hold(log.guard)
+    return producers_txn_is_open(&log.producers, producer_id, producer_epoch)
 
 
 # ---- with the GIL ----

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_IO
-from appliance.native._native cimport mutant
+from appliance.native._native cimport ScopeLock, mutant
 from appliance.storage._journal cimport checkpoint_size, journal_put
 from appliance.storage._partition_log cimport log_fail
 from appliance.storage._producers cimport producers_expire, producers_store
@@ -36,29 +36,26 @@ cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
 
 cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil:
     cdef int64_t appended
-    cdef bint is_due
-    if not log.saved_guard.try_lock():
+    cdef ScopeLock lock
+    if not lock.try_hold(log.saved_guard):
         return False
     appended = log.bytes_appended.load() - log.bytes_at_saved
-    is_due = appended >= CHECKPOINT_WORTH * checkpoint_size(&log.saved)
     # Retention and compaction stop short of the segment that recovery begins in: it must move on.
-    is_due = is_due or log.saved.segment_base != log.active_base.load()
-    log.saved_guard.unlock()
-    return is_due
+    return (appended >= CHECKPOINT_WORTH * checkpoint_size(&log.saved)
+            or log.saved.segment_base != log.active_base.load())
 
 
 cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
     """After what recovery will believe unseen was synced."""
     cdef PartitionLog* log = plan.log.get()
     cdef Checkpoint* saved = &log.saved
-    cdef int code = plan.indexes
-    if code != OK:
-        # A failed sync is final; a full disk or no free descriptor is tried again at the next
-        # point.
-        if code == STORAGE_IO:
-            log_fail(log, code)
-        return code
-    log.saved_guard.lock()
+    cdef ScopeLock lock
+    # A failed sync is final; a full disk or no free descriptor is tried again at the next point.
+    if plan.indexes == STORAGE_IO:
+        log_fail(log, STORAGE_IO)
+    if plan.indexes != OK:
+        return plan.indexes
+    lock.hold(log.saved_guard)
     # A log closed for deletion must not come back into the journal.
     if (not log.is_closed.load() and plan.truncations == log.truncations.load()
             and plan.checkpoint.recovery_offset >= saved.recovery_offset):
@@ -77,7 +74,6 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
         log.bytes_at_saved = log.bytes_appended.load()
         _fill_list(log, saved)
         journal_put(&log.storage.get().journal, log.name, saved)
-    log.saved_guard.unlock()
     return OK
 
 
@@ -97,13 +93,13 @@ cdef int log_save_locked(PartitionLog* log) noexcept nogil:
 cdef void _fill_list(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     """The list of segments as it is now, so that one that goes missing is missed."""
     cdef size_t i
+    cdef ScopeLock lock
     checkpoint.bases.clear()
-    log.list_guard.lock()
+    lock.hold(log.list_guard)
     for i in range(log.segments.size()):
         if log.segments[i].get().base_offset < checkpoint.segment_base:
             checkpoint.bases.push_back(log.segments[i].get().base_offset)
     checkpoint.holes = log.holes
-    log.list_guard.unlock()
 
 
 # ---- with the GIL ----

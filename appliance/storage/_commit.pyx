@@ -2,7 +2,7 @@
 
 from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OK, STORAGE_IO
 from appliance.native._files cimport failure_note
-from appliance.native._native cimport monotonic_ns, mutant
+from appliance.native._native cimport ScopeLock, monotonic_ns, mutant
 from appliance.storage._checkpoint cimport log_capture, log_save_locked
 from appliance.storage._last_stable_offset cimport (
     log_forget_ended, log_high_watermark, log_last_stable_offset,
@@ -21,14 +21,12 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
     cdef Segment* segment
     cdef FileRef file
     cdef size_t slot
+    cdef ScopeLock lock
     plan.log = log
-    plan.result = OK
-    plan.error = 0
-    it.guard.lock()
+    lock.hold(it.guard)
     it.commit_is_wanted.store(False)
     if it.failed.load() != OK or it.is_closed.load():
         plan.result = LOG_FAILED if it.failed.load() != OK else LOG_CLOSED
-        it.guard.unlock()
         return
     plan.end_offset = it.log_end_offset.load()
     plan.truncations = it.truncations.load()
@@ -59,12 +57,12 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
     plan.with_checkpoint = with_checkpoint
     if with_checkpoint:
         log_capture(it, &plan.checkpoint)
-    it.guard.unlock()
 
 
 cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
     cdef PartitionLog* log = plan.log.get()
     cdef size_t i
+    cdef ScopeLock lock
     if plan.result == LOG_CLOSED:
         return
     if plan.result != OK:
@@ -73,10 +71,9 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         log_fail(log, plan.result)
         log_tell(log)
         return
-    log.guard.lock()
+    lock.hold(log.guard)
     log.committing_ns.store(0)
     if plan.truncations != log.truncations.load():
-        log.guard.unlock()
         return
     for i in range(plan.segments.size()):
         plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
@@ -91,7 +88,7 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
         log.flushed_ns.store(monotonic_ns())
         log.flush_took_ns.store(log.flushed_ns.load() - plan.began_ns)
     log_forget_ended(log)
-    log.guard.unlock()
+    lock.release()
     log_tell(log)
     if not plan.with_checkpoint and (not plan.files.empty() or plan.directory.get() != NULL):
         log.is_changed.store(True)
@@ -118,11 +115,11 @@ cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
     the records would be there twice. Durable before anybody is told; where the journal cannot be
     written, either, the next start finds what it finds.
     """
-    log.saved_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.saved_guard)
     if log.saved.end_limit > log.durable_offset.load() and not log.is_closed.load():
         log.saved.end_limit = log.durable_offset.load()
         log_save_locked(log)
-    log.saved_guard.unlock()
 
 
 # ---- with the GIL ----

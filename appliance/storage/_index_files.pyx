@@ -5,6 +5,7 @@ from libcpp.vector cimport vector
 
 from appliance.native._codes cimport FILES_EXHAUSTED, LOG_CLOSED, OK
 from appliance.native._descriptors cimport FileRef, descriptors_relieve, directory_hold
+from appliance.native._native cimport ScopeLock
 from appliance.storage._index cimport AbortedTxn, txn_index_store
 from appliance.storage._segment cimport SegmentRef, segment_forget_stored, segment_store_index
 
@@ -14,12 +15,12 @@ from appliance.storage._segment cimport SegmentRef, segment_forget_stored, segme
 cdef int64_t log_unfinished(PartitionLog* log) noexcept nogil:
     cdef size_t slot
     cdef int64_t count = 0
-    log.list_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
     slot = log.segments.size() - 1
     while slot > 0 and not log.segments[slot - 1].get().index_is_final.load():
         slot -= 1
         count += 1
-    log.list_guard.unlock()
     return count
 
 
@@ -74,9 +75,9 @@ cdef void log_finish_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
 
 cdef void _finish_segment(PartitionLog* log, Segment* segment) noexcept nogil:
     """Sealed for good, unless it was rolled after the commit began and still has bytes to sync."""
-    log.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.guard)
     segment.index_is_final.store(segment.synced_size == segment.size.load())
-    log.guard.unlock()
 
 
 cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 from appliance.native._codes cimport OK
-from appliance.native._native cimport mutant
+from appliance.native._native cimport ScopeLock, mutant
 
 
 # ---- without the GIL ----
@@ -35,13 +35,13 @@ cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil:
 cdef void log_forget_ended(PartitionLog* log) noexcept nogil:
     cdef int64_t visible = log_high_watermark(log)
     cdef size_t i, kept = 0
-    log.list_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
     for i in range(log.ended.size()):
         if log.ended[i].marker_offset >= visible:
             log.ended[kept] = log.ended[i]
             kept += 1
     log.ended.resize(kept)
-    log.list_guard.unlock()
 
 
 # ---- with the GIL ----

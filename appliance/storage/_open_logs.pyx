@@ -3,6 +3,7 @@
 from libcpp.memory cimport weak_ptr
 from libcpp.vector cimport vector
 
+from appliance.native._native cimport ScopeLock
 from appliance.storage._commit cimport log_tell
 from appliance.storage._partition_log cimport LogRef, PartitionLog, log_fail
 
@@ -10,20 +11,20 @@ from appliance.storage._partition_log cimport LogRef, PartitionLog, log_fail
 # ---- without the GIL ----
 
 cdef void open_logs_add(OpenLogs* logs, const LogRef& log) noexcept nogil:
-    logs.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(logs.guard)
     logs.logs.push_back(weak_ptr[PartitionLog](log))
-    logs.guard.unlock()
 
 
 cdef void open_logs_prune(OpenLogs* logs) noexcept nogil:
     cdef size_t i, kept = 0
-    logs.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(logs.guard)
     for i in range(logs.logs.size()):
         if not logs.logs[i].expired():
             logs.logs[kept] = logs.logs[i]
             kept += 1
     logs.logs.resize(kept)
-    logs.guard.unlock()
 
 
 cdef void open_logs_fail_unsynced(OpenLogs* logs, int code) noexcept nogil:

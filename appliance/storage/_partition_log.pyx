@@ -20,6 +20,7 @@ from libcpp.vector cimport vector
 from appliance.native._codes cimport FILES_EXHAUSTED, LOG_CLOSED, LOG_FAILED, OK
 from appliance.native._descriptors cimport descriptors_relieve, directory_hold, directory_rest
 from appliance.native._files cimport failure_errno
+from appliance.native._native cimport ScopeLock
 from appliance.storage._producers cimport producers_store_snapshot
 from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef, segment_create, segment_index_is_stored, segment_new,
@@ -44,16 +45,13 @@ cdef int log_roll(PartitionLog* log) noexcept nogil:
 
 
 cdef int _roll(PartitionLog* log) noexcept nogil:
-    cdef int code = OK
-    log.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.guard)
     if log.failed.load() != OK:
-        code = LOG_FAILED
-    elif log.is_closed.load():
-        code = LOG_CLOSED
-    elif log.segments.back().get().size.load() > 0:
-        code = log_roll_locked(log)
-    log.guard.unlock()
-    return code
+        return LOG_FAILED
+    if log.is_closed.load():
+        return LOG_CLOSED
+    return log_roll_locked(log) if log.segments.back().get().size.load() > 0 else OK
 
 
 cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
@@ -81,7 +79,8 @@ cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
 cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
                             int64_t* end_offset) noexcept nogil:
     cdef size_t i
-    log.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.guard)
     found[0] = -1
     end_offset[0] = -1
     for i in range(log.epochs.size()):
@@ -91,28 +90,28 @@ cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
         end_offset[0] = log.log_end_offset.load()
         if i + 1 < log.epochs.size():
             end_offset[0] = log.epochs[i + 1].start_offset
-    log.guard.unlock()
 
 
 cdef void log_seal_times(PartitionLog* log) noexcept nogil:
     cdef Segment* active
-    log.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.guard)
     active = log.segments.back().get()
     # An index that nobody loaded in this life is as it was left.
     if active.index_is_loaded and log.failed.load() == OK:
         segment_seal_times(active)
         log.is_changed.store(True)
-    log.guard.unlock()
 
 
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
     cdef vector[SegmentRef] segments
     cdef Segment* active
     cdef size_t i
+    cdef ScopeLock lock
     log.list_guard.lock()
     segments = log.segments
     log.list_guard.unlock()
-    log.guard.lock()
+    lock.hold(log.guard)
     for i in range(segments.size() - 1):
         if segments[i].get().index_is_final.load():
             segment_rest(segments[i].get(), before_ns, False)
@@ -122,23 +121,21 @@ cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
     if active.synced_size == active.size.load() and segment_index_is_stored(active):
         segment_rest(active, before_ns, False)
     directory_rest(log.directory.get())
-    log.guard.unlock()
 
 
 cdef int64_t log_close_idle(PartitionLog* log, int64_t before_ns) noexcept nogil:
     cdef Segment* segment
     cdef int64_t closed = 0
     cdef size_t i
-    if not log.guard.try_lock():
+    cdef ScopeLock lock
+    if not lock.try_hold(log.guard):
         return 0
     for i in range(log.segments.size()):
         segment = log.segments[i].get()
         # As in log_rest: an unsynced file stays open. The index stays, so it need be in no file.
         if segment.synced_size == segment.size.load():
             closed += segment_rest(segment, before_ns, True)
-    closed += directory_rest(log.directory.get())
-    log.guard.unlock()
-    return closed
+    return closed + directory_rest(log.directory.get())
 
 
 cdef bint log_is_dirty(PartitionLog* log) noexcept nogil:

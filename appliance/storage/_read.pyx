@@ -7,6 +7,7 @@ from appliance.native._codes cimport (
     BATCH_CORRUPT, FILES_EXHAUSTED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, OK,
 )
 from appliance.native._descriptors cimport descriptors_relieve
+from appliance.native._native cimport ScopeLock
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._read_faults cimport is_read_fault, read_faults_note
 from appliance.storage._segment cimport (
@@ -92,42 +93,39 @@ cdef int _find_segment(PartitionLog* log, int64_t offset, SegmentRef* segment,
     """With where the next hole begins: a repair changes segments and holes as one."""
     cdef size_t i
     cdef int code = OK
+    cdef ScopeLock lock
     hole_at[0] = INT64_MAX
-    log.list_guard.lock()
+    lock.hold(log.list_guard)
     segment[0] = log.segments[_segment_at(log, offset)]
     for i in range(log.holes.size()):
         if log.holes[i].first_offset <= offset < log.holes[i].end_offset:
             code = OFFSET_IN_HOLE
         elif log.holes[i].first_offset > offset:
             hole_at[0] = min(hole_at[0], log.holes[i].first_offset)
-    log.list_guard.unlock()
     return code
 
 
 cdef bint _pass_skipped(PartitionLog* log, int64_t* offset) noexcept nogil:
-    cdef int64_t end = offset[0]
+    cdef int64_t begin = offset[0]
     cdef size_t i
-    log.list_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
     for i in range(log.holes.size()):
-        if log.holes[i].is_skipped and log.holes[i].first_offset <= end < log.holes[i].end_offset:
-            end = log.holes[i].end_offset
-    log.list_guard.unlock()
-    if end == offset[0]:
-        return False
-    offset[0] = end
-    return True
+        if (log.holes[i].is_skipped
+                and log.holes[i].first_offset <= offset[0] < log.holes[i].end_offset):
+            offset[0] = log.holes[i].end_offset
+    return offset[0] > begin
 
 
 cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept nogil:
     cdef size_t slot
-    cdef bint found
-    log.list_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
     slot = _segment_at(log, offset) + 1
-    found = slot < log.segments.size()
-    if found:
-        base[0] = log.segments[slot].get().base_offset
-    log.list_guard.unlock()
-    return found
+    if slot == log.segments.size():
+        return False
+    base[0] = log.segments[slot].get().base_offset
+    return True
 
 
 cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t offset,
@@ -228,24 +226,21 @@ cdef bint _candidate(PartitionLog* log, int64_t timestamp, int64_t* next_offset,
                      SegmentRef* segment) noexcept nogil:
     """The first segment from `next_offset` on that may have such a record; moves `next_offset`."""
     cdef Segment* it
-    cdef size_t slot
-    cdef bint is_found = False
+    cdef size_t slot, after
+    cdef ScopeLock lock
     if next_offset[0] == INT64_MAX:
         return False  # there was no segment behind the last one
-    log.list_guard.lock()
-    slot = _segment_at(log, next_offset[0])
-    while slot < log.segments.size() and not is_found:
+    lock.hold(log.list_guard)
+    for slot in range(_segment_at(log, next_offset[0]), log.segments.size()):
         it = log.segments[slot].get()
         if not it.largest_is_known.load() or it.largest_timestamp.load() >= timestamp:
             segment[0] = log.segments[slot]
-            is_found = True
-        slot += 1
-    if is_found:
-        next_offset[0] = INT64_MAX
-        if slot < log.segments.size():
-            next_offset[0] = log.segments[slot].get().base_offset
-    log.list_guard.unlock()
-    return is_found
+            after = slot + 1
+            next_offset[0] = INT64_MAX
+            if after < log.segments.size():
+                next_offset[0] = log.segments[after].get().base_offset
+            return True
+    return False
 
 
 cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset,
@@ -262,13 +257,11 @@ cdef bint _is_gone(PartitionLog* log, const SegmentRef& segment) noexcept nogil:
     """Whether the file is not there, and the segment is one of the log's still: whoever takes a
     segment away takes it from the list first."""
     cdef FileRef file
-    cdef bint is_listed
+    cdef ScopeLock lock
     if segment_file(segment.get(), &file) != OFFSET_OUT_OF_RANGE:
         return False
-    log.list_guard.lock()
-    is_listed = log.segments[_segment_at(log, segment.get().base_offset)] == segment
-    log.list_guard.unlock()
-    return is_listed
+    lock.hold(log.list_guard)
+    return log.segments[_segment_at(log, segment.get().base_offset)] == segment
 
 
 cdef bint _starts_in_hole(PartitionLog* log, Segment* segment) noexcept nogil:
@@ -280,7 +273,8 @@ cdef bint _starts_in_hole(PartitionLog* log, Segment* segment) noexcept nogil:
 cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset,
                       vector[AbortedTxn]* into) noexcept nogil:
     cdef size_t low = 0, high, middle
-    log.list_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
     high = log.aborted.size()
     while low < high:
         middle = (low + high) // 2
@@ -293,9 +287,8 @@ cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset
             into.push_back(log.aborted[low])
         # Nothing that ended later can have begun below this one's stable offset.
         if log.aborted[low].last_stable_offset >= end_offset:
-            break
+            return
         low += 1
-    log.list_guard.unlock()
 
 
 # ---- with the GIL ----

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from appliance import admin_http
+from appliance.admin.user_rows import UserRows, has_users
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
 from appliance.broker.health import AdminConnections, Health, Watch, decide, sentence
 from appliance.catalog.catalog import NAME as CATALOG
-from appliance.catalog.catalog import has_admin_users
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.config.broker_configs import CLEANER_BACKOFF
 from appliance.data_dir import descriptors
@@ -95,7 +95,7 @@ class Server:
         self.registration: Registration | None = None
         self.kafka_address: Address | None = None  # where clients come in, while they may
         self.admin_address: Address | None = None
-        self.has_users = has_admin_users(config.data_dir / CATALOG)
+        self.has_users = has_users(config.data_dir / CATALOG)
         self.setup_secret = ""
         self._admin_runner: web.AppRunner | None = None
         self.started = time.monotonic()
@@ -264,7 +264,7 @@ class Server:
     def _offer_setup(self) -> None:
         """The first user is made by who can read what we print."""
         assert self.broker is not None
-        if self.broker.catalog.admin_users():
+        if UserRows(self.broker.catalog).users():
             return
         self.setup_secret = secrets.token_urlsafe(24)
         if not self.is_embedded:

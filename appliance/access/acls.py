@@ -16,8 +16,9 @@ from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Any
 
+from appliance.access.acl_rows import AclRows
 from appliance.access.kept import Kept, check_name
-from appliance.catalog.catalog import Catalog, Change
+from appliance.catalog.catalog import Change
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.process import event_log
 
@@ -149,11 +150,11 @@ def _check(is_so: bool, what: str, got: object) -> None:
 class Acls:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: AclRows, change: Change, kept: Kept) -> None:
+        self._rows = rows
         self._change = change
         self._kept = kept
-        self._acls = {Acl(*row) for row in catalog.acls()}
+        self._acls = {Acl(*row) for row in rows.all()}
         for each in self._acls:
             kept.put(each, each.size)
 
@@ -176,7 +177,7 @@ class Acls:
         if not added:
             return
         self._kept.check("", sum(each.size for each in added), len(added))
-        await asyncio.to_thread(self._catalog.change_acls, _rows(added), [])
+        await asyncio.to_thread(self._rows.change, _rows(added), [])
         if not self._acls:
             events.warning("ACLs are kept but not enforced: every client may do everything")
         self._acls |= added
@@ -201,7 +202,7 @@ class Acls:
                 found.append(error)
         removed = {acl for each in found if isinstance(each, list) for acl in each}
         if removed:
-            await asyncio.to_thread(self._catalog.change_acls, [], _rows(removed))
+            await asyncio.to_thread(self._rows.change, [], _rows(removed))
             self._acls -= removed
             for acl in removed:
                 self._kept.drop(acl)

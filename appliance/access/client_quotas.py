@@ -26,7 +26,8 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from appliance.access.kept import Kept, check_name
-from appliance.catalog.catalog import Catalog, Change
+from appliance.catalog.catalog import Change
+from appliance.catalog.config_rows import ConfigRows
 from appliance.config import LONG_MAX
 from appliance.config.config_key import INT_MAX
 from appliance.errors import ApplianceError, RequestInvalid
@@ -171,14 +172,12 @@ class RateTable(Protocol):
 class ClientQuotas:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: ConfigRows[str, float], change: Change, kept: Kept) -> None:
+        self._rows = rows
         self._change = change
         self._kept = kept
         self._data_plane: RateTable | None = None
-        self._quotas: dict[Entity, dict[str, float]] = {}
-        for text, name, value in catalog.client_quotas():
-            self._quotas.setdefault(_entity_of(text), {})[name] = value
+        self._quotas = {_entity_of(text): values for text, values in rows.all().items()}
         for entity in self._quotas:
             kept.put(entity, len(_text_of(entity)))
 
@@ -240,7 +239,7 @@ class ClientQuotas:
         rows = {_text_of(entity): values for entity, values in after.items()}
         new = [each for each in after if after[each] and each not in self._quotas]
         self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
-        await asyncio.to_thread(self._catalog.set_client_quotas, rows)
+        await asyncio.to_thread(self._rows.set, rows)
         self._quotas |= after
         self._quotas = {entity: each for entity, each in self._quotas.items() if each}
         for entity, values in after.items():

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from appliance.access.kept import Kept, check_name
-from appliance.catalog.catalog import Catalog, Change
+from appliance.access.scram_rows import ScramRows
+from appliance.catalog.catalog import Change
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 
@@ -89,11 +90,11 @@ Faults = dict[str, ApplianceError]
 class ScramCredentials:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: ScramRows, change: Change, kept: Kept) -> None:
+        self._rows = rows
         self._change = change
         self._kept = kept
-        self._iterations = {(row[0], row[1]): row[5] for row in catalog.scram()}
+        self._iterations = {(row[0], row[1]): row[5] for row in rows.all()}
         for user, mechanism in self._iterations:
             kept.put(("scram", user, mechanism), len(user))
 
@@ -140,7 +141,7 @@ class ScramCredentials:
             return
         new = [row for row in put if (row[0], row[1]) not in self._iterations]
         self._kept.check("", sum(len(row[0]) for row in new), len(new))
-        await asyncio.to_thread(self._catalog.change_scram, put, gone)
+        await asyncio.to_thread(self._rows.change, put, gone)
         for place in gone:
             del self._iterations[place]
             self._kept.drop(("scram", *place))

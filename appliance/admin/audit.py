@@ -23,9 +23,9 @@ from typing import Any, TypedDict
 
 from aiohttp import web
 
+from appliance.admin.audit_rows import STRANGER, AuditRow, AuditRows
 from appliance.admin.route import ADMIN, Call, Param, Route, get
 from appliance.broker.broker import Broker
-from appliance.catalog.catalog import STRANGER, AuditRow
 from appliance.errors import ApplianceError
 from appliance.export.export_options import OPTIONS
 from appliance.process import event_log
@@ -147,6 +147,7 @@ class Trail:
         self._rows: Counter[str] = Counter()  # of this minute, by person
         self._more: dict[tuple[str, str, str], More] = {}
         self._failed: dict[str, Failed] = {}
+        self._stored: AuditRows | None = None
 
     async def note(self, call: Call, route: Route, status: int) -> None:
         """What was done is done: that it cannot be noted is told in the log."""
@@ -198,9 +199,14 @@ class Trail:
         if broker is None:
             return
         try:
-            await asyncio.to_thread(broker.catalog.add_audit, *rows)
+            await asyncio.to_thread(self._stored_by(broker).add, *rows)
         except ApplianceError as raised:
             log.error("not in the audit trail", action=rows[0].action, rows=len(rows), error=raised)
+
+    def _stored_by(self, broker: Broker) -> AuditRows:
+        if self._stored is None or self._stored.catalog is not broker.catalog:
+            self._stored = AuditRows(broker.catalog)
+        return self._stored
 
     async def run(self) -> None:
         while True:
@@ -247,7 +253,7 @@ def is_read(call: Call) -> bool:
 
 async def list_audit(call: Call) -> Entries:
     before, limit = call.params["before"], call.params["limit"]
-    rows = await asyncio.to_thread(call.broker.catalog.audit, before, limit)
+    rows = await asyncio.to_thread(AuditRows(call.broker.catalog).newest, before, limit)
     return {
         "entries": [
             {

@@ -22,6 +22,7 @@ from aiohttp import web
 from appliance.admin.process import Process
 from appliance.admin.route import ADMIN, ANYONE, Route
 from appliance.admin.sessions import Failures, Sessions
+from appliance.admin.user_rows import UserRows
 from appliance.admin.users import Identity, Users
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -54,7 +55,8 @@ class Guard:
         if broker is None:
             return None
         if self._users is None or self._users[0] is not broker:
-            self._users = (broker, Users(broker.catalog, broker.clock.latest_ms))
+            users = Users(UserRows(broker.catalog), broker.clock.latest_ms)
+            self._users = (broker, users)
         return self._users[1]
 
     def check(self, request: web.Request, route: Route) -> Identity:

@@ -27,8 +27,8 @@ from appliance.admin.route import (
     post,
 )
 from appliance.admin.sessions import LoginRefused
+from appliance.admin.user_rows import AdminToken
 from appliance.admin.users import Users
-from appliance.catalog.catalog import AdminToken
 from appliance.errors import ApplianceError, RequestInvalid
 
 DAY_MS = 86_400_000

@@ -14,8 +14,8 @@ from appliance.admin.avro_decoder import AvroDecoder
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
 from appliance.admin.protobuf_decoder import ProtobufDecoder
 from appliance.admin.route import OPERATOR, Call, delete, get, put
+from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
 from appliance.admin.topics import topic_of
-from appliance.catalog.catalog import TopicSchema
 from appliance.errors import ApplianceError
 from appliance.topics.topic import Topic
 
@@ -75,7 +75,7 @@ def built(form: str, text: str, message: str) -> Decoder:
 
 async def decoders_of(call: Call, topic: Topic) -> Decoders:
     """Those that were asked for, or that the topic has."""
-    rows = await asyncio.to_thread(call.broker.catalog.topic_schemas, topic.name)
+    rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
 
     def build() -> Decoders:
         found: dict[str, Decoder] = {}
@@ -99,7 +99,7 @@ def part_of(call: Call) -> str:
 
 async def list_schemas(call: Call) -> SchemaRows:
     topic = topic_of(call)
-    rows = await asyncio.to_thread(call.broker.catalog.topic_schemas, topic.name)
+    rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
     shown = await asyncio.to_thread(lambda: {row.part: row_of(call.schemas, row) for row in rows})
     return {"key": shown.get("key"), "value": shown.get("value")}
 
@@ -126,14 +126,14 @@ async def put_schema(call: Call) -> SchemaRows:
         time.time_ns() // 1_000_000,
     )  # fmt: skip
     await asyncio.to_thread(call.schemas.decoder, row)  # refused here when it is none
-    await asyncio.to_thread(call.broker.catalog.put_topic_schema, row)
+    await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).put, row)
     return await list_schemas(call)
 
 
 async def delete_schema(call: Call) -> None:
     topic, part = topic_of(call), part_of(call)
-    catalog = call.broker.catalog
-    if not await asyncio.to_thread(catalog.delete_topic_schema, topic.name, part):
+    rows = TopicSchemaRows(call.broker.catalog)
+    if not await asyncio.to_thread(rows.delete, topic.name, part):
         raise SchemaUnknown(f"{topic.name} has no schema for its {part}")
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import argon2
 
 from appliance.admin.route import ADMIN, ROLES
-from appliance.catalog.catalog import AdminToken, AdminUser, Catalog
+from appliance.admin.user_rows import AdminToken, AdminUser, UserRows
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.machine.wall_clock import wall_now_ms
 
@@ -65,11 +65,11 @@ class Identity:
 class Users:
     """All of them, in memory and in the catalog. Lives on the event loop."""
 
-    def __init__(self, catalog: Catalog, now_ms: Callable[[], int] = wall_now_ms) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: UserRows, now_ms: Callable[[], int] = wall_now_ms) -> None:
+        self._rows = rows
         self._now_ms = now_ms  # in doubt the latest: what has expired stays so
-        self._users = {each.name: each for each in catalog.admin_users()}
-        self._tokens = {each.digest: each for each in catalog.admin_tokens()}
+        self._users = {each.name: each for each in rows.users()}
+        self._tokens = {each.digest: each for each in rows.tokens()}
         self._hasher = argon2.PasswordHasher()
         self._hashing = {
             is_known: asyncio.Semaphore(HASHES_OF_KIND) for is_known in (True, False)
@@ -186,7 +186,7 @@ class Users:
         return self._users[name]
 
     async def _put(self, user: AdminUser) -> None:
-        await asyncio.to_thread(self._catalog.put_admin_user, user)
+        await asyncio.to_thread(self._rows.put_user, user)
         self._users[user.name] = user
 
     async def _hash(self, password: str) -> str:
@@ -198,7 +198,7 @@ class Users:
         async with self._changing:
             self._known(name)
             self._check_admin_left(name)
-            await asyncio.to_thread(self._catalog.delete_admin_user, name)
+            await asyncio.to_thread(self._rows.delete_user, name)
             del self._users[name]
 
     def _check_admin_left(self, name: str) -> None:
@@ -219,7 +219,7 @@ class Users:
             if len(self._tokens) >= TOKENS_MAX:
                 raise RequestInvalid(f"there are {TOKENS_MAX} tokens already")
             token = AdminToken(name, role, digest_of(secret), self.now_ms(), may_read, expires_ms)
-            await asyncio.to_thread(self._catalog.put_admin_token, token)
+            await asyncio.to_thread(self._rows.add_token, token)
             self._tokens[token.digest] = token
         return token, secret
 
@@ -240,20 +240,20 @@ class Users:
             found = [each for each in self._tokens.values() if each.name == name]
             if not found:
                 raise TokenUnknown(f"there is no token {name[:80]!r}")
-            await asyncio.to_thread(self._catalog.delete_admin_token, name)
+            await asyncio.to_thread(self._rows.delete_token, name)
             del self._tokens[found[0].digest]
             self._used.pop(found[0].digest, None)
 
 
-def reset_password(catalog: Catalog, name: str, password: str) -> None:
+def reset_password(rows: UserRows, name: str, password: str) -> None:
     """Of a broker that is stopped: for who can read its directory, and has lost the password."""
-    known = {each.name: each for each in catalog.admin_users()}
+    known = {each.name: each for each in rows.users()}
     if name not in known:
         there = ", ".join(sorted(known)) or "none: the next start prints a setup link"
         raise UserUnknown(f"there is no user {name[:80]!r}; there are: {there}")
     check_password(password)
     stored = argon2.PasswordHasher().hash(password)
-    catalog.put_admin_user(replace(known[name], password_hash=stored))
+    rows.put_user(replace(known[name], password_hash=stored))
 
 
 def check_name(name: str) -> None:

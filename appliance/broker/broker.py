@@ -22,15 +22,20 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from appliance._log import Log
+from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acls
 from appliance.access.client_quotas import ClientQuotas
 from appliance.access.kept import Kept, size_of
 from appliance.access.kept import check_name as check_kept_name
 from appliance.access.scram import ScramCredentials
+from appliance.access.scram_rows import ScramRows
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import NAME, Catalog, TopicRow
+from appliance.catalog.catalog import NAME, Catalog
+from appliance.catalog.config_rows import ConfigRows
 from appliance.catalog.ledger import Ledger
+from appliance.catalog.ledger_rows import LedgerRows
+from appliance.catalog.producer_id_rows import ProducerIdRows
 from appliance.config import (
     Address,
     BrokerConfig,
@@ -46,6 +51,8 @@ from appliance.config.config_key import ConfigChange, ConfigKey, changed
 from appliance.data_dir.log_dir import LogDir, Progress
 from appliance.errors import ApplianceError
 from appliance.export.book import Book
+from appliance.export.export_rows import ExportRows
+from appliance.export.hold_rows import HoldRows
 from appliance.export.holds import Holds
 from appliance.groups import coordinator as groups
 from appliance.groups.group_table import GroupTable
@@ -75,6 +82,7 @@ from appliance.topics.topic import (
     check_own,
     check_partitions,
 )
+from appliance.topics.topic_rows import TopicRow, TopicRows
 from appliance.topics.topic_table import PlaneTable, TopicTable, put
 from appliance.txn import coordinator as transactions
 
@@ -94,6 +102,12 @@ class Broker:
     ) -> None:
         self.config = config
         self.catalog = catalog
+        self.topic_rows = TopicRows(catalog)
+        self.broker_config_rows = broker_config_rows(catalog)
+        self.group_config_rows: ConfigRows[str, str] = ConfigRows(
+            catalog, "group_configs", "group_id"
+        )
+        self._producer_id_rows = ProducerIdRows(catalog)
         self.log_dir = log_dir
         self.node_id = config.node_id
         self.cluster_id = catalog.cluster_id
@@ -131,16 +145,18 @@ class Broker:
             config.groups, self.served_log, sources, self.groups.loading.loaded,
             self.clock.now_ms,
         )  # fmt: skip
-        self.acls = Acls(catalog, self._change, self.entities)
-        self.scram = ScramCredentials(catalog, self._change, self.entities)
-        self.quotas = ClientQuotas(catalog, self._change, self.entities)
-        self.client_metrics = ClientMetrics(catalog, self._change, self.entities)
+        self.acls = Acls(AclRows(catalog), self._change, self.entities)
+        self.scram = ScramCredentials(ScramRows(catalog), self._change, self.entities)
+        quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")
+        self.quotas = ClientQuotas(quotas, self._change, self.entities)
+        metrics: ConfigRows[str, str] = ConfigRows(catalog, "client_metrics", "subscription")
+        self.client_metrics = ClientMetrics(metrics, self._change, self.entities)
         self.reopening = Reopening(self, self._change)
-        self.exports = Book(catalog, config.export.runs_max)
-        self.ledger = log_dir.ledger = Ledger(catalog)
+        self.exports = Book(ExportRows(catalog), config.export.runs_max)
+        self.ledger = log_dir.ledger = Ledger(LedgerRows(catalog))
         self.scrubber = Scrubber(log_dir)
         self.refused_reads = RefusedReads(log_dir, self.scrubber)
-        self.holds = log_dir.keeper = Holds(catalog, lambda: log_dir.is_full)
+        self.holds = log_dir.keeper = Holds(HoldRows(catalog), lambda: log_dir.is_full)
 
     @classmethod
     def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
@@ -166,22 +182,23 @@ class Broker:
     def _open(
         cls, config: BrokerConfig, catalog: Catalog, log_dir: LogDir, progress: Progress | None
     ) -> Broker:
-        own, default = catalog.broker_configs(), catalog.broker_configs(is_default=True)
+        of_broker = broker_config_rows(catalog).all()
+        own, default = of_broker.get(False, NO_CONFIGS), of_broker.get(True, NO_CONFIGS)
         configs, faults = broker_configs.stored(config, own, default)
         broker = cls(config, catalog, log_dir, configs)
         base = configs.log_config()
         of_topics = {
             row.name: topic_config.to_log_config(topic_config.readable(row.configs, base)[0], base)
-            for row in catalog.topics()
+            for row in broker.topic_rows.all()
         }
         log_dir.recover(progress, lambda topic, partition: of_topics.get(topic, base))
         broker.ledger.note(untold(log_dir, broker.ledger.entries()))
         log_dir.report.notes += [f"{each}. Nothing is cleaned by default." for each in faults]
-        found = Reconciliation(catalog, log_dir, base, config.topics)
+        found = Reconciliation(broker.topic_rows, log_dir, base, config.topics)
         found.run()
         broker.topics, broker.undeleted = found.topics, found.undeleted
         broker._names = {each.id: each.name for each in found.topics.values()}
-        of_groups = group_configs.stored(config, catalog.group_configs())
+        of_groups = group_configs.stored(config, broker.group_config_rows.all())
         broker._group_configs, faults = of_groups
         for group_id, own in broker._group_configs.items():
             broker.entities.put(("group", group_id), size_of(own))
@@ -308,7 +325,7 @@ class Broker:
         row = TopicRow(name, kafka_uuid.new(), count, kept, self.clock.latest_ms())
         config = topic_config.to_log_config(kept, self.log_config)
         create = topic_directories.create
-        logs = await asyncio.to_thread(create, self.catalog, self.log_dir, row, config)
+        logs = await asyncio.to_thread(create, self.topic_rows, self.log_dir, row, config)
         topic = Topic(name, row.id, kept, logs, row.created_ms)
         self.take(topic)
         events.info("topic created", topic=name, partitions=count)
@@ -333,7 +350,7 @@ class Broker:
         row = TopicRow(name, topic.id, count)
         config = topic_config.to_log_config(topic.configs, self.log_config)
         extend = topic_directories.extend
-        more = await asyncio.to_thread(extend, self.catalog, self.log_dir, row, total, config)
+        more = await asyncio.to_thread(extend, self.topic_rows, self.log_dir, row, total, config)
         topic.logs = [*topic.logs, *more]
         self.show(topic)
         events.info("partitions created", topic=name, partitions=total)
@@ -353,11 +370,11 @@ class Broker:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
         if name not in self.undeleted:
             self.topic(name)
-        await asyncio.to_thread(self.catalog.begin_deletion, name)
+        await asyncio.to_thread(self.topic_rows.begin_deletion, name)
         self._hide(name)
         try:
             finish = topic_directories.finish_deletion
-            await asyncio.to_thread(finish, self.catalog, self.log_dir, name)
+            await asyncio.to_thread(finish, self.topic_rows, self.log_dir, name)
         except ApplianceError as error:
             # It is deleted, whatever becomes of the files: the next start tries again.
             self.undeleted[name] = str(error)
@@ -396,7 +413,7 @@ class Broker:
         topic_config.check_source(topic.configs, configs)
         if validate_only:
             return
-        await asyncio.to_thread(self.catalog.set_configs, name, configs)
+        await asyncio.to_thread(self.topic_rows.set_configs, name, configs)
         was_mirror = bool(topic.mirror_source)
         topic.configs = configs
         self._configure(topic)
@@ -438,7 +455,7 @@ class Broker:
         if validate_only:
             return
         kept = configs.default if is_default else configs.own
-        await asyncio.to_thread(self.catalog.set_broker_configs, kept, is_default)
+        await asyncio.to_thread(self.broker_config_rows.set, {is_default: kept})
         self._configs = configs
         for topic in self.topics.values():
             self._configure(topic)
@@ -473,7 +490,7 @@ class Broker:
             self.entities.check(("group", group_id), more)
         if validate_only:
             return
-        await asyncio.to_thread(self.catalog.set_group_configs, group_id, configs)
+        await asyncio.to_thread(self.group_config_rows.set, {group_id: configs})
         if configs:
             self._group_configs[group_id] = configs
             self.entities.put(("group", group_id), size_of(configs))
@@ -487,7 +504,7 @@ class Broker:
     async def new_producer_id(self) -> int:
         async with self._reserving:
             if not self._producer_ids:
-                block = await asyncio.to_thread(self.catalog.reserve_producer_ids)
+                block = await asyncio.to_thread(self._producer_id_rows.reserve)
                 self._producer_ids = list(reversed(block))
             return self._producer_ids.pop()
 
@@ -642,3 +659,7 @@ class Broker:
         config = topic_config.to_log_config(topic.configs, self.log_config)
         for log in topic.open_logs:
             log.configure(config)
+
+
+def broker_config_rows(catalog: Catalog) -> ConfigRows[bool, str]:
+    return ConfigRows(catalog, "broker_configs", "is_default")

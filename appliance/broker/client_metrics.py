@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from appliance.access.kept import Kept, check_name, size_of
-from appliance.catalog.catalog import Catalog, Change
+from appliance.catalog.catalog import Change
+from appliance.catalog.config_rows import ConfigRows
 from appliance.config.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym, entry_of
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
 from appliance.errors import RequestInvalid
@@ -70,13 +71,11 @@ def _is_pattern(text: str) -> bool:
 class ClientMetrics:
     """All subscriptions, by name, in memory and in the catalog."""
 
-    def __init__(self, catalog: Catalog, change: Change, kept: Kept) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: ConfigRows[str, str], change: Change, kept: Kept) -> None:
+        self._rows = rows
         self._change = change
         self._kept = kept
-        self._subscriptions: dict[str, dict[str, str]] = {}
-        for subscription, name, value in catalog.client_metrics():
-            self._subscriptions.setdefault(subscription, {})[name] = value
+        self._subscriptions = rows.all()
         for each, configs in self._subscriptions.items():
             kept.put(("metrics", each), size_of(configs))
 
@@ -116,7 +115,7 @@ class ClientMetrics:
             self._kept.check(("metrics", subscription), size_of(configs) - size_of(before))
         if validate_only:
             return
-        await asyncio.to_thread(self._catalog.set_client_metrics, subscription, configs)
+        await asyncio.to_thread(self._rows.set, {subscription: configs})
         self._subscriptions.pop(subscription, None)
         self._kept.drop(("metrics", subscription))
         if configs:

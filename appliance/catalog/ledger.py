@@ -18,9 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from appliance.catalog.catalog import Catalog, LedgerRow
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 
@@ -82,10 +82,10 @@ class Entry:
 
 
 class Ledger:
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: LedgerRows) -> None:
+        self._rows = rows
         self._lock = threading.Lock()
-        self._entries = [_of_row(each) for each in catalog.ledger()]
+        self._entries = [_of_row(each) for each in rows.all()]
         self._unsaved: list[Entry] = []
 
     def entries(self) -> list[Entry]:
@@ -143,8 +143,9 @@ class Ledger:
 
     def _store(self, entries: list[Entry]) -> None:
         if entries:
-            rows = self._catalog.add_to_ledger([_row_of(each) for each in entries])
-            self._entries = [*self._entries, *map(_of_row, rows)]
+            ids = self._rows.add([_row_of(each) for each in entries])
+            added = [replace(each, id=id_) for each, id_ in zip(entries, ids, strict=True)]
+            self._entries = [*self._entries, *added]
             self._unsaved = []
 
     def acknowledge(self, ids: Iterable[int], who: str) -> int:
@@ -163,7 +164,7 @@ class Ledger:
     def _acknowledge(self, who: str, is_meant: Callable[[Entry], bool]) -> int:
         now_ms = time.time_ns() // 1_000_000
         ids = {each.id for each in self._entries if each.is_open and is_meant(each)}
-        self._catalog.acknowledge([(each, now_ms, who) for each in sorted(ids)])
+        self._rows.acknowledge(sorted(ids), now_ms, who)
         self._entries = [
             replace(each, acknowledged_ms=now_ms, acknowledged_by=who) if each.id in ids else each
             for each in self._entries
@@ -171,17 +172,15 @@ class Ledger:
         return len(ids)
 
 
-def _of_row(row: LedgerRow) -> Entry:
-    (kind,) = (each for each in KINDS if each == row.kind)
-    damage = Damage(
-        row.topic, row.partition, row.first_offset, row.last_offset, row.cause, kind, row.aside
-    )
-    return Entry(row.id, row.at_ms, damage, row.acknowledged_ms, row.acknowledged_by)
+def _of_row(row: tuple[Any, ...]) -> Entry:
+    id_, at_ms, topic, partition, first, last, kind, cause, aside, *acknowledged = row
+    damage = Damage(topic, partition, first, last, cause, kind, aside)
+    return Entry(id_, at_ms, damage, *acknowledged)
 
 
-def _row_of(entry: Entry) -> LedgerRow:
+def _row_of(entry: Entry) -> tuple[object, ...]:
     one = entry.damage
-    return LedgerRow(
-        entry.id, entry.at_ms, one.topic, one.partition, one.first_offset, one.last_offset,
-        one.kind, one.cause, one.aside, None, "",
+    return (
+        entry.at_ms, one.topic, one.partition, one.first_offset, one.last_offset, one.kind,
+        one.cause, one.aside, None, "",
     )  # fmt: skip

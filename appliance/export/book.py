@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from appliance.catalog.catalog import Catalog
 from appliance.errors import ApplianceError
 from appliance.export import due
 from appliance.export.due import NEXT_RUN_BELIEVED_S
 from appliance.export.export_options import migrated
+from appliance.export.export_rows import ExportRows
 from appliance.process import event_log
 from appliance.process.patterns import PatternInvalid, compiled
 
@@ -59,12 +59,12 @@ def fault_of(definition: Mapping[str, Any]) -> str:
 class Book:
     """Any thread may call."""
 
-    def __init__(self, catalog: Catalog, runs_max: int) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: ExportRows, runs_max: int) -> None:
+        self._rows = rows
         self._runs_max = runs_max
         self._lock = threading.Lock()
         self._unstored: set[str] = set()  # migrated, and still as they were on disk
-        self._definitions = {name: self._read(name, text) for name, text in catalog.exports()}
+        self._definitions = {name: self._read(name, text) for name, text in rows.all().items()}
         self._last = {name: self._look(name) for name in self._definitions}
         self.since = time.monotonic()
         self._put_at: dict[str, float] = {}  # time of day; an older definition was put before us
@@ -89,7 +89,7 @@ class Book:
         """Where the disk is full, the next report of a run tries again: no start ends for that."""
         name = definition["name"]
         try:
-            self._catalog.put_export(name, json.dumps(definition))
+            self._rows.put(name, json.dumps(definition))
             self._unstored.discard(name)
         except ApplianceError as error:
             self._unstored.add(name)
@@ -107,7 +107,7 @@ class Book:
     def put(self, definition: dict[str, Any]) -> None:
         name = definition["name"]
         with self._lock:
-            self._catalog.put_export(name, json.dumps(definition))
+            self._rows.put(name, json.dumps(definition))
             self._unstored.discard(name)
             self._last = {**self._last, name: self._look(name)}
             self._put_at[name] = time.time()
@@ -119,7 +119,7 @@ class Book:
     def delete(self, name: str) -> None:
         with self._lock:
             self.get(name)
-            self._catalog.delete_export(name)
+            self._rows.delete(name)
             self._unstored.discard(name)
             self._definitions = {
                 key: each for key, each in self._definitions.items() if key != name
@@ -129,14 +129,14 @@ class Book:
     def runs(self, name: str, limit: int) -> list[dict[str, Any]]:
         """The newest first."""
         self.get(name)
-        return [json.loads(text) for text in self._catalog.export_runs(name, limit)]
+        return [json.loads(text) for text in self._rows.runs(name, limit)]
 
     def put_run(self, name: str, run: dict[str, Any]) -> None:
         """A new one, or what is known of it now."""
         with self._lock:
             self.get(name)
             row = run["id"], run["state"], run["started_ms"], json.dumps(run)
-            self._catalog.put_export_run(name, row, self._runs_max)
+            self._rows.put_run(name, row, self._runs_max)
             self._last = {**self._last, name: self._look(name)}
             for each in sorted(self._unstored):
                 self._store(self._definitions[each])
@@ -152,8 +152,8 @@ class Book:
         return at_ms if now - said <= NEXT_RUN_BELIEVED_S else None
 
     def _look(self, name: str) -> Last:
-        last = self._catalog.export_runs(name, 1)
-        success = self._catalog.export_runs(name, 1, "succeeded")
+        last = self._rows.runs(name, 1)
+        success = self._rows.runs(name, 1, "succeeded")
         return Last(
             json.loads(last[0]) if last else None, json.loads(success[0]) if success else None
         )

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from appliance._log import Log
-from appliance.catalog.catalog import Catalog, HoldRow
 from appliance.config import LONG_MAX
 from appliance.data_dir.log_dir import Key
 from appliance.errors import ApplianceError
+from appliance.export.hold_rows import HoldRows
 from appliance.process import event_log
 
 log = event_log.named("export")
@@ -66,11 +67,11 @@ class Hold:
 class Holds:
     """All of them. Any thread may call; a change waits for a retention run under way."""
 
-    def __init__(self, catalog: Catalog, is_full: Callable[[], bool]) -> None:
-        self._catalog = catalog
+    def __init__(self, rows: HoldRows, is_full: Callable[[], bool]) -> None:
+        self._rows = rows
         self._is_full = is_full
         self._lock = threading.Lock()
-        self._holds = {each.name: _of_row(each) for each in catalog.export_holds()}
+        self._holds = {each.name: each for each in map(_of_row, rows.all())}
 
     def all(self) -> list[Hold]:
         return sorted(self._holds.copy().values(), key=lambda each: each.name)
@@ -83,13 +84,13 @@ class Holds:
 
     def put(self, hold: Hold) -> None:
         with self._lock:
-            self._catalog.put_export_hold(_row_of(hold))
+            self._rows.put(_row_of(hold))
             self._holds = {**self._holds, hold.name: hold}
 
     def delete(self, name: str) -> None:
         with self._lock:
             self.get(name)
-            self._catalog.delete_export_hold(name)
+            self._rows.delete(name)
             self._holds = {key: each for key, each in self._holds.items() if key != name}
 
     def forget_topic(self, topic: str) -> None:
@@ -97,7 +98,7 @@ class Holds:
         with self._lock:
             for each in self.all():
                 if each.topic == topic:
-                    self._catalog.delete_export_hold(each.name)
+                    self._rows.delete(each.name)
                     self._holds = {key: one for key, one in self._holds.items() if one != each}
                     log.warning("export hold is gone with its topic", hold=each.name, topic=topic)
 
@@ -138,20 +139,20 @@ class Holds:
         log.error("export hold lets go: what was not exported is deleted", hold=hold.name,
                   topic=hold.topic, why=why)  # fmt: skip
         try:
-            self._catalog.put_export_hold(_row_of(hold))
+            self._rows.put(_row_of(hold))
         except ApplianceError as error:
             # On a full disk, which is what letting go is to end. A start would find it holding.
             log.error("not noted that an export hold let go", hold=hold.name, error=error)
         return hold
 
 
-def _of_row(row: HoldRow) -> Hold:
-    offsets = {int(number): offset for number, offset in json.loads(row.offsets).items()}
-    return Hold(row.name, row.topic, offsets, row.max_bytes, row.put_ms,
-                released_ms=row.released_ms, why_released=row.why_released)  # fmt: skip
+def _of_row(row: tuple[Any, ...]) -> Hold:
+    name, topic, text, max_bytes, put_ms, released_ms, why = row
+    offsets = {int(number): offset for number, offset in json.loads(text).items()}
+    return Hold(name, topic, offsets, max_bytes, put_ms, 0, released_ms, why)
 
 
-def _row_of(hold: Hold) -> HoldRow:
+def _row_of(hold: Hold) -> tuple[object, ...]:
     offsets = json.dumps({str(number): offset for number, offset in hold.offsets.items()})
-    return HoldRow(hold.name, hold.topic, offsets, hold.max_bytes, hold.put_ms, hold.released_ms,
-                   hold.why_released)  # fmt: skip
+    return (hold.name, hold.topic, offsets, hold.max_bytes, hold.put_ms, hold.released_ms,
+            hold.why_released)  # fmt: skip

@@ -19,8 +19,7 @@ import uuid
 from collections.abc import Iterable
 
 from appliance._log import Log
-from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import PRODUCER_IDS, Catalog, TopicRow
+from appliance.catalog import kafka_uuid, producer_id_rows
 from appliance.catalog.ledger import of_directory
 from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import NOT_CLEANED
@@ -30,12 +29,13 @@ from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.topic import METADATA, Topic
 from appliance.topics.topic_directories import finish_deletion
+from appliance.topics.topic_rows import TopicRow, TopicRows
 
 events = event_log.named("catalog")
 
 # Producer ids rise, so those that the logs forgot lie below those they remember; but some may have
 # been given to producers that wrote nothing yet.
-PRODUCER_IDS_MARGIN = 1000 * PRODUCER_IDS
+PRODUCER_IDS_MARGIN = 1000 * producer_id_rows.BLOCK
 
 
 CATALOG_GONE = (
@@ -53,9 +53,9 @@ class Reconciliation:
     """
 
     def __init__(
-        self, catalog: Catalog, log_dir: LogDir, broker: LogConfig, limits: TopicsConfig
+        self, rows: TopicRows, log_dir: LogDir, broker: LogConfig, limits: TopicsConfig
     ) -> None:
-        self.catalog = catalog
+        self.rows = rows
         self.log_dir = log_dir
         self.broker = broker
         self.limits = limits
@@ -63,11 +63,11 @@ class Reconciliation:
         self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
 
     def run(self) -> None:
-        if not self.catalog.is_settled:
+        if not self.rows.is_settled:
             self._settle()
-        for each in self.catalog.deletions():
+        for each in self.rows.deletions():
             self._finish(each)
-        rows = self.catalog.topics()
+        rows = self.rows.all()
         self._set_orphans_aside(rows)
         for row in rows:
             self.serve(row)
@@ -99,7 +99,7 @@ class Reconciliation:
             rows[topic_id] = TopicRow(name, topic_id, partitions[-1] + 1, NOT_CLEANED, now_ms)
         if rows and not self.log_dir.report.is_new:  # not what another program wrote
             self.log_dir.ledger.note([of_directory(CATALOG_GONE)])
-        self.catalog.settle(rows.values(), self._next_producer_id() if rows else 0)
+        self.rows.settle(rows.values(), self._next_producer_id() if rows else 0)
         if rows:
             self._note(
                 f"There was no catalog: {len(rows)} topics were taken from their directories. "
@@ -130,7 +130,7 @@ class Reconciliation:
     def _finish(self, deletion: TopicRow) -> None:
         name = deletion.name
         try:
-            finish_deletion(self.catalog, self.log_dir, name)
+            finish_deletion(self.rows, self.log_dir, name)
         except ApplianceError as error:
             self.undeleted[name] = str(error)
             self._note(f"{name} was deleted, and its files stay for now: {error}")

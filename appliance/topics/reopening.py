@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from appliance._log import Log
-from appliance.catalog.catalog import Catalog
+from appliance.catalog.catalog import Change
 from appliance.config import BrokerConfig, LogConfig, topic_config
 from appliance.data_dir.log_dir import Key, LogDir, directory_name
 from appliance.errors import ApplianceError
@@ -30,6 +30,7 @@ from appliance.process import event_log
 from appliance.topics.reconciliation import identify
 from appliance.topics.topic import Topic
 from appliance.topics.topic_directories import finish_deletion
+from appliance.topics.topic_rows import TopicRows
 
 events = event_log.named("reopening")
 
@@ -39,7 +40,6 @@ RETRY_MIN_MS = 1_000
 RETRY_MAX_MS = 60_000
 
 Job = Key | str
-Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
 class Transactions(Protocol):
@@ -56,7 +56,7 @@ class Served(Protocol):
     """The broker."""
 
     config: BrokerConfig
-    catalog: Catalog
+    topic_rows: TopicRows
     log_dir: LogDir
     topics: dict[str, Topic]
     undeleted: dict[str, str]
@@ -158,7 +158,7 @@ class Reopening:
         if isinstance(job, str):
             if job not in served.undeleted:
                 return False
-            await asyncio.to_thread(finish_deletion, served.catalog, served.log_dir, job)
+            await asyncio.to_thread(finish_deletion, served.topic_rows, served.log_dir, job)
             del served.undeleted[job]
             return True
         if job in served.log_dir.unowned:
@@ -190,7 +190,7 @@ class Reopening:
 
     def _config_of(self, name: str) -> LogConfig:
         base = self._served.log_config
-        rows = {row.name: row for row in self._served.catalog.topics()}
+        rows = {row.name: row for row in self._served.topic_rows.all()}
         if name not in rows:
             return base
         configs, _ = topic_config.readable(rows[name].configs, base)

@@ -14,47 +14,47 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from appliance._log import Log
-from appliance.catalog.catalog import Catalog, TopicRow
 from appliance.config import LogConfig
 from appliance.data_dir import partition_metadata
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.topics.topic_rows import TopicRow, TopicRows
 
 events = event_log.named("topics")
 
 
-def create(catalog: Catalog, log_dir: LogDir, row: TopicRow, config: LogConfig) -> list[Log]:
-    catalog.put_topic(row)
+def create(rows: TopicRows, log_dir: LogDir, row: TopicRow, config: LogConfig) -> list[Log]:
+    rows.put(row)
     try:
         return _make(log_dir, row.name, row.id, range(row.partitions), config)
     except Exception:
-        _undo(lambda: delete(catalog, log_dir, row.name))
+        _undo(lambda: delete(rows, log_dir, row.name))
         raise
 
 
 def extend(
-    catalog: Catalog, log_dir: LogDir, row: TopicRow, total: int, config: LogConfig
+    rows: TopicRows, log_dir: LogDir, row: TopicRow, total: int, config: LogConfig
 ) -> list[Log]:
     """The logs of the partitions that are new."""
     more = range(row.partitions, total)
-    catalog.set_partitions(row.name, total)
+    rows.set_partitions(row.name, total)
     try:
         return _make(log_dir, row.name, row.id, more, config)
     except Exception:
-        _undo(lambda: catalog.set_partitions(row.name, row.partitions))
+        _undo(lambda: rows.set_partitions(row.name, row.partitions))
         _undo(lambda: _remove(log_dir, row.name, more))
         raise
 
 
-def delete(catalog: Catalog, log_dir: LogDir, name: str) -> None:
-    catalog.begin_deletion(name)
-    finish_deletion(catalog, log_dir, name)
+def delete(rows: TopicRows, log_dir: LogDir, name: str) -> None:
+    rows.begin_deletion(name)
+    finish_deletion(rows, log_dir, name)
 
 
-def finish_deletion(catalog: Catalog, log_dir: LogDir, name: str) -> None:
+def finish_deletion(rows: TopicRows, log_dir: LogDir, name: str) -> None:
     _remove(log_dir, name, [number for topic, number in log_dir.held() if topic == name])
-    catalog.end_deletion(name)
+    rows.end_deletion(name)
 
 
 def _make(

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from appliance.catalog.catalog import AuditRow, Catalog
+from appliance.admin.audit_rows import AuditRow, AuditRows
+from appliance.catalog.catalog import Catalog
 from appliance.errors import StorageFull
 from appliance.export.book import Book
+from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -104,7 +106,7 @@ def test_a_stored_pattern_that_is_refused_now_is_told_of_this_export_alone(tmp_p
     (tmp_path / "data").mkdir()
     catalog = Catalog.open(tmp_path / "data/catalog.db")
     for name, pattern in (("new", "or.*"), ("old", "(?!x)or.*")):
-        Book(catalog, 3).put({"name": name, "pattern": pattern, "target": "/x"})
+        Book(ExportRows(catalog), 3).put({"name": name, "pattern": pattern, "target": "/x"})
     catalog.close()
     with running_broker(tmp_path / "data") as broker:
         rest = Rest(broker.admin)
@@ -162,9 +164,9 @@ def test_a_definition_says_what_is_on_a_list_and_no_secret(
 def test_secrets_that_an_older_version_kept_are_shown_to_nobody(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
     old = {**EXPORT, "name": "daily", "options": {"table": "iceberg", "catalog": CATALOG}}
-    catalog.put_export("daily", json.dumps(old))
+    ExportRows(catalog).put("daily", json.dumps(old))
     for details in (json.dumps(old), json.dumps({**old, "x": "y" * 3000})[:400]):
-        catalog.add_audit(AuditRow(0, 1, "ada", "", "PUT /exports/daily", details, 200))
+        AuditRows(catalog).add(AuditRow(0, 1, "ada", "", "PUT /exports/daily", details, 200))
     catalog.close()
     with running_broker(tmp_path) as broker:
         rest = Rest(broker.admin)
@@ -175,7 +177,7 @@ def test_secrets_that_an_older_version_kept_are_shown_to_nobody(tmp_path: Path) 
         assert SECRET not in everything
         assert "Popen" not in everything
     found = Catalog.open(tmp_path / "catalog.db")
-    assert SECRET not in str(found.exports())
+    assert SECRET not in str(ExportRows(found).all())
     found.close()
 
 
@@ -184,24 +186,24 @@ def test_a_full_disk_stops_no_start_that_migrates(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
     for name in ("daily", "gone"):
         options = {"table": "iceberg", "catalog": {**CATALOG, "name": "lake", "x": "y" * 100_000}}
-        catalog.put_export(name, json.dumps({**EXPORT, "name": name, "options": options}))
+        ExportRows(catalog).put(name, json.dumps({**EXPORT, "name": name, "options": options}))
     run = catalog._database.execute
     run("CREATE TRIGGER full BEFORE UPDATE ON exports BEGIN "
         "INSERT INTO exports VALUES ('pad', hex(randomblob(1000000))); END")
     (pages,) = run("PRAGMA page_count").fetchone()
     run(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StorageFull):
-        catalog.put_export("daily", "{}")
-    book = Book(catalog, 3)
+        ExportRows(catalog).put("daily", "{}")
+    book = Book(ExportRows(catalog), 3)
     assert [each["options"]["catalog"] for each, _ in book.all()] == ["lake", "lake"]
     book.put_run("daily", run_of(1))  # still full
-    assert SECRET in dict(catalog.exports())["daily"]
+    assert SECRET in ExportRows(catalog).all()["daily"]
     book.delete("gone")
     run(f"PRAGMA max_page_count = {pages + 10_000}")
     run("DROP TRIGGER full")
     book.put_run("daily", run_of(2))
-    assert SECRET not in str(catalog.exports())
-    assert [name for name, _ in catalog.exports()] == ["daily"]
+    assert SECRET not in str(ExportRows(catalog).all())
+    assert [*ExportRows(catalog).all()] == ["daily"]
     catalog.close()
 
 
@@ -220,7 +222,7 @@ def test_when_the_next_run_begins_is_what_a_scheduler_said_of_late(rest: Rest) -
 
 def test_a_scheduler_that_is_silent_is_no_longer_believed(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
-    book = Book(catalog, 3)
+    book = Book(ExportRows(catalog), 3)
     book.put({"name": "daily"})
     book.put_next_run("daily", 5, 1000.0)
     assert [book.next_run_ms("daily", 1000.0 + later) for later in (0, 180, 181)] == [5, 5, None]

@@ -22,7 +22,8 @@ import pytest
 from appliance import config
 from appliance.admin import api, sessions, users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
-from appliance.catalog.catalog import NAME, Catalog, has_admin_users
+from appliance.admin.user_rows import UserRows, has_users
+from appliance.catalog.catalog import NAME, Catalog
 from appliance.machine.wall_clock import Remembered, WallClock
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
@@ -199,12 +200,13 @@ def test_what_a_browser_shows_is_good_for_one_user_and_one_password(
     catalog = Catalog.open(tmp_path / NAME)
 
     async def ask() -> None:
-        found = users.Users(catalog)
+        found = users.Users(UserRows(catalog))
         await found.make("a.da", ADMIN, PASSWORD)
         await found.make("eve", VIEWER, PASSWORD)
         shown = found.device_of("a.da")
         assert found.known_device("a.da", shown) == shown.split(".")[2]
-        assert users.Users(catalog).known_device("a.da", shown) is not None  # also after a restart
+        again = users.Users(UserRows(catalog))  # after a restart
+        assert again.known_device("a.da", shown) is not None
         for wrong in ("", ".", "..", shown[:-1], f"{shown}0", "a.da.x.y", "\udcff", f"eve.{shown}",
                       found.device_of("eve")):
             assert found.known_device("a.da", wrong) is None, wrong
@@ -239,11 +241,11 @@ def test_a_start_with_the_clock_set_back_makes_no_token_good_again(
     tmp_path: Path, back_ms: int
 ) -> None:
     catalog, now_ms = Catalog.open(tmp_path / NAME), 1_700_000_000_000
-    before = users.Users(catalog, lambda: now_ms)
+    before = users.Users(UserRows(catalog), lambda: now_ms)
     _, secret = asyncio.run(before.make_token("short", VIEWER, expires_ms=now_ms + 1))
     assert before.of_token(secret) is not None
     clock = WallClock(lambda: now_ms - back_ms, remembered=Remembered(now_ms + 1, 0, ""))
-    assert users.Users(catalog, clock.latest_ms).of_token(secret) is None
+    assert users.Users(UserRows(catalog), clock.latest_ms).of_token(secret) is None
     catalog.close()
 
 
@@ -368,7 +370,7 @@ def test_two_admins_cannot_remove_each_other(tmp_path: Path, argon2_is_quick: No
     catalog = Catalog.open(tmp_path / NAME)
 
     async def both() -> list[Any]:
-        found = users.Users(catalog)
+        found = users.Users(UserRows(catalog))
         await found.make("ada", ADMIN, PASSWORD)
         await found.make("eve", ADMIN, PASSWORD)
         at_once = [found.change("ada", role=VIEWER, password=PASSWORD), found.remove("eve")]
@@ -384,7 +386,7 @@ def test_a_user_is_made_once_however_many_ask(tmp_path: Path, argon2_is_quick: N
     catalog = Catalog.open(tmp_path / NAME)
 
     async def ask() -> list[Any]:
-        found = users.Users(catalog)
+        found = users.Users(UserRows(catalog))
         asked = [found.make("ada", role, PASSWORD) for role in (ADMIN, VIEWER)]
         return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -460,9 +462,9 @@ def test_where_the_pages_cannot_be_they_stay_on_loopback(
 
 def test_what_cannot_be_read_may_hold_users(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    assert not has_admin_users(path)
+    assert not has_users(path)
     path.write_bytes(b"no database at all, and quite long enough to be looked at" * 100)
-    assert has_admin_users(path)
+    assert has_users(path)
 
 
 def test_the_link_makes_the_first_user_once(tmp_path: Path, argon2_is_quick: None) -> None:
@@ -492,7 +494,7 @@ def test_the_link_makes_the_first_user_once(tmp_path: Path, argon2_is_quick: Non
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=30)
-    assert has_admin_users(tmp_path / NAME)
+    assert has_users(tmp_path / NAME)
 
 
 # Hosts
@@ -519,7 +521,7 @@ def test_a_name_that_does_not_exist_costs_a_hash_too(
     catalog = Catalog.open(tmp_path / NAME)
 
     async def ask() -> list[Any]:
-        found = users.Users(catalog)
+        found = users.Users(UserRows(catalog))
         await found.make("ada", ADMIN, PASSWORD)
         return [await found.verify(name, word, is_known=False)
                 for name, word in (("ada", PASSWORD), ("ada", "wrong"), ("eve", PASSWORD))]

@@ -15,8 +15,9 @@ from confluent_kafka import Producer
 
 from appliance import config
 from appliance.admin.audit import ADDRESSES_OF_MINUTE, DEPTH_MAX, ROWS_OF_MINUTE, Trail
+from appliance.admin.audit_rows import ROWS_MAX, STRANGER, AuditRow, AuditRows
 from appliance.broker.broker import Broker
-from appliance.catalog.catalog import AUDIT_MAX, STRANGER, AuditRow, Catalog
+from appliance.catalog.catalog import Catalog
 from appliance.process import event_log
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest
@@ -102,7 +103,7 @@ def test_what_is_nested_deep_is_noted(rest: Rest, depth: int) -> None:
 def test_rows_of_an_older_version_that_are_nested_deep_are_shown(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
     for details in ("[" * 2000, "[" * 900 + "]" * 900):
-        catalog.add_audit(AuditRow(0, 1, "ada", "", "PUT", details, 200))
+        AuditRows(catalog).add(AuditRow(0, 1, "ada", "", "PUT", details, 200))
     catalog.close()
     with running_broker(tmp_path) as broker:
         assert len(Rest(broker.admin).get("/audit")["entries"]) == 2
@@ -119,29 +120,32 @@ def test_what_cannot_be_noted_has_a_row(rest: Rest, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("appliance.catalog.catalog.AUDIT_MAX", 3)
-    assert AUDIT_MAX > 3
+    monkeypatch.setattr("appliance.admin.audit_rows.ROWS_MAX", 3)
+    assert ROWS_MAX > 3
     catalog = Catalog.open(tmp_path / "catalog.db")
+    trail = AuditRows(catalog)
     for number in range(5):
-        catalog.add_audit(AuditRow(0, number, "", "", "", "", 200))
-    assert [each.at_ms for each in catalog.audit(None, 10)] == [4, 3, 2]
+        trail.add(AuditRow(0, number, "", "", "", "", 200))
+    assert [each.at_ms for each in trail.newest(None, 10)] == [4, 3, 2]
     catalog.close()
 
 
 def test_nobody_pushes_another_out_of_the_trail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appliance.catalog.catalog.AUDIT_MAX", 10)
-    monkeypatch.setattr("appliance.catalog.catalog.AUDIT_STRANGERS_MAX", 4)
+    monkeypatch.setattr("appliance.admin.audit_rows.ROWS_MAX", 10)
+    monkeypatch.setattr("appliance.admin.audit_rows.STRANGERS_MAX", 4)
     catalog = Catalog.open(tmp_path / "catalog.db")
-    catalog.add_audit(AuditRow(0, 0, "ada", "", "", "", 200))
+    trail = AuditRows(catalog)
+    trail.add(AuditRow(0, 0, "ada", "", "", "", 200))
     for number in range(1, 100):
         who = STRANGER if number % 2 else "otto"
-        catalog.add_audit(AuditRow(0, number, who, "", "", "", 200))
+        trail.add(AuditRow(0, number, who, "", "", "", 200))
         if number == 50:  # counted anew
             catalog.close()
             catalog = Catalog.open(tmp_path / "catalog.db")
-    assert [(each.at_ms, each.who) for each in catalog.audit(None, 100)] == [
+            trail = AuditRows(catalog)
+    assert [(each.at_ms, each.who) for each in trail.newest(None, 100)] == [
         *((number, STRANGER if number % 2 else "otto") for number in range(99, 91, -1)),
         (90, "otto"), (0, "ada"),
     ]  # fmt: skip
@@ -156,7 +160,7 @@ def test_what_somebody_does_without_end_is_counted(tmp_path: Path) -> None:
             rest.refused("POST", f"/topics/none-{number}/messages", {"messages": []})
         assert rest.ask("DELETE", "/topics/orders").status == 204  # what only an admin may do
     catalog = Catalog.open(tmp_path / "catalog.db")
-    last, deleted, *others = catalog.audit(None, 1000)
+    last, deleted, *others = AuditRows(catalog).newest(None, 1000)
     catalog.close()
     assert deleted.action == f"DELETE {PREFIX}/topics/orders"
     assert len(others) == ROWS_OF_MINUTE
@@ -172,7 +176,7 @@ def test_failed_logins_from_everywhere_are_few_rows(tmp_path: Path) -> None:
     for number in range(1000):
         trail.failed(f"address-{number}", "ada" * 100, is_refused=number % 2 == 0)
     asyncio.run(trail.end_minute())
-    rows = catalog.audit(None, 1000)
+    rows = AuditRows(catalog).newest(None, 1000)
     catalog.close()
     assert len(rows) == ADDRESSES_OF_MINUTE + 1
     told = [json.loads(each.details) for each in rows]

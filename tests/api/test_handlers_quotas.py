@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from appliance.access.client_quotas import CONNECT, FETCH, OF_USER, PRODUCE
-from appliance.catalog.catalog import Catalog, CatalogFailed
+from appliance.catalog.catalog import CatalogFailed
+from appliance.catalog.config_rows import ConfigRows
 from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from appliance.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from tests.support.control import Control
@@ -138,7 +139,7 @@ def test_a_quota_that_cannot_be_kept_is_not_in_force(
     def fails(*_: object) -> None:
         raise CatalogFailed("the disk is gone")
 
-    monkeypatch.setattr(Catalog, "set_client_quotas", fails)
+    monkeypatch.setattr(ConfigRows, "set", fails)
     assert alter(control, entry({"user": "a"}, **RATE)) == [(56, "the disk is gone")]
     assert describe(control) == []
     assert control.queue.rates == {}

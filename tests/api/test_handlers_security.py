@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acl, AclFilter
-from appliance.catalog.catalog import Catalog, CatalogFailed
+from appliance.access.scram_rows import ScramRows
+from appliance.catalog.catalog import CatalogFailed
 from appliance.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
 )
@@ -196,7 +198,7 @@ def test_an_acl_that_cannot_be_kept_is_not_made(
         raise CatalogFailed("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Catalog, "change_acls", fails)
+        patch.setattr(AclRows, "change", fails)
         assert create(control, Creation(*ANN), creation(operation=0)) == [56, 42]
         row = DeleteAclsRequest.DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)
         (refused,) = control.ask(DeleteAclsRequest([row]), 3).filter_results
@@ -261,7 +263,7 @@ def test_a_credential_is_what_the_standard_says_and_not_the_password(tmp_path: P
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
     alter(control, [], [Upsertion("user", 1, 4096, salt, salted)])
-    ((_, _, kept_salt, stored_key, server_key, _),) = control.broker.catalog.scram()
+    ((_, _, kept_salt, stored_key, server_key, _),) = ScramRows(control.broker.catalog).all()
     assert kept_salt == salt
     assert salted not in (stored_key, server_key)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -323,7 +325,7 @@ def test_a_credential_that_cannot_be_kept_is_not_set(
     def fails(*_: object) -> None:
         raise CatalogFailed("the disk is gone")
 
-    monkeypatch.setattr(Catalog, "change_scram", fails)
+    monkeypatch.setattr(ScramRows, "change", fails)
     bad, good = Upsertion("bad", 1, 1, b"s", b"x"), Upsertion("good", 1, 4096, b"s", b"x")
     assert alter(control, [], [bad, good]) == {"bad": 93, "good": 56}
     assert credentials(control) == {}

@@ -14,8 +14,9 @@ import pytest
 
 from appliance.broker.broker import Broker
 from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import NAME, PRODUCER_IDS, Catalog
+from appliance.catalog.catalog import NAME
 from appliance.catalog.ledger import Damage
+from appliance.catalog.producer_id_rows import BLOCK
 from appliance.config import LogConfig
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigOperation
 from appliance.data_dir import partition_metadata
@@ -30,6 +31,7 @@ from appliance.topics.topic import (
     TopicUnavailable,
     TopicUnknown,
 )
+from appliance.topics.topic_rows import TopicRows
 from tests.support.broker import Recorder, kill_points, with_broker
 from tests.support.logs import (
     DAY_MS,
@@ -139,7 +141,7 @@ def test_what_may_not_be_is_refused_and_leaves_nothing(
             await broker.create_topic(name, count, configs)
         assert refused.value.kafka_code == code
         assert await look(broker) == {"there.is": 2}
-        assert len(broker.catalog.topics()) == 1
+        assert len(broker.topic_rows.all()) == 1
 
     with_broker(tmp_path, use, partitions_per_topic_max=5, partitions_max=6)
     assert directories(tmp_path) == ["there.is-0", "there.is-1"]
@@ -287,7 +289,7 @@ def test_a_creation_that_fails_is_undone(
             with pytest.raises(StorageFull):
                 await broker.create_topic("t", 3)
         assert (broker.topics, recorder(broker).told) == ({}, [])
-        assert (broker.catalog.topics(), broker.catalog.deletions()) == ([], [])
+        assert (broker.topic_rows.all(), broker.topic_rows.deletions()) == ([], [])
         assert directories(tmp_path) == []
 
     async def again(broker: Broker) -> None:
@@ -345,7 +347,7 @@ def test_a_deletion_that_failed_can_be_asked_for_again(
             broken_at(patch, "_move_one", 1)
             await broker.delete_topic("t")
         await broker.delete_topic("t")
-        assert (directories(tmp_path), broker.catalog.deletions()) == ([], [])
+        assert (directories(tmp_path), broker.topic_rows.deletions()) == ([], [])
         await broker.create_topic("t")
 
     with_broker(tmp_path, use)
@@ -356,9 +358,9 @@ def test_what_the_catalog_cannot_keep_does_not_happen(
 ) -> None:
     async def use(broker: Broker) -> None:
         topic = await broker.create_topic("t", 1, {"flush.ms": "7"})
-        for name in ("put_topic", "begin_deletion", "set_configs", "set_partitions"):
-            step = Broken(getattr(Catalog, name), 0, StorageFull("no room"))
-            monkeypatch.setattr(Catalog, name, step)
+        for name in ("put", "begin_deletion", "set_configs", "set_partitions"):
+            step = Broken(getattr(TopicRows, name), 0, StorageFull("no room"))
+            monkeypatch.setattr(TopicRows, name, step)
         for change in (
             broker.create_topic("u"),
             broker.delete_topic("t"),
@@ -410,7 +412,7 @@ def after_kill(data: Path) -> dict[str, int]:
         if "old" in broker.topics:
             assert records(broker, "old")[:2] == [["old-0"], ["old-1"]]
         assert broker.log_dir.report.losses == []
-        assert (broker.not_open(), broker.undeleted, broker.catalog.deletions()) == ({}, {}, [])
+        assert (broker.not_open(), broker.undeleted, broker.topic_rows.deletions()) == ({}, {}, [])
         assert orphans(data) == []
         wanted = [f"{name}-{i}" for name, n in (await look(broker)).items() for i in range(n)]
         assert directories(data) == sorted(wanted)
@@ -478,7 +480,7 @@ def test_a_kill_while_a_start_repairs(tmp_path: Path, monkeypatch: pytest.Monkey
             topic = await broker.create_topic(name, 2)
             for i, log in enumerate(topic.logs):
                 log.append_durable(batch(f"{name}-{i}"))
-        broker.catalog.begin_deletion("gone")
+        broker.topic_rows.begin_deletion("gone")
         await broker.create_topic("new", 3)
         broker.log_dir.delete("new", 1)
 
@@ -654,8 +656,8 @@ def test_a_partition_that_cannot_be_opened_is_not_served_and_all_others_are(
 def test_configs_that_another_version_stored_stop_no_start_and_no_record(tmp_path: Path) -> None:
     async def make(broker: Broker) -> None:
         await broker.create_topic("t", 1)
-        broker.catalog.set_configs("t", {"from.the.future": "1", "flush.ms": "3"})
-        broker.catalog.set_broker_configs({"log.from.the.future": "1", "log.roll.ms": "4"})
+        broker.topic_rows.set_configs("t", {"from.the.future": "1", "flush.ms": "3"})
+        broker.broker_config_rows.set({False: {"log.from.the.future": "1", "log.roll.ms": "4"}})
 
     async def use(broker: Broker) -> None:
         first, second = broker.log_dir.report.notes
@@ -725,7 +727,7 @@ def test_the_brokers_defaults_change_while_it_runs(tmp_path: Path) -> None:
         assert broker.log_config.retention_ms == 1
         await broker.alter_broker_configs([ConfigChange("log.retention.ms", DELETE)])
         assert broker.log_config.retention_ms == -1
-        assert broker.catalog.broker_configs() == {}
+        assert broker.broker_config_rows.all() == {}
 
     with_broker(tmp_path, use)
     with_broker(tmp_path, look_again)
@@ -737,7 +739,7 @@ def test_a_default_that_a_topic_cannot_live_with_is_refused(tmp_path: Path) -> N
         change = [ConfigChange("log.cleaner.max.compaction.lag.ms", SET, "5")]
         with pytest.raises(ConfigInvalid, match=r"min\.compaction\.lag\.ms: got 10"):
             await broker.alter_broker_configs(change)
-        assert broker.catalog.broker_configs() == {}
+        assert broker.broker_config_rows.all() == {}
 
     with_broker(tmp_path, use)
 
@@ -829,11 +831,11 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     async def take(broker: Broker) -> list[int]:
-        count = PRODUCER_IDS + 5
+        count = BLOCK + 5
         return list(await asyncio.gather(*(broker.new_producer_id() for _ in range(count))))
 
     given = [each for _ in range(3) for each in with_broker(tmp_path, take, is_killed=True)]
-    assert len(set(given)) == len(given) == 3 * (PRODUCER_IDS + 5)
+    assert len(set(given)) == len(given) == 3 * (BLOCK + 5)
     assert given[:2] == [0, 1]
 
 

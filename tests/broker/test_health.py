@@ -26,6 +26,7 @@ from appliance.broker.health import (
 )
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.ledger import Damage, Ledger
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.cli.main import main
 from appliance.machine.syncs import Syncs
 from appliance.machine.watch import Machine
@@ -71,7 +72,7 @@ def test_a_loss_is_told_by_everybody_until_it_is_acknowledged_and_over_restarts(
     with running_broker(tmp_path) as broker:
         assert healthz(broker)[1]["status"] == "ok"
     catalog = Catalog.open(tmp_path / NAME)
-    Ledger(catalog).note([LOST])
+    Ledger(LedgerRows(catalog)).note([LOST])
     catalog.close()
     with running_broker(tmp_path) as broker:
         status, told = healthz(broker)

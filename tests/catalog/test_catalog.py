@@ -17,19 +17,17 @@ from pathlib import Path
 
 import pytest
 
+from appliance.access.acl_rows import AclRows
+from appliance.access.scram_rows import ScramRows
 from appliance.catalog import catalog as module
 from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import (
-    NAME,
-    PRODUCER_IDS,
-    SCHEMA,
-    Catalog,
-    CatalogFailed,
-    CatalogUnusable,
-    TopicRow,
-)
+from appliance.catalog.catalog import NAME, Catalog, CatalogFailed, CatalogUnusable
+from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.producer_id_rows import BLOCK, ProducerIdRows
+from appliance.catalog.schema import SCHEMA
 from appliance.data_dir import partition_metadata
 from appliance.errors import ApplianceError, StorageFull
+from appliance.topics.topic_rows import TopicRow, TopicRows
 
 ORDERS = TopicRow("orders", uuid.UUID(int=7 << 64), 3, {"retention.ms": "5"}, 1_700_000_000_000)
 CLICKS = TopicRow("clicks", uuid.UUID(int=8 << 64), 1, {}, 1_700_000_000_001)
@@ -42,6 +40,23 @@ def opened(folder: Path) -> Iterator[Catalog]:
         yield catalog
     finally:
         catalog.close()
+
+
+def of_broker(catalog: Catalog) -> ConfigRows[bool, str]:
+    return ConfigRows(catalog, "broker_configs", "is_default")
+
+
+def of_clients(catalog: Catalog) -> ConfigRows[str, float]:
+    return ConfigRows(catalog, "client_quotas", "entity")
+
+
+def of_metrics(catalog: Catalog) -> ConfigRows[str, str]:
+    return ConfigRows(catalog, "client_metrics", "subscription")
+
+
+def state_of(catalog: Catalog) -> tuple[object, ...]:
+    topics = TopicRows(catalog)
+    return topics.all(), topics.deletions(), of_broker(catalog).all(), topics.is_settled
 
 
 def killed(folder: Path, target: Path) -> Path:
@@ -57,35 +72,36 @@ def test_what_was_written_is_there_again(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
         cluster_id = catalog.cluster_id
         assert kafka_uuid.text_of(kafka_uuid.parse(cluster_id)) == cluster_id
-        assert (catalog.topics(), catalog.broker_configs(), catalog.is_settled) == ([], {}, False)
-        catalog.put_topic(ORDERS)
-        catalog.put_topic(CLICKS)
-        catalog.set_partitions("orders", 4)
-        catalog.set_configs("clicks", {"flush.ms": "1", "segment.ms": "2"})
-        catalog.set_configs("clicks", {"flush.ms": "3"})
-        catalog.set_broker_configs({"log.roll.ms": "9"})
-        catalog.set_broker_configs({"log.roll.ms": "8"}, is_default=True)
+        topics, configs = TopicRows(catalog), of_broker(catalog)
+        assert (topics.all(), configs.all(), topics.is_settled) == ([], {}, False)
+        topics.put(ORDERS)
+        topics.put(CLICKS)
+        topics.set_partitions("orders", 4)
+        topics.set_configs("clicks", {"flush.ms": "1", "segment.ms": "2"})
+        topics.set_configs("clicks", {"flush.ms": "3"})
+        configs.set({False: {"log.roll.ms": "9"}, True: {"log.roll.ms": "7"}})
+        configs.set({True: {"log.roll.ms": "8"}})
     with opened(tmp_path) as catalog:
         assert catalog.cluster_id == cluster_id
-        assert catalog.topics() == [
+        assert TopicRows(catalog).all() == [
             TopicRow("clicks", CLICKS.id, 1, {"flush.ms": "3"}, CLICKS.created_ms),
             TopicRow("orders", ORDERS.id, 4, {"retention.ms": "5"}, ORDERS.created_ms),
         ]
-        assert catalog.broker_configs() == {"log.roll.ms": "9"}
-        assert catalog.broker_configs(is_default=True) == {"log.roll.ms": "8"}
+        configs = of_broker(catalog)
+        assert configs.all() == {False: {"log.roll.ms": "9"}, True: {"log.roll.ms": "8"}}
 
 
 def test_a_deletion_is_remembered_until_it_ended(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
-        catalog.put_topic(ORDERS)
-        catalog.begin_deletion("orders")
-        assert catalog.topics() == []
+        TopicRows(catalog).put(ORDERS)
+        TopicRows(catalog).begin_deletion("orders")
+        assert TopicRows(catalog).all() == []
     with opened(tmp_path) as catalog:
-        assert catalog.deletions() == [TopicRow("orders", ORDERS.id, 3)]
-        catalog.put_topic(ORDERS)  # its configs went with it: no leftovers in the way
-        assert catalog.topics() == [ORDERS]
-        catalog.end_deletion("orders")
-        assert catalog.deletions() == []
+        assert TopicRows(catalog).deletions() == [TopicRow("orders", ORDERS.id, 3)]
+        TopicRows(catalog).put(ORDERS)  # its configs went with it: no leftovers in the way
+        assert TopicRows(catalog).all() == [ORDERS]
+        TopicRows(catalog).end_deletion("orders")
+        assert TopicRows(catalog).deletions() == []
 
 
 def test_every_change_is_on_disk_when_it_returns(tmp_path: Path) -> None:
@@ -93,21 +109,18 @@ def test_every_change_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     data.mkdir()
     with opened(data) as catalog:
         changes = [
-            lambda: catalog.put_topic(ORDERS),
-            lambda: catalog.set_partitions("orders", 9),
-            lambda: catalog.set_configs("orders", {}),
-            lambda: catalog.set_broker_configs({"log.roll.ms": "1"}),
-            lambda: catalog.settle([CLICKS], 5000),
-            lambda: catalog.begin_deletion("orders"),
-            lambda: catalog.end_deletion("orders"),
+            lambda: TopicRows(catalog).put(ORDERS),
+            lambda: TopicRows(catalog).set_partitions("orders", 9),
+            lambda: TopicRows(catalog).set_configs("orders", {}),
+            lambda: of_broker(catalog).set({False: {"log.roll.ms": "1"}}),
+            lambda: TopicRows(catalog).settle([CLICKS], 5000),
+            lambda: TopicRows(catalog).begin_deletion("orders"),
+            lambda: TopicRows(catalog).end_deletion("orders"),
         ]
         for i, change in enumerate(changes):
             change()
-            state = (catalog.topics(), catalog.deletions(), catalog.broker_configs(),
-                     catalog.is_settled)
             with opened(killed(data, tmp_path / str(i))) as again:
-                assert state == (again.topics(), again.deletions(), again.broker_configs(),
-                                 again.is_settled)
+                assert state_of(again) == state_of(catalog)
 
 
 def test_a_write_ahead_log_cut_anywhere_is_a_state_that_was(tmp_path: Path) -> None:
@@ -117,8 +130,9 @@ def test_a_write_ahead_log_cut_anywhere_is_a_state_that_was(tmp_path: Path) -> N
     with opened(data) as catalog:
         legal: list[list[TopicRow]] = [[]]
         for i in range(3):
-            catalog.put_topic(TopicRow(f"t{i}", uuid.UUID(int=i + 100), 1, {"flush.ms": "1"}, 5))
-            legal.append(catalog.topics())
+            row = TopicRow(f"t{i}", uuid.UUID(int=i + 100), 1, {"flush.ms": "1"}, 5)
+            TopicRows(catalog).put(row)
+            legal.append(TopicRows(catalog).all())
         whole = killed(data, tmp_path / "whole")
     wal = whole / f"{NAME}-wal"
     size = wal.stat().st_size
@@ -128,8 +142,8 @@ def test_a_write_ahead_log_cut_anywhere_is_a_state_that_was(tmp_path: Path) -> N
         os.truncate(state / wal.name, cut)
         try:
             with opened(state) as again:
-                seen.add(len(again.topics()))
-                assert again.topics() in legal
+                seen.add(len(TopicRows(again).all()))
+                assert TopicRows(again).all() in legal
         finally:
             shutil.rmtree(state)
     assert seen == {0, 1, 2, 3}
@@ -141,9 +155,10 @@ TAKE = """
 import sys
 from pathlib import Path
 from appliance.catalog.catalog import Catalog
-catalog = Catalog.open(Path(sys.argv[1]))
+from appliance.catalog.producer_id_rows import ProducerIdRows
+rows = ProducerIdRows(Catalog.open(Path(sys.argv[1])))
 while True:
-    block = catalog.reserve_producer_ids()
+    block = rows.reserve()
     print(block.start, block.stop, flush=True)
 """
 
@@ -164,30 +179,30 @@ def test_no_producer_id_is_given_twice_whatever_kills_us(tmp_path: Path) -> None
         taker.wait()
         taker.stdout.close()
     with opened(tmp_path) as catalog:
-        given.append(catalog.reserve_producer_ids())
+        given.append(ProducerIdRows(catalog).reserve())
     ends = sorted((block.start, block.stop) for block in given)
-    assert all(stop - start == PRODUCER_IDS for start, stop in ends)
+    assert all(stop - start == BLOCK for start, stop in ends)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
 
 
 def test_a_block_that_failed_is_not_given(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
-        first = catalog.reserve_producer_ids()
+        first = ProducerIdRows(catalog).reserve()
         catalog._database.execute("PRAGMA query_only = 1")
         with pytest.raises(CatalogFailed, match="cannot be changed"):
-            catalog.reserve_producer_ids()
+            ProducerIdRows(catalog).reserve()
         catalog._database.execute("PRAGMA query_only = 0")
-        assert catalog.reserve_producer_ids().start == first.stop
+        assert ProducerIdRows(catalog).reserve().start == first.stop
 
 
 def test_settling_never_moves_the_ids_back(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
-        catalog.settle([ORDERS], 41_000)
-        assert catalog.is_settled
-        assert catalog.reserve_producer_ids().start == 41_000
-        catalog.settle([], 5)
-        assert catalog.reserve_producer_ids().start == 42_000
-        assert catalog.topics() == [ORDERS]
+        TopicRows(catalog).settle([ORDERS], 41_000)
+        assert TopicRows(catalog).is_settled
+        assert ProducerIdRows(catalog).reserve().start == 41_000
+        TopicRows(catalog).settle([], 5)
+        assert ProducerIdRows(catalog).reserve().start == 42_000
+        assert TopicRows(catalog).all() == [ORDERS]
 
 
 # Failures
@@ -195,30 +210,30 @@ def test_settling_never_moves_the_ids_back(tmp_path: Path) -> None:
 
 def test_a_change_that_fails_changed_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
-        catalog.put_topic(ORDERS)
+        TopicRows(catalog).put(ORDERS)
         with pytest.raises(CatalogFailed, match="UNIQUE constraint failed"):
-            catalog.put_topic(ORDERS)
+            TopicRows(catalog).put(ORDERS)
         with pytest.raises(CatalogFailed):
-            catalog.settle([CLICKS, ORDERS], 1)
+            TopicRows(catalog).settle([CLICKS, ORDERS], 1)
         with pytest.raises(CatalogFailed):
-            catalog.set_partitions("orders", 0)
+            TopicRows(catalog).set_partitions("orders", 0)
         with pytest.raises(CatalogFailed):
-            catalog.set_configs("none", {"a": "b"})
-        assert (catalog.topics(), catalog.is_settled) == ([ORDERS], False)
+            TopicRows(catalog).set_configs("none", {"a": "b"})
+        assert (TopicRows(catalog).all(), TopicRows(catalog).is_settled) == ([ORDERS], False)
 
 
 def test_a_full_disk_is_told_as_one_and_passes(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
-        catalog.put_topic(ORDERS)
+        TopicRows(catalog).put(ORDERS)
         pages = catalog._pragma("page_count")
         catalog._database.execute(f"PRAGMA max_page_count = {pages}")
         big = {f"config.{i}": "x" * 4000 for i in range(50)}
         with pytest.raises(StorageFull, match="cannot be changed: database or disk is full"):
-            catalog.set_configs("orders", big)
-        assert catalog.topics() == [ORDERS]
+            TopicRows(catalog).set_configs("orders", big)
+        assert TopicRows(catalog).all() == [ORDERS]
         catalog._database.execute(f"PRAGMA max_page_count = {pages + 1000}")
-        catalog.set_configs("orders", big)
-        assert catalog.topics()[0].configs == big
+        TopicRows(catalog).set_configs("orders", big)
+        assert TopicRows(catalog).all()[0].configs == big
 
 
 def test_threads_come_one_after_the_other(tmp_path: Path) -> None:
@@ -226,7 +241,7 @@ def test_threads_come_one_after_the_other(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
         threads = [
             threading.Thread(
-                target=lambda: blocks.extend(catalog.reserve_producer_ids() for _ in range(5))
+                target=lambda: blocks.extend(ProducerIdRows(catalog).reserve() for _ in range(5))
             )
             for _ in range(8)
         ]
@@ -234,7 +249,7 @@ def test_threads_come_one_after_the_other(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(block.start for block in blocks) == [i * PRODUCER_IDS for i in range(40)]
+    assert sorted(block.start for block in blocks) == [i * BLOCK for i in range(40)]
 
 
 def refused(folder: Path) -> str:
@@ -250,7 +265,7 @@ def test_a_damaged_file_is_refused_with_what_to_do(damage: str, tmp_path: Path) 
     with opened(tmp_path) as catalog:
         for i in range(200):
             configs = {f"c{j}": "v" * 50 for j in range(5)}
-            catalog.put_topic(TopicRow(f"t{i}", uuid.UUID(int=i + 100), 1, configs))
+            TopicRows(catalog).put(TopicRow(f"t{i}", uuid.UUID(int=i + 100), 1, configs))
     data = bytearray(path.read_bytes())
     if damage == "text":
         data[:] = b"this is no database\n" * 1000
@@ -301,12 +316,12 @@ def test_an_empty_file_is_a_new_catalog(tmp_path: Path) -> None:
     """A kill between the file's birth and its first page."""
     (tmp_path / NAME).touch()
     with opened(tmp_path) as catalog:
-        assert catalog.topics() == []
+        assert TopicRows(catalog).all() == []
 
 
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
-        catalog.put_topic(ORDERS)
+        TopicRows(catalog).put(ORDERS)
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {NAME: 0o600, f"{NAME}-wal": 0o600}
 
@@ -320,33 +335,33 @@ def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
     secret = ("ann", 1, b"salt", b"stored", b"server", 4096)
     (tmp_path / "own").mkdir()
     with opened(tmp_path / "own") as catalog:
-        catalog.change_acls([acl, other], [])
-        catalog.change_acls([], [other])
-        catalog.change_scram([secret, ("bob", 2, b"", b"x", b"y", 8192)], [])
-        catalog.change_scram([], [("bob", 2)])
-        catalog.set_client_quotas({"a": {"x": 1.5, "y": 2.0}, "b": {"x": 3.0}})
-        catalog.set_client_quotas({"a": {"x": 4.5}, "b": {}})
-        catalog.set_client_metrics("slow", {"match": "", "interval.ms": "100"})
+        acls, scram, quotas = AclRows(catalog), ScramRows(catalog), of_clients(catalog)
+        acls.change([acl, other], [])
+        acls.change([], [other])
+        scram.change([secret, ("bob", 2, b"", b"x", b"y", 8192)], [])
+        scram.change([], [("bob", 2)])
+        quotas.set({"a": {"x": 1.5, "y": 2.0}, "b": {"x": 3.0}})
+        quotas.set({"a": {"x": 4.5}, "b": {}})
+        of_metrics(catalog).set({"slow": {"match": "", "interval.ms": "100"}})
         copy = killed(tmp_path / "own", tmp_path / "copy")
     with opened(copy) as catalog:
-        assert catalog.acls() == [acl]
-        assert catalog.scram() == [secret]
-        assert catalog.client_quotas() == [("a", "x", 4.5)]
-        assert sorted(catalog.client_metrics()) == [
-            ("slow", "interval.ms", "100"), ("slow", "match", "")]
+        assert AclRows(catalog).all() == [acl]
+        assert ScramRows(catalog).all() == [secret]
+        assert of_clients(catalog).all() == {"a": {"x": 4.5}}
+        assert of_metrics(catalog).all() == {"slow": {"match": "", "interval.ms": "100"}}
 
 
 def test_an_older_schema_is_taken_to_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path) as catalog:
-        catalog.put_topic(ORDERS)
+        TopicRows(catalog).put(ORDERS)
         cluster_id = catalog.cluster_id
     more = [*SCHEMA, "ALTER TABLE topics ADD COLUMN owner TEXT; UPDATE topics SET owner = 'x'"]
     monkeypatch.setattr(module, "SCHEMA", more)
     for _ in range(2):
         with opened(tmp_path) as catalog:
-            assert catalog._rows("SELECT name, owner FROM topics") == [("orders", "x")]
+            assert catalog.rows("SELECT name, owner FROM topics") == [("orders", "x")]
             assert (catalog.cluster_id, catalog._pragma("user_version")) == (
                 cluster_id, len(more))
 
@@ -357,22 +372,22 @@ def test_a_catalog_from_before_quotas_gets_room_for_them(
     with monkeypatch.context() as patch:
         patch.setattr(module, "SCHEMA", SCHEMA[:1])
         with opened(tmp_path) as catalog:
-            catalog.put_topic(ORDERS)
+            TopicRows(catalog).put(ORDERS)
     with opened(tmp_path) as catalog:
-        assert (catalog.topics(), catalog.client_quotas()) == ([ORDERS], [])
+        assert (TopicRows(catalog).all(), of_clients(catalog).all()) == ([ORDERS], {})
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path) as catalog:
-        catalog.put_topic(ORDERS)
+        TopicRows(catalog).put(ORDERS)
     with monkeypatch.context() as patch:
         patch.setattr(module, "SCHEMA", [*SCHEMA, "DELETE FROM topics; SELECT none FROM nowhere"])
         with pytest.raises(ApplianceError, match="no such table"):
             Catalog.open(tmp_path / NAME)
     with opened(tmp_path) as catalog:
-        assert catalog.topics() == [ORDERS]
+        assert TopicRows(catalog).all() == [ORDERS]
 
 
 # Ids, and the file that tells a directory's

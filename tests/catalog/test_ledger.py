@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from appliance.catalog.catalog import Catalog, LedgerRow
+from appliance.catalog.catalog import Catalog
 from appliance.catalog.ledger import Damage, EntryUnknown, Ledger
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.cli.main import main
 from appliance.errors import StorageFull
 from appliance.testing import RunningBroker, running_broker
@@ -29,15 +30,15 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def test_entries_outlive_the_process_and_stay_open(catalog: Catalog) -> None:
-    Ledger(catalog).note([LOST, TORN])
+    Ledger(LedgerRows(catalog)).note([LOST, TORN])
     catalog.close()
-    found = Ledger(Catalog.open(catalog.path)).open()
+    found = Ledger(LedgerRows(Catalog.open(catalog.path))).open()
     assert [each.damage for each in found] == [LOST, TORN]
     assert all(each.id for each in found)
 
 
 def test_an_open_damage_is_not_noted_twice_and_an_acknowledged_one_is(catalog: Catalog) -> None:
-    ledger = Ledger(catalog)
+    ledger = Ledger(LedgerRows(catalog))
     ledger.note([LOST, LOST])
     ledger.note([LOST])
     (first,) = ledger.entries()
@@ -49,25 +50,25 @@ def test_an_open_damage_is_not_noted_twice_and_an_acknowledged_one_is(catalog: C
 
 
 def test_who_acknowledged_is_kept_and_never_overwritten(catalog: Catalog) -> None:
-    ledger = Ledger(catalog)
+    ledger = Ledger(LedgerRows(catalog))
     ledger.note([LOST])
     (entry,) = ledger.entries()
     assert ledger.acknowledge([entry.id], "ann") == 1
     assert ledger.acknowledge([entry.id], "bob") == 0
-    (kept,) = Ledger(catalog).entries()
+    (kept,) = Ledger(LedgerRows(catalog)).entries()
     assert (kept.acknowledged_by, kept.is_open) == ("ann", False)
 
 
 def test_what_was_known_is_acknowledged_at_once_and_what_came_later_is_not(
     catalog: Catalog,
 ) -> None:
-    ledger = Ledger(catalog)
+    ledger = Ledger(LedgerRows(catalog))
     ledger.note([LOST])
     (known,) = ledger.entries()
     ledger.note([replace(LOST, topic="later")])
     assert ledger.acknowledge_up_to(known.id, "ann") == 1
     assert ledger.acknowledge_up_to(known.id, "bob") == 0
-    assert [each.damage.topic for each in Ledger(catalog).open()] == ["later"]
+    assert [each.damage.topic for each in Ledger(LedgerRows(catalog)).open()] == ["later"]
 
 
 def test_a_ledger_of_many_entries_is_listed_in_pages_and_acknowledged_whole(
@@ -76,7 +77,7 @@ def test_a_ledger_of_many_entries_is_listed_in_pages_and_acknowledged_whole(
     with running_broker(tmp_path):
         pass
     catalog = Catalog.open(tmp_path / "catalog.db")
-    Ledger(catalog).note([replace(LOST, first_offset=each) for each in range(MANY)])
+    Ledger(LedgerRows(catalog)).note([replace(LOST, first_offset=each) for each in range(MANY)])
     catalog.close()
     with running_broker(tmp_path) as broker:
         rest = Rest(broker.admin)
@@ -105,7 +106,7 @@ def appliance(broker: RunningBroker, *words: str, code: int = 0) -> str:
 def test_an_entry_that_is_not_there_is_refused_and_nothing_is_acknowledged(
     catalog: Catalog,
 ) -> None:
-    ledger = Ledger(catalog)
+    ledger = Ledger(LedgerRows(catalog))
     ledger.note([LOST])
     (entry,) = ledger.entries()
     with pytest.raises(EntryUnknown, match="no entry 99"):
@@ -113,32 +114,32 @@ def test_an_entry_that_is_not_there_is_refused_and_nothing_is_acknowledged(
     assert len(ledger.open()) == 1
 
 
-def refuse(rows: list[LedgerRow]) -> list[LedgerRow]:
+def refuse(self: LedgerRows, rows: object) -> list[int]:
     raise StorageFull("no room")
 
 
 def test_what_a_full_disk_does_not_take_counts_and_is_stored_later(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(catalog)
+    ledger = Ledger(LedgerRows(catalog))
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "add_to_ledger", refuse)
+        patch.setattr(LedgerRows, "add", refuse)
         assert not ledger.note([LOST])
         assert not ledger.note([LOST])
         assert not ledger.save()
     assert ([each.damage for each in ledger.open()], ledger.unsaved) == ([LOST], 1)
-    assert Ledger(catalog).open() == []
+    assert Ledger(LedgerRows(catalog)).open() == []
     assert ledger.save()
     assert ledger.unsaved == 0
-    assert [each.damage for each in Ledger(catalog).open()] == [LOST]
+    assert [each.damage for each in Ledger(LedgerRows(catalog)).open()] == [LOST]
 
 
 def test_an_act_that_cannot_be_stored_is_refused_and_never_told(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(catalog)
+    ledger = Ledger(LedgerRows(catalog))
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "add_to_ledger", refuse)
+        patch.setattr(LedgerRows, "add", refuse)
         ledger.note([LOST])
         with pytest.raises(StorageFull):
             ledger.note_act([Damage("orders", 3, 100, 405, "ann lets readers pass", "skipped")])

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from appliance.catalog.catalog import Catalog
 from appliance.catalog.ledger import Damage, Ledger
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import MARKUP, Console, opened
 from tests.console.test_pages import SERIOUS
@@ -28,7 +29,7 @@ def damaged(tmp_path: Path) -> Iterator[RunningBroker]:
     with running_broker(tmp_path):
         pass
     catalog = Catalog.open(tmp_path / "catalog.db")
-    Ledger(catalog).note(LOSSES)
+    Ledger(LedgerRows(catalog)).note(LOSSES)
     catalog.close()
     with running_broker(tmp_path) as running:
         yield running

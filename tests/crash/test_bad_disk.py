@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from appliance.catalog.catalog import Catalog, TopicRow
+from appliance.catalog.catalog import Catalog
 from appliance.catalog.ledger import Ledger
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, LogFailed, StorageIoFailed
@@ -28,6 +29,7 @@ from appliance.record import _batch
 from appliance.repair import refused_reads
 from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Scrubber
+from appliance.topics.topic_rows import TopicRow, TopicRows
 from tests.support.logs import until
 
 from .bad_disk import KINDS, BadDisk, why_not
@@ -233,13 +235,14 @@ def batch_at(stamp: int) -> bytes:
 CHANGES = """
 import os, sys, uuid
 from pathlib import Path
-from appliance.catalog.catalog import Catalog, CatalogFailed, TopicRow
+from appliance.catalog.catalog import Catalog, CatalogFailed
+from appliance.topics.topic_rows import TopicRow, TopicRows
 catalog = Catalog.open(Path(sys.argv[1]))
-catalog.put_topic(TopicRow("kept", uuid.uuid4(), 1))
+TopicRows(catalog).put(TopicRow("kept", uuid.uuid4(), 1))
 print("ready", flush=True)
 input()
 try:
-    catalog.put_topic(TopicRow(sys.argv[2], uuid.uuid4(), 1))
+    TopicRows(catalog).put(TopicRow(sys.argv[2], uuid.uuid4(), 1))
 except CatalogFailed:
     print("refused", flush=True)
 os._exit(0)
@@ -261,14 +264,14 @@ def test_a_change_of_the_catalog_that_was_refused_is_not_read_back(disk: BadDisk
     assert said == "refused\n"
     disk.heal()
     catalog = Catalog.open(path)
-    assert [topic.name for topic in catalog.topics()] == ["kept"]
-    catalog.put_topic(TopicRow("later", uuid.uuid4(), 1))
+    assert [topic.name for topic in TopicRows(catalog).all()] == ["kept"]
+    TopicRows(catalog).put(TopicRow("later", uuid.uuid4(), 1))
     # Behind a hole it would be gone with the next power cut.
     disk.tell(mode="dead")
     catalog.close()
     disk.cut_the_power(SEED)
     catalog = Catalog.open(path)
-    assert [topic.name for topic in catalog.topics()] == ["kept", "later"]
+    assert [topic.name for topic in TopicRows(catalog).all()] == ["kept", "later"]
     catalog.close()
 
 
@@ -309,7 +312,7 @@ def test_a_read_error_of_a_reader_is_told_and_marked_only_if_it_stays(
     monkeypatch.setattr(refused_reads, "AGAIN_S", 0.0)
     log_dir = opened(disk)
     catalog = Catalog.open(disk.root / "data" / "catalog.db")
-    log_dir.ledger = Ledger(catalog)
+    log_dir.ledger = Ledger(LedgerRows(catalog))
     log = log_dir.create("t", 0, CONFIG)
     for each in (b"first", MARK + os.urandom(2_000), b"last"):
         log.append_durable(batch(each))

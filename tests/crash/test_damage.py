@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from appliance._log import Log
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.ledger import Damage, Ledger
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.cli.log import log as log_command
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, BatchTorn, OffsetInHole, OffsetOutOfRange
@@ -42,7 +43,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
 def started(path: Path) -> Iterator[tuple[LogDir, Ledger]]:
     log_dir = LogDir.lock(path, STORAGE)
     catalog = Catalog.open(path / NAME)
-    ledger = log_dir.ledger = Ledger(catalog)
+    ledger = log_dir.ledger = Ledger(LedgerRows(catalog))
     config = log_config(**SETTINGS)
     try:
         log_dir.recover(log_config=lambda topic, partition: config)
@@ -179,7 +180,7 @@ class FullUntilReserveGoes(Ledger):
     """Its disk is full; the reserve is the only space there is."""
 
     def __init__(self, catalog: Catalog, reserve: Path) -> None:
-        super().__init__(catalog)
+        super().__init__(LedgerRows(catalog))
         self.reserve = reserve
 
     def _save(self) -> None:

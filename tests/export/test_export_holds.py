@@ -11,6 +11,7 @@ import pytest
 from appliance._log import Log
 from appliance.catalog.catalog import Catalog, CatalogFailed
 from appliance.data_dir.log_dir import LogDir
+from appliance.export.hold_rows import HoldRows
 from appliance.export.holds import Hold, Holds, HoldUnknown
 from tests.support.logs import NOW, batch, everything, log_config, opened, values
 
@@ -44,7 +45,7 @@ def fill(log_dir: LogDir, partition: int = 0) -> Log:
 
 
 def held(log_dir: LogDir, catalog: Catalog, is_full: bool = False) -> Holds:
-    holds = Holds(catalog, lambda: is_full)
+    holds = Holds(HoldRows(catalog), lambda: is_full)
     log_dir.keeper = holds
     return holds
 
@@ -182,10 +183,10 @@ def test_letting_go_needs_no_room_in_the_catalog(
     holds = held(log_dir, catalog, is_full=True)
     put(holds, 0)
 
-    def refuse(row: object) -> None:
+    def refuse(self: HoldRows, row: object) -> None:
         raise CatalogFailed("no space left on device")
 
-    monkeypatch.setattr(catalog, "put_export_hold", refuse)
+    monkeypatch.setattr(HoldRows, "put", refuse)
     log_dir.retain(LATE)
     assert log.log_start_offset >= 10
     with pytest.raises(CatalogFailed):
@@ -221,4 +222,4 @@ def test_a_hold_goes_with_its_topic(log_dir: LogDir, catalog: Catalog) -> None:
     assert [each.name for each in holds.all()] == ["h"]
     holds.forget_topic("t")
     assert holds.all() == []
-    assert catalog.export_holds() == []
+    assert HoldRows(catalog).all() == []

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.catalog.catalog import NAME, AuditRow, Catalog
+from appliance.admin.audit_rows import AuditRow, AuditRows
+from appliance.catalog.catalog import NAME, Catalog
 from tests.hostile.witness import PAUSE_S, Witness
 from tests.support.http_client import HttpClient
 from tests.support.serving import Serving
@@ -66,7 +67,7 @@ class Pages:
     def trail(self) -> list[AuditRow]:
         """As it is on disk, once the broker has stopped."""
         catalog = Catalog.open(self.data / NAME)
-        rows = catalog.audit(None, 100_000)
+        rows = AuditRows(catalog).newest(None, 100_000)
         catalog.close()
         return rows
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import brotli
 import pytest
 
+from appliance.admin.audit_rows import STRANGER
 from appliance.admin.connections import HEAD_BYTES_MAX, HEADERS_MAX, PIPELINED_MAX, UNSENT_MAX
 from appliance.admin.sessions import BURSTS
-from appliance.catalog.catalog import STRANGER
 from appliance.testing import running_broker
 from tests.hostile.admin_port import DEADLINE_S, PASSWORD, SLOWEST_S, Pages
 from tests.hostile.conftest import SOURCES

@@ -24,12 +24,13 @@ from typing import Any
 import pytest
 
 from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import Catalog, TopicRow
+from appliance.catalog.catalog import Catalog
 from appliance.data_dir import descriptors
 from appliance.data_dir.descriptors import DescriptorsTooFew, shares
 from appliance.data_dir.log_dir import DescriptorsExhausted
 from appliance.errors import LogClosed
 from appliance.native import _descriptors
+from appliance.topics.topic_rows import TopicRow, TopicRows
 from tests.support.logs import batch, everything, log_config, opened, values
 from tests.support.wire_client import WireClient
 
@@ -247,7 +248,7 @@ def test_after_kill_9_many_partitions_start_with_few_descriptors_and_take_record
             log.await_durable(0)
         log_dir.abandon()
     catalog = Catalog.open(data / "catalog.db")
-    catalog.settle([TopicRow("t", kafka_uuid.new(), PARTITIONS, {}, 0)], 0)
+    TopicRows(catalog).settle([TopicRow("t", kafka_uuid.new(), PARTITIONS, {}, 0)], 0)
     catalog.close()
     with served(data, limit) as broker:
         assert broker.health["status"] == "ok", broker.health

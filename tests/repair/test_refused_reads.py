@@ -14,6 +14,7 @@ import pytest
 from appliance._log import Log
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.ledger import Ledger
+from appliance.catalog.ledger_rows import LedgerRows
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
 from appliance.record import _batch
@@ -55,7 +56,7 @@ def box(path: Path, segments: int = 3) -> Iterator[Box]:
     """A batch in each segment."""
     with opened(path) as log_dir:
         catalog = Catalog.open(path / NAME)
-        log_dir.ledger = Ledger(catalog)
+        log_dir.ledger = Ledger(LedgerRows(catalog))
         log = log_dir.create("t", 0, log_config())
         for number in range(segments):
             log.append(batch(f"{number}" * 100))
@@ -113,7 +114,7 @@ def test_damage_that_cannot_be_stored_is_verified_once_a_minute_too(
 
     with box(tmp_path) as it:
         spoil(it.path(1))
-        monkeypatch.setattr(Catalog, "add_to_ledger", lambda self, rows: refuse(rows))
+        monkeypatch.setattr(LedgerRows, "add", lambda self, rows: refuse(rows))
         for _ in range(20):
             assert not it.reads(1)
             it.refused.look()

@@ -18,6 +18,7 @@ import pytest
 from appliance.catalog.catalog import Catalog
 from appliance.export.book import Book
 from appliance.export.due import NEXT_RUN_BELIEVED_S, overdue
+from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker
 from appliance_spark import export_plan
 from appliance_spark.export_broker import AdminPort
@@ -220,7 +221,7 @@ def test_a_wrong_cron_is_refused_and_an_old_one_told(
     assert (answer.status, cron in str(answer.body)) == (400, True)
     (tmp_path / "data").mkdir()
     catalog = Catalog.open(tmp_path / "data/catalog.db")
-    catalog.put_export("daily", json.dumps({**body, "name": "daily"}))
+    ExportRows(catalog).put("daily", json.dumps({**body, "name": "daily"}))
     catalog.close()
     with running_broker(tmp_path / "data") as broker:
         rest = Rest(broker.admin)
@@ -233,8 +234,8 @@ def test_a_wrong_cron_is_refused_and_an_old_one_told(
 def test_an_export_that_nobody_runs_is_overdue(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
     definition = {"name": "daily", "topics": ["t"], "target": "/x", "schedule": HOURLY}
-    catalog.put_export("daily", json.dumps(definition))
-    book = Book(catalog, 3)
+    ExportRows(catalog).put("daily", json.dumps(definition))
+    book = Book(ExportRows(catalog), 3)
     now, later = 1_800_000_000.0, book.since + NEXT_RUN_BELIEVED_S  # a quarter past: 08:00
 
     def told(clock: float = later) -> str:
@@ -267,8 +268,8 @@ def test_a_run_of_a_wrong_clock_hides_no_failure(place: Place) -> None:
 
 def test_a_run_of_a_wrong_clock_hides_no_absence(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
-    catalog.put_export("daily", json.dumps({"name": "daily", "schedule": HOURLY}))
-    book = Book(catalog, 3)
+    ExportRows(catalog).put("daily", json.dumps({"name": "daily", "schedule": HOURLY}))
+    book = Book(ExportRows(catalog), 3)
     now, later = 1_800_000_000.0, book.since + NEXT_RUN_BELIEVED_S
     book.put_run("daily", {"id": "r", "state": "succeeded", "started_ms": round(now * 2000)})
     assert "no run has begun" in overdue(*book.get("daily"), book, now, later)

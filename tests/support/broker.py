@@ -15,10 +15,11 @@ import pytest
 
 from appliance._log import Log
 from appliance.broker.broker import Broker
-from appliance.catalog.catalog import Catalog
+from appliance.catalog.config_rows import ConfigRows
 from appliance.config import BrokerConfig, LogConfig, TopicsConfig
 from appliance.data_dir import partition_metadata
 from appliance.data_dir.log_dir import LogDir
+from appliance.topics.topic_rows import TopicRows
 from tests.support.logs import STORAGE, log_config
 
 Result = TypeVar("Result")
@@ -87,13 +88,13 @@ def with_broker(
 
 # Where a kill may fall: before and after each of these
 STEPS: list[tuple[Any, str]] = [
-    (Catalog, "put_topic"),
-    (Catalog, "set_partitions"),
-    (Catalog, "set_configs"),
-    (Catalog, "set_broker_configs"),
-    (Catalog, "begin_deletion"),
-    (Catalog, "end_deletion"),
-    (Catalog, "settle"),
+    (TopicRows, "put"),
+    (TopicRows, "set_partitions"),
+    (TopicRows, "set_configs"),
+    (ConfigRows, "set"),
+    (TopicRows, "begin_deletion"),
+    (TopicRows, "end_deletion"),
+    (TopicRows, "settle"),
     (LogDir, "create"),
     (LogDir, "delete"),
     (LogDir, "set_aside"),

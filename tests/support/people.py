@@ -8,7 +8,8 @@ from typing import Any
 
 from appliance.admin import users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
-from appliance.catalog.catalog import NAME, AdminUser, Catalog
+from appliance.admin.user_rows import AdminUser, UserRows
+from appliance.catalog.catalog import NAME, Catalog
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -26,7 +27,7 @@ def make_people(path: Path, blind: str = "") -> None:
     if blind:
         rows.append(AdminUser(blind, ADMIN, stored, 1_700_000_000_000, 0))
     for each in rows:
-        catalog.put_admin_user(each)
+        UserRows(catalog).put_user(each)
     catalog.close()
 
 

@@ -111,6 +111,7 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
 
     Whoever may read the data directory may do it: it is everything that the broker has."""
     # with what hashes, which no other command needs
+    from appliance.admin.user_rows import UserRows
     from appliance.admin.users import UserUnknown, reset_password
 
     settings = config.load(None, os.environ, (), {"data.dir": data_dir})
@@ -122,7 +123,7 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
         with log_files.held(directory):
             opened = catalog.Catalog.open(path)
             try:
-                reset_password(opened, name, password)
+                reset_password(UserRows(opened), name, password)
             finally:
                 opened.close()
     except log_files.DirectoryInUse as error:

@@ -1,0 +1,190 @@
+"""The tables of `catalog.db`, and the steps by which an older file gets them.
+
+    cluster         one row: id, when it was made, whether the topics found on disk were taken in
+    topics          name, id, partitions, when it was made
+    topic_configs   what was set for a topic; what was not has no row
+    deletions       topics that are deleted, but whose directories may still be there
+    broker_configs  what was set at run time, for this broker or as the default of all brokers
+    group_configs   what was set for a consumer group, whether there is one or not
+    producer_ids    one row: the first id that was never reserved
+    acls            who may do what
+    scram           what a password is proven with, never the password
+    client_quotas   entity (as JSON), name and value of each quota
+    admin_users     who may use the admin pages, with the hash of the password
+    admin_tokens    the same for programs, with the digest of the token
+    topic_schemas   by what schema the admin pages show keys and values
+    audit           who changed what over the admin pages; the oldest rows of who has most go
+    client_metrics  configs of subscriptions to clients' metrics
+    export_holds    what retention keeps for an export
+    exports         definitions of exports, as JSON
+    export_runs     what became of them, as JSON; the oldest rows of each go
+    ledger          what was lost or damaged, and who has seen it
+
+One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
+all that hold names and values.
+"""
+
+from __future__ import annotations
+
+# Each entry takes the schema from its index to the next: `user_version` counts those applied. An
+# entry that was ever released is never edited; a change is a new entry.
+SCHEMA = [
+    """
+    CREATE TABLE cluster (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        is_settled INTEGER NOT NULL CHECK (is_settled IN (0, 1))
+    );
+    CREATE TABLE topics (
+        name TEXT PRIMARY KEY NOT NULL CHECK (length(name) BETWEEN 1 AND 249),
+        id BLOB NOT NULL UNIQUE CHECK (typeof(id) = 'blob' AND length(id) = 16),
+        partitions INTEGER NOT NULL CHECK (partitions > 0),
+        created_ms INTEGER NOT NULL
+    );
+    CREATE TABLE topic_configs (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (topic, name)
+    );
+    CREATE TABLE deletions (
+        name TEXT PRIMARY KEY NOT NULL,
+        id BLOB NOT NULL,
+        partitions INTEGER NOT NULL
+    );
+    CREATE TABLE broker_configs (
+        is_default INTEGER NOT NULL CHECK (is_default IN (0, 1)),
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (is_default, name)
+    );
+    CREATE TABLE producer_ids (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        next INTEGER NOT NULL CHECK (next >= 0)
+    );
+    INSERT INTO producer_ids VALUES (1, 0);
+    """,
+    """
+    CREATE TABLE acls (
+        resource_type INTEGER NOT NULL,
+        resource_name TEXT NOT NULL,
+        pattern_type INTEGER NOT NULL,
+        principal TEXT NOT NULL,
+        host TEXT NOT NULL,
+        operation INTEGER NOT NULL,
+        permission_type INTEGER NOT NULL,
+        PRIMARY KEY (resource_type, resource_name, pattern_type, principal, host, operation,
+                     permission_type)
+    ) WITHOUT ROWID;
+    CREATE TABLE scram (
+        user TEXT NOT NULL,
+        mechanism INTEGER NOT NULL,
+        salt BLOB NOT NULL,
+        stored_key BLOB NOT NULL,
+        server_key BLOB NOT NULL,
+        iterations INTEGER NOT NULL,
+        PRIMARY KEY (user, mechanism)
+    ) WITHOUT ROWID;
+    CREATE TABLE client_quotas (
+        entity TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value REAL NOT NULL CHECK (value > 0),
+        PRIMARY KEY (entity, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE client_metrics (
+        subscription TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (subscription, name)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE group_configs (
+        group_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (group_id, name)
+    );
+    """,
+    """
+    CREATE TABLE audit (
+        id INTEGER PRIMARY KEY,
+        at_ms INTEGER NOT NULL,
+        who TEXT NOT NULL,
+        peer TEXT NOT NULL,
+        action TEXT NOT NULL,
+        details TEXT NOT NULL,
+        status INTEGER NOT NULL
+    );
+    """,
+    """
+    CREATE TABLE admin_users (
+        name TEXT PRIMARY KEY NOT NULL,
+        role TEXT NOT NULL,
+        password_hash TEXT NOT NULL,
+        created_ms INTEGER NOT NULL
+    );
+    CREATE TABLE admin_tokens (
+        name TEXT PRIMARY KEY NOT NULL,
+        role TEXT NOT NULL,
+        digest BLOB NOT NULL UNIQUE,
+        created_ms INTEGER NOT NULL
+    );
+    """,
+    """
+    ALTER TABLE admin_users ADD COLUMN may_read INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE admin_tokens ADD COLUMN may_read INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE admin_tokens ADD COLUMN expires_ms INTEGER
+    """,
+    """
+    CREATE TABLE export_holds (
+        name TEXT PRIMARY KEY NOT NULL,
+        topic TEXT NOT NULL,
+        offsets TEXT NOT NULL,
+        max_bytes INTEGER NOT NULL CHECK (max_bytes >= 0),
+        put_ms INTEGER NOT NULL,
+        released_ms INTEGER,
+        why_released TEXT NOT NULL
+    );
+    CREATE TABLE exports (
+        name TEXT PRIMARY KEY NOT NULL,
+        definition TEXT NOT NULL
+    );
+    CREATE TABLE export_runs (
+        export TEXT NOT NULL REFERENCES exports (name) ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        started_ms INTEGER NOT NULL,
+        run TEXT NOT NULL,
+        PRIMARY KEY (export, id)
+    );
+    CREATE INDEX export_runs_by_time ON export_runs (export, started_ms)
+    """,
+    """
+    CREATE TABLE topic_schemas (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        part TEXT NOT NULL CHECK (part IN ('key', 'value')),
+        form TEXT NOT NULL,
+        text TEXT NOT NULL,
+        message TEXT NOT NULL,
+        updated_ms INTEGER NOT NULL,
+        PRIMARY KEY (topic, part)
+    )
+    """,
+    """
+    CREATE TABLE ledger (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_ms INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        partition INTEGER NOT NULL,
+        first_offset INTEGER NOT NULL,
+        last_offset INTEGER,
+        kind TEXT NOT NULL CHECK (kind IN ('lost', 'damaged', 'skipped')),
+        cause TEXT NOT NULL,
+        aside TEXT NOT NULL,
+        acknowledged_ms INTEGER,
+        acknowledged_by TEXT NOT NULL
+    )
+    """,
+]

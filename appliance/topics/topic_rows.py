@@ -1,0 +1,81 @@
+"""Topics in the catalog: which there are, their ids and configs, and deletions that have begun."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from appliance.catalog.catalog import Catalog, Run
+from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.producer_id_rows import skip_to
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    name: str
+    id: uuid.UUID
+    partitions: int
+    configs: dict[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+
+
+class TopicRows:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._configs: ConfigRows[str, str] = ConfigRows(catalog, "topic_configs", "topic")
+
+    @property
+    def is_settled(self) -> bool:
+        """False from the birth of the catalog until `settle`: the directories beside it are not
+        orphans then, but topics whose catalog was lost or never was."""
+        return bool(self._catalog.rows("SELECT is_settled FROM cluster")[0][0])
+
+    def settle(self, topics: Iterable[TopicRow], next_producer_id: int) -> None:
+        """Takes in, all at once, the topics whose directories were there without a catalog."""
+        with self._catalog.change() as run:
+            for each in topics:
+                self._insert(run, each)
+            skip_to(run, next_producer_id)
+            run("UPDATE cluster SET is_settled = 1")
+
+    def all(self) -> list[TopicRow]:
+        configs = self._configs.all()
+        query = "SELECT name, id, partitions, created_ms FROM topics ORDER BY name"
+        return [
+            TopicRow(name, uuid.UUID(bytes=raw), partitions, configs.get(name, {}), created_ms)
+            for name, raw, partitions, created_ms in self._catalog.rows(query)
+        ]
+
+    def put(self, topic: TopicRow) -> None:
+        with self._catalog.change() as run:
+            self._insert(run, topic)
+
+    def _insert(self, run: Run, topic: TopicRow) -> None:
+        created_ms = topic.created_ms or time.time_ns() // 1_000_000
+        row = (topic.name, topic.id.bytes, topic.partitions, created_ms)
+        run("INSERT INTO topics VALUES (?, ?, ?, ?)", row)
+        self._configs.insert(run, topic.name, topic.configs)
+
+    def set_partitions(self, topic: str, partitions: int) -> None:
+        self._catalog.run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
+
+    def set_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """All of them: those not given are back at their defaults."""
+        self._configs.set({topic: configs})
+
+    def begin_deletion(self, topic: str) -> None:
+        """From here on the topic is no more; its directories are to go."""
+        row = "SELECT name, id, partitions FROM topics WHERE name = ?"
+        with self._catalog.change() as run:
+            run(f"INSERT OR REPLACE INTO deletions {row}", (topic,))
+            run("DELETE FROM topics WHERE name = ?", (topic,))
+
+    def end_deletion(self, topic: str) -> None:
+        self._catalog.run("DELETE FROM deletions WHERE name = ?", (topic,))
+
+    def deletions(self) -> list[TopicRow]:
+        """Begun, and not known to have ended."""
+        rows = self._catalog.rows("SELECT name, id, partitions FROM deletions ORDER BY name")
+        return [TopicRow(name, uuid.UUID(bytes=raw), count) for name, raw, count in rows]

@@ -37,7 +37,7 @@ from appliance.catalog.catalog import NAME as CATALOG
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.config.broker_configs import CLEANER_BACKOFF
 from appliance.data_dir import descriptors
-from appliance.data_dir.log_dir import Progress
+from appliance.data_dir.recovery import Progress
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.machine import limits, memory
 from appliance.network._data_plane import DataPlane

@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance.data_dir.log_dir import LogConfig, LogDir, StorageConfig
+from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.record import _batch
 
 BATCH_BYTES = 65536

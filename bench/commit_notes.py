@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance.data_dir.log_dir import LogConfig, LogDir, StorageConfig
+from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.record import _batch
 
 IN_FLIGHT = 5

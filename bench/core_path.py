@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance.config import NetworkConfig
-from appliance.data_dir.log_dir import Log, LogConfig, LogDir, StorageConfig
+from appliance._log import Log
+from appliance.config import LogConfig, NetworkConfig, StorageConfig
+from appliance.data_dir.log_dir import LogDir
 from appliance.network._data_plane import DataPlane
 from appliance.protocol import codec, headers
 from appliance.protocol.messages.fetch import FetchRequest

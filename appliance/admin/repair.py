@@ -15,7 +15,8 @@ from appliance._log import Log
 from appliance.admin.messages import append, partition_for
 from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
 from appliance.admin.topics import PartitionUnknown
-from appliance.data_dir.log_dir import Key, LogDir, directory_name
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
 from appliance.record._batch import Record
 from appliance.repair import _repair, repair, set_aside

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -48,7 +49,9 @@ from appliance.config import (
 )
 from appliance.config.broker_configs import BrokerConfigs, ConfigEntry
 from appliance.config.config_key import ConfigChange, ConfigKey, changed
-from appliance.data_dir.log_dir import LogDir, Progress
+from appliance.data_dir.locked_dir import LockedDir
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.recovery import Progress
 from appliance.errors import ApplianceError
 from appliance.export.book import Book
 from appliance.export.export_rows import ExportRows
@@ -98,7 +101,13 @@ class Broker:
     """`open` is the constructor."""
 
     def __init__(
-        self, config: BrokerConfig, catalog: Catalog, log_dir: LogDir, configs: BrokerConfigs
+        self,
+        config: BrokerConfig,
+        catalog: Catalog,
+        log_dir: LogDir,
+        ledger: Ledger,
+        holds: Holds,
+        configs: BrokerConfigs,
     ) -> None:
         self.config = config
         self.catalog = catalog
@@ -153,57 +162,55 @@ class Broker:
         self.client_metrics = ClientMetrics(metrics, self._change, self.entities)
         self.reopening = Reopening(self, self._change)
         self.exports = Book(ExportRows(catalog), config.export.runs_max)
-        self.ledger = log_dir.ledger = Ledger(LedgerRows(catalog))
+        self.ledger = ledger
         self.scrubber = Scrubber(log_dir)
         self.refused_reads = RefusedReads(log_dir, self.scrubber)
-        self.holds = log_dir.keeper = Holds(HoldRows(catalog), lambda: log_dir.is_full)
+        self.holds = holds
 
     @classmethod
-    def open(cls, config: BrokerConfig, progress: Progress | None = None) -> Broker:
-        """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
-        log_dir = LogDir.lock(
-            config.data_dir, config.storage, config.network.max_connections,
-            config.admin.connections_max,
-        )  # fmt: skip
-        try:
-            # not before the lock: two brokers must not have one catalog open
-            catalog = Catalog.open(config.data_dir / NAME)
-        except BaseException:
-            log_dir.abandon()
-            raise
-        try:
-            return cls._open(config, catalog, log_dir, progress)
-        except BaseException:
-            log_dir.abandon()
-            catalog.close()
-            raise
-
-    @classmethod
-    def _open(
-        cls, config: BrokerConfig, catalog: Catalog, log_dir: LogDir, progress: Progress | None
+    def open(
+        cls, config: BrokerConfig, progress: Progress = lambda done, found: None
     ) -> Broker:
-        of_broker = broker_config_rows(catalog).all()
-        own, default = of_broker.get(False, NO_CONFIGS), of_broker.get(True, NO_CONFIGS)
-        configs, faults = broker_configs.stored(config, own, default)
-        broker = cls(config, catalog, log_dir, configs)
-        base = configs.log_config()
+        """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
+        with ExitStack() as undo:
+            locked = LockedDir.lock(
+                config.data_dir, config.storage, config.network.max_connections,
+                config.admin.connections_max,
+            )  # fmt: skip
+            undo.callback(locked.release)
+            catalog = Catalog.open(config.data_dir / NAME)
+            undo.callback(catalog.close)
+            ledger = Ledger(LedgerRows(catalog))
+            holds = Holds(HoldRows(catalog), lambda: locked.engine.is_full)
+            log_dir = LogDir(locked, ledger, holds)
+            undo.callback(log_dir.abandon)
+            of_broker = broker_config_rows(catalog).all()
+            own, default = of_broker.get(False, NO_CONFIGS), of_broker.get(True, NO_CONFIGS)
+            configs, faults = broker_configs.stored(config, own, default)
+            broker = cls(config, catalog, log_dir, ledger, holds, configs)
+            broker._recover(progress, faults)
+            undo.pop_all()
+        return broker
+
+    def _recover(self, progress: Progress, faults: list[str]) -> None:
+        """`faults` are those of the broker's stored configs."""
+        log_dir, base = self.log_dir, self.log_config
         of_topics = {
             row.name: topic_config.to_log_config(topic_config.readable(row.configs, base)[0], base)
-            for row in broker.topic_rows.all()
+            for row in self.topic_rows.all()
         }
         log_dir.recover(progress, lambda topic, partition: of_topics.get(topic, base))
-        broker.ledger.note(untold(log_dir, broker.ledger.entries()))
+        self.ledger.note(untold(log_dir, self.ledger.entries()))
         log_dir.report.notes += [f"{each}. Nothing is cleaned by default." for each in faults]
-        found = Reconciliation(broker.topic_rows, log_dir, base, config.topics)
+        found = Reconciliation(self.topic_rows, log_dir, base, self.config.topics)
         found.run()
-        broker.topics, broker.undeleted = found.topics, found.undeleted
-        broker._names = {each.id: each.name for each in found.topics.values()}
-        of_groups = group_configs.stored(config, broker.group_config_rows.all())
-        broker._group_configs, faults = of_groups
-        for group_id, own in broker._group_configs.items():
-            broker.entities.put(("group", group_id), size_of(own))
+        self.topics, self.undeleted = found.topics, found.undeleted
+        self._names = {each.id: each.name for each in found.topics.values()}
+        of_groups = group_configs.stored(self.config, self.group_config_rows.all())
+        self._group_configs, faults = of_groups
+        for group_id, own in self._group_configs.items():
+            self.entities.put(("group", group_id), size_of(own))
         log_dir.report.notes += [f"{each}. The group has the settings of all." for each in faults]
-        return broker
 
     def listens(self, kafka: Address, admin: Address) -> None:
         """Where in fact: of a configured port 0 the kernel made another."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from appliance._log import Log
 from appliance.config import LONG_MAX
-from appliance.data_dir.log_dir import Key
+from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.export.hold_rows import HoldRows
 from appliance.process import event_log

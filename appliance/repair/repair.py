@@ -12,7 +12,8 @@ from pathlib import Path
 
 from appliance._log import Log
 from appliance.catalog.ledger import Damage, Ledger
-from appliance.data_dir.log_dir import LogDir, directory_name
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import directory_name
 from appliance.errors import ApplianceError
 from appliance.record import _batch
 from appliance.record._batch import Record

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from appliance._log import Log
 from appliance.catalog.ledger import Damage, Entry, Kind
-from appliance.data_dir.log_dir import Key, LogDir, LogUnknown
+from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.export._export import lower_io_priority
 from appliance.process import event_log, owner_only

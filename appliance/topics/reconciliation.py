@@ -24,7 +24,8 @@ from appliance.catalog.ledger import of_directory
 from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import NOT_CLEANED
 from appliance.data_dir import partition_metadata
-from appliance.data_dir.log_dir import LogDir, directory_name
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.topic import METADATA, Topic

@@ -24,7 +24,8 @@ from typing import Protocol
 from appliance._log import Log
 from appliance.catalog.catalog import Change
 from appliance.config import BrokerConfig, LogConfig, topic_config
-from appliance.data_dir.log_dir import Key, LogDir, directory_name
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.reconciliation import identify

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from appliance._log import Log
 from appliance.config import TopicsConfig
 from appliance.config.topic_config import SOURCE
-from appliance.data_dir.log_dir import TopicNameInvalid
+from appliance.data_dir.partition_names import TopicNameInvalid
 from appliance.errors import ApplianceError
 
 DEFAULT = -1  # partitions: as many as the broker's setting says

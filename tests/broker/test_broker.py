@@ -20,7 +20,8 @@ from appliance.catalog.producer_id_rows import BLOCK
 from appliance.config import LogConfig
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigOperation
 from appliance.data_dir import partition_metadata
-from appliance.data_dir.log_dir import LogDir, TopicNameInvalid
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import TopicNameInvalid
 from appliance.errors import ApplianceError, StorageFull
 from appliance.topics.reconciliation import PRODUCER_IDS_MARGIN, DirectoryUnexpected
 from appliance.topics.topic import (

@@ -183,7 +183,7 @@ def test_a_file_system_of_which_nothing_is_proven_is_told(
 ) -> None:
     text = "the data directory is on zfs, of which nothing is proven"
     it = Syncs("zfs", False, text)
-    monkeypatch.setattr("appliance.data_dir.log_dir.syncs_on", lambda path: it)
+    monkeypatch.setattr("appliance.data_dir.locked_dir.syncs_on", lambda path: it)
     with running_broker(tmp_path) as broker:
         status, told = healthz(broker)
         assert (status, told["status"], told["reasons"]) == (200, "degraded", [text])

@@ -18,6 +18,7 @@ from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.ledger import Damage, Ledger
 from appliance.catalog.ledger_rows import LedgerRows
 from appliance.cli.log import log as log_command
+from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, BatchTorn, OffsetInHole, OffsetOutOfRange
 from appliance.groups.records import OffsetCommitValue, Partition, offset_record
@@ -41,9 +42,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Damaged:
 
 @contextlib.contextmanager
 def started(path: Path) -> Iterator[tuple[LogDir, Ledger]]:
-    log_dir = LogDir.lock(path, STORAGE)
+    where = LockedDir.lock(path, STORAGE)
     catalog = Catalog.open(path / NAME)
-    ledger = log_dir.ledger = Ledger(LedgerRows(catalog))
+    ledger = Ledger(LedgerRows(catalog))
+    log_dir = LogDir(where, ledger)
     config = log_config(**SETTINGS)
     try:
         log_dir.recover(log_config=lambda topic, partition: config)
@@ -194,9 +196,10 @@ def test_on_a_full_disk_the_reserve_is_given_for_what_was_lost(
     damaged = Damaged(copied(killed.path, tmp_path / "data"), killed.batches)
     damaged.remove(18)
     (damaged.path / "reserve").write_bytes(bytes(4096))
-    log_dir = LogDir.lock(damaged.path, STORAGE)
+    where = LockedDir.lock(damaged.path, STORAGE)
     catalog = Catalog.open(damaged.path / NAME)
-    ledger = log_dir.ledger = FullUntilReserveGoes(catalog, damaged.path / "reserve")
+    ledger = FullUntilReserveGoes(catalog, damaged.path / "reserve")
+    log_dir = LogDir(where, ledger)
     log_dir.recover()
     assert (ledger.unsaved, [each.damage.first_offset for each in ledger.open()]) == (0, [18])
     log_dir.abandon()

@@ -16,13 +16,11 @@ import pytest
 from appliance._log import Engine, Log
 from appliance.catalog.ledger import Damage
 from appliance.config import StorageConfig
-from appliance.data_dir.log_dir import (
-    LogDir,
-    LogExists,
-    LogUnknown,
-    TopicNameInvalid,
-    directory_name,
-)
+from appliance.data_dir.creation import LogExists
+from appliance.data_dir.locked_dir import LockedDir
+from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.data_dir.partition_names import TopicNameInvalid, directory_name
+from appliance.data_dir.recovery import Recovery
 from appliance.data_dir.recovery_report import RecoveryReport
 from appliance.errors import ApplianceError, FilesExhausted, LogClosed, LogFailed, StorageFull
 from tests.support.logs import (
@@ -174,7 +172,7 @@ class Crash(BaseException):
 
 CRASH_AT = {
     "rename": "pathlib.Path.rename",
-    "sync": "appliance.data_dir.log_dir._sync_name",
+    "sync": "appliance.data_dir.directories.sync_name",
     "files": "shutil.rmtree",
 }
 
@@ -213,16 +211,16 @@ def test_finishing_a_deletion_may_be_interrupted_too(
         log_dir.checkpoint()
         log_dir.abandon()
     (tmp_path / "t-0").rename(tmp_path / "deleted" / "t-0")
-    real = LogDir._miss
+    real = Recovery._miss
     with monkeypatch.context() as patch:
 
         def crash(*_: object) -> None:
             raise Crash
 
-        patch.setattr(LogDir, "_miss", crash)
+        patch.setattr(Recovery, "_miss", crash)
         with pytest.raises(Crash):
             LogDir.open(tmp_path, STORAGE)
-    assert LogDir._miss is real
+    assert Recovery._miss is real
     with opened(tmp_path) as log_dir:
         assert (log_dir.report.losses, log_dir.logs()) == ([], {})
 
@@ -458,13 +456,13 @@ def test_a_directory_that_cannot_be_opened_can_be_deleted_or_set_aside(tmp_path:
 
 
 def test_a_directory_is_locked_before_anything_is_read(tmp_path: Path) -> None:
-    log_dir = LogDir.lock(tmp_path, STORAGE)
+    log_dir = LogDir(LockedDir.lock(tmp_path, STORAGE))
     with pytest.raises(ApplianceError):
         LogDir.open(tmp_path, STORAGE)
     log_dir.recover()
     assert not log_dir.journal_failed
     log_dir.close()
-    LogDir.lock(tmp_path, STORAGE).abandon()
+    LockedDir.lock(tmp_path, STORAGE).release()
     with opened(tmp_path) as again:
         assert again.report.was_clean
 
@@ -518,7 +516,7 @@ def test_a_directory_that_cannot_be_opened_or_is_not_started_keeps_no_descriptor
     with opened(tmp_path):
         pass
     before = open_files()
-    not_started = LogDir.lock(tmp_path, STORAGE)
+    not_started = LockedDir.lock(tmp_path, STORAGE)
     assert open_files() != before
     del not_started
     assert open_files() == before

@@ -66,7 +66,7 @@ def test_the_start_says_what_is_not_proven_and_that_one_sync_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = Syncs("zfs", False, "the data directory is on zfs, of which nothing is proven")
-    monkeypatch.setattr("appliance.data_dir.log_dir.syncs_on", lambda path: it)
+    monkeypatch.setattr("appliance.data_dir.locked_dir.syncs_on", lambda path: it)
     log_dir = LogDir.open(tmp_path / "data", StorageConfig(**QUIET, sync="filesystem"))
     assert log_dir.syncs is it
     said = log_dir.report.text()

@@ -26,8 +26,8 @@ import pytest
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import Catalog
 from appliance.data_dir import descriptors
+from appliance.data_dir.creation import DescriptorsExhausted
 from appliance.data_dir.descriptors import DescriptorsTooFew, shares
-from appliance.data_dir.log_dir import DescriptorsExhausted
 from appliance.errors import LogClosed
 from appliance.native import _descriptors
 from appliance.topics.topic_rows import TopicRow, TopicRows
@@ -134,7 +134,7 @@ def test_a_file_with_unsynced_bytes_is_not_closed_for_another(tmp_path: Path, mo
 def test_creation_says_how_many_descriptors_there_are(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appliance.data_dir.log_dir.DESCRIPTORS_S", 0.1)
+    monkeypatch.setattr("appliance.data_dir.creation.DESCRIPTORS_S", 0.1)
     with opened(tmp_path) as log_dir:
         few(0)
         with pytest.raises(DescriptorsExhausted) as caught:

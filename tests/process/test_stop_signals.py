@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.process.stop_signals import StopSignals
 from appliance.record import _batch
@@ -102,7 +103,7 @@ def test_a_start_that_is_stopped_opens_no_more_logs_and_marks_nothing(data: Path
     def stop(done: int, found: int) -> None:
         raise Stopped
 
-    log_dir = LogDir.lock(data, STORAGE)
+    log_dir = LogDir(LockedDir.lock(data, STORAGE))
     with pytest.raises(Stopped):
         log_dir.recover(stop)
     again = LogDir.open(data, STORAGE)

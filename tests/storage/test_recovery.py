@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.data_dir.log_dir import LogDir, LogExists
+from appliance.data_dir.creation import LogExists
+from appliance.data_dir.log_dir import LogDir
 from appliance.errors import LogClosed, OffsetInHole
 from appliance.process import spoken
 from appliance.record import _batch

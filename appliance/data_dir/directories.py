@@ -1,0 +1,53 @@
+"""Directories made, made durable and removed, and what the kernel's refusals mean."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from appliance.errors import ApplianceError, FilesExhausted, StorageFull, StorageIoFailed
+from appliance.process import event_log
+from appliance.process.owner_only import DIRECTORY_MODE
+from appliance.process.spoken import read_only
+
+events = event_log.named("log_dir")
+
+DELETED = "deleted"  # made at the start: on a full disk there is no block for a new directory
+ORPHANS = "orphans"
+
+
+def make(path: Path) -> None:
+    if path.exists():
+        return
+    try:
+        path.mkdir(DIRECTORY_MODE, parents=True)
+        sync_name(path.parent)
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise StorageIoFailed(read_only(str(path))) from error
+        raise storage_error(error, f"{path} cannot be made") from error
+
+
+def sync_name(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def storage_error(error: OSError, doing: str) -> ApplianceError:
+    kinds = {errno.ENOSPC: StorageFull, errno.EDQUOT: StorageFull,
+             errno.EMFILE: FilesExhausted, errno.ENFILE: FilesExhausted}
+    kind = kinds.get(error.errno or 0, StorageIoFailed)
+    return kind(f"{doing}: {error.strerror}")
+
+
+def remove(directory: Path) -> None:
+    """The files of a log that is no more; what cannot go now goes at the next start."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        events.warning("files of a deleted log stay for now", path=directory, error=error)

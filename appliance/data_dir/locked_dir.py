@@ -1,0 +1,88 @@
+"""A data directory that this process alone may open: its engine, and what is believed of the time.
+
+The ledger and the holds, which a `LogDir` asks, are in the catalog, and that is opened behind the
+lock: two brokers must not have one catalog open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance._log import Engine, Log, Recovered
+from appliance.config import LogConfig, StorageConfig
+from appliance.data_dir import descriptors, directories
+from appliance.errors import FilesExhausted
+from appliance.machine.believed_clock import BelievedClock, boot_id, load
+from appliance.machine.clock import is_kept_right_by_the_kernel
+from appliance.machine.syncs import Syncs, syncs_on
+from appliance.machine.wall_clock import WallClock
+from appliance.native import _descriptors
+from appliance.process.owner_only import tighten
+
+
+@dataclass(frozen=True)
+class LockedDir:
+    """`lock` is the constructor. Nothing of it is recovered yet."""
+
+    path: Path
+    config: StorageConfig
+    engine: Engine
+    syncs: Syncs
+    clock: WallClock
+    belief: BelievedClock
+
+    @classmethod
+    def lock(
+        cls,
+        path: Path | str,
+        config: StorageConfig | None = None,
+        clients: int = 0,
+        admin: int = 0,
+    ) -> LockedDir:
+        """`clients` may connect at most, and `admin` at the admin port: the logs get what
+        descriptors they leave."""
+        config = config or StorageConfig()
+        path = Path(path).absolute()
+        directories.make(path)
+        tighten(path)
+        descriptors.take(clients, admin)
+        remembered = load(path)  # before the journal is touched, whose age may have to do
+        syncs = syncs_on(path)
+        engine = Engine(
+            str(path),
+            checkpoint_interval_ms=config.checkpoint_interval_ms,
+            reserve_bytes=config.reserve_bytes,
+            low_water_bytes=config.low_water_bytes,
+            sync=_sync_by(config.sync, syncs),
+            sync_threads=config.sync_threads,
+            write_behind_bytes=config.write_behind_bytes,
+        )
+        clock = WallClock(
+            is_synchronised=is_kept_right_by_the_kernel, remembered=remembered, boot_id=boot_id()
+        )
+        return cls(path, config, engine, syncs, clock, BelievedClock(path, clock))
+
+    def release(self) -> None:
+        """As a killed process would."""
+        self.engine.close(False)
+
+    def open_log(
+        self, name: str, config: LogConfig, is_again: bool = False
+    ) -> tuple[Log, Recovered]:
+        try:
+            return self.engine.open_log(name, config, is_again=is_again)
+        except FilesExhausted:
+            if not _descriptors.relieve():
+                raise
+            return self.engine.open_log(name, config, is_again=is_again)
+
+
+def _sync_by(chosen: str, syncs: Syncs) -> str:
+    # Before Linux 5.8 syncfs kept write errors to itself: an acknowledgement could be a lie.
+    major, minor = map(int, re.findall(r"\d+", os.uname().release)[:2])
+    if not syncs.may_syncfs or (chosen == "auto" and (major, minor) < (5, 8)):
+        return "files"
+    return chosen

@@ -1,0 +1,162 @@
+"""A start: finishes deletions, opens every log in parallel, and says what is damaged or gone.
+
+The ledger hears of all that before the journal begins a new generation, which takes the holes for
+known; then, and only then, comes the first append.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from appliance._log import Engine, Log, Recovered
+from appliance.catalog.ledger import Damage
+from appliance.config import LogConfig
+from appliance.data_dir.directories import DELETED, ORPHANS, remove
+from appliance.data_dir.locked_dir import LockedDir
+from appliance.data_dir.partition_names import Key, key_of, partitions_in
+from appliance.data_dir.recovery_report import RecoveryReport
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.process.owner_only import make_directory
+
+events = event_log.named("log_dir")
+
+Progress = Callable[[int, int], None]
+LogConfigs = Callable[[str, int], LogConfig]
+
+
+class Losses(Protocol):
+    """Who remembers what is lost or damaged (`ledger.py`)."""
+
+    def note(self, damages: Iterable[Damage]) -> bool:
+        """Before the journal forgets that it was there; whether all of it is on disk."""
+        ...
+
+    def knows(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it has an entry, open or not, about this offset."""
+        ...
+
+    def save(self) -> bool: ...
+
+
+class NoLedger:
+    def note(self, damages: Iterable[Damage]) -> bool:
+        return True
+
+    def knows(self, topic: str, partition: int, offset: int) -> bool:
+        return True
+
+    def save(self) -> bool:
+        return True
+
+
+class Recovery:
+    def __init__(self, where: LockedDir, report: RecoveryReport, ledger: Losses) -> None:
+        self.where = where
+        self.engine = where.engine
+        self.report = report
+        self.ledger = ledger
+        self.logs: dict[Key, Log] = {}
+        self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
+        self.missing: dict[Key, str] = {}  # had records, and have no directory; its name
+
+    def run(self, progress: Progress, log_config: LogConfigs) -> None:
+        begin = time.monotonic()
+        if self.where.belief.is_new:
+            # Once the journal is written again its age says nothing of what was believed before.
+            self.where.belief.keep()
+        if not self.engine.was_clean:
+            # A name that only the page cache knew must not be relied on below.
+            self.engine.sync_directory()
+        dead = self._forget_deleted()
+        found = sorted(partitions_in(self.where.path))
+        self._miss({name for _, _, name in found})
+        self._open_all(found, progress, log_config)
+        self._tell_ledger()
+        self.engine.start()
+        for each in dead:
+            remove(each)
+        self.report.seconds = time.monotonic() - begin
+
+    def _forget_deleted(self) -> list[Path]:
+        """What interrupted deletions left: out of the journal first, its files after that."""
+        grave = self.where.path / DELETED
+        try:
+            make_directory(grave, exist_ok=True)
+            dead = list(grave.iterdir())
+        except OSError as error:
+            # A full disk must not stop a start. A deletion will try again, and say so.
+            events.warning("no place for deleted logs", path=grave, error=error)
+            return []
+        gone = [each.name for each in dead if not (self.where.path / each.name).exists()]
+        self.engine.forget_names(gone)
+        return dead
+
+    def _miss(self, found: set[str]) -> None:
+        """Logs that the journal knows and that have no directory. One that had records stays in the
+        journal: made anew, it continues where it ended."""
+        empty = []
+        for name in self.engine.known():
+            key = key_of(name)
+            if key is None or name in found:
+                continue
+            first, end = self.engine.promised(name)
+            if first >= end or any((self.where.path / ORPHANS).glob(f"{name}*")):
+                empty.append(name)  # its creation, or its way into `orphans`, was interrupted
+                continue
+            self.missing[key] = name
+            self.report.losses.append(Damage(*key, first, end - 1, "the directory is gone"))
+        self.engine.forget_names(empty)
+
+    def _open_all(
+        self, found: list[tuple[str, int, str]], progress: Progress, log_config: LogConfigs
+    ) -> None:
+        def opened(each: tuple[str, int, str]) -> tuple[Log, Recovered] | ApplianceError:
+            topic, partition, name = each
+            try:
+                return self.where.open_log(name, log_config(topic, partition))
+            except ApplianceError as error:  # one bad partition never stops the others
+                return error
+
+        with ThreadPoolExecutor(self.where.config.recovery_threads, "recovery") as pool:
+            results = zip(found, pool.map(opened, found), strict=True)
+            for done, ((topic, partition, name), result) in enumerate(results, 1):
+                if isinstance(result, ApplianceError):
+                    self.report.failures.append(f"{name}: {result}")
+                    self.unopened[topic, partition] = str(result)
+                else:
+                    self.logs[topic, partition] = result[0]
+                    self.report.note(*result, self.where.path / name)
+                try:
+                    progress(done, len(found))
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)  # the start is to stop here
+                    raise
+
+    def _tell_ledger(self) -> None:
+        """Before the journal takes the holes for known."""
+        forgotten = [
+            Damage(topic, partition, first, end - 1, "lost or damaged before this start")
+            for (topic, partition), log in self.logs.items()
+            for first, end in log.holes()
+            if not self.ledger.knows(topic, partition, first)
+        ]
+        told = {(each.topic, each.partition, each.first_offset) for each in self.report.losses}
+        note(self.engine, self.ledger, [
+            *self.report.losses,
+            *self.report.unknown(),
+            *(each for each in forgotten
+              if (each.topic, each.partition, each.first_offset) not in told),
+        ])  # fmt: skip
+
+
+def note(engine: Engine, ledger: Losses, damages: Iterable[Damage]) -> None:
+    """On disk when this returns: a full disk gives its reserve for it. Where even that is not
+    enough the log is served all the same: until an entry is on disk health says that it is not,
+    and a start tells of every hole that the ledger lacks (`forgotten`)."""
+    if not ledger.note(damages) and engine.release_reserve():
+        ledger.save()

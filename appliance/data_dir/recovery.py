@@ -115,15 +115,9 @@ class Recovery:
     def _open_all(
         self, found: list[tuple[str, int, str]], progress: Progress, log_config: LogConfigs
     ) -> None:
-        def opened(each: tuple[str, int, str]) -> tuple[Log, Recovered] | ApplianceError:
-            topic, partition, name = each
-            try:
-                return self.where.open_log(name, log_config(topic, partition))
-            except ApplianceError as error:  # one bad partition never stops the others
-                return error
-
         with ThreadPoolExecutor(self.where.config.recovery_threads, "recovery") as pool:
-            results = zip(found, pool.map(opened, found), strict=True)
+            opened = pool.map(lambda each: self._open_one(each, log_config), found)
+            results = zip(found, opened, strict=True)
             for done, ((topic, partition, name), result) in enumerate(results, 1):
                 if isinstance(result, ApplianceError):
                     self.report.failures.append(f"{name}: {result}")
@@ -136,6 +130,15 @@ class Recovery:
                 except BaseException:
                     pool.shutdown(cancel_futures=True)  # the start is to stop here
                     raise
+
+    def _open_one(
+        self, found: tuple[str, int, str], log_config: LogConfigs
+    ) -> tuple[Log, Recovered] | ApplianceError:
+        topic, partition, name = found
+        try:
+            return self.where.open_log(name, log_config(topic, partition))
+        except ApplianceError as error:  # one bad partition never stops the others
+            return error
 
     def _tell_ledger(self) -> None:
         """Before the journal takes the holes for known."""

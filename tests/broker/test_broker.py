@@ -7,6 +7,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from appliance.catalog.ledger import Damage
 from appliance.catalog.producer_id_rows import BLOCK
 from appliance.config import LogConfig
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigOperation
-from appliance.data_dir import partition_metadata
+from appliance.data_dir import creation, partition_metadata
+from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import TopicNameInvalid
 from appliance.errors import ApplianceError, StorageFull
@@ -262,31 +264,34 @@ class Broken:
         self.step, self.times, self.error = step, times, error
 
     def __get__(self, owner: Any, kind: Any) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
-            if self.times == 0:
-                raise self.error
-            self.times -= 1
-            return self.step(owner, *given, **named)
+        return partial(self, owner)
 
-        return call
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if self.times == 0:
+            raise self.error
+        self.times -= 1
+        return self.step(*given, **named)
 
 
-def broken_at(patch: pytest.MonkeyPatch, step: str, works: int) -> None:
-    patch.setattr(LogDir, step, Broken(getattr(LogDir, step), works, StorageFull("no room")))
+CREATION = [(creation, "_make"), (LockedDir, "open_log")]
+
+
+def broken_at(patch: pytest.MonkeyPatch, owner: Any, step: str, works: int) -> None:
+    patch.setattr(owner, step, Broken(getattr(owner, step), works, StorageFull("no room")))
 
 
 def losses(broker: Broker) -> list[Damage]:
     return broker.log_dir.report.losses
 
 
-@pytest.mark.parametrize("step", ["_make_directory", "_open_log"])
+@pytest.mark.parametrize("step", CREATION, ids=["directory", "log"])
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_creation_that_fails_is_undone(
-    step: str, works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: tuple[Any, str], works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
         with monkeypatch.context() as patch:
-            broken_at(patch, step, works)
+            broken_at(patch, *step, works)
             with pytest.raises(StorageFull):
                 await broker.create_topic("t", 3)
         assert (broker.topics, recorder(broker).told) == ({}, [])
@@ -302,15 +307,15 @@ def test_a_creation_that_fails_is_undone(
     assert with_broker(tmp_path, look) == {"t": 3}
 
 
-@pytest.mark.parametrize("step", ["_make_directory", "_open_log"])
+@pytest.mark.parametrize("step", CREATION, ids=["directory", "log"])
 @pytest.mark.parametrize("works", [0, 1])
 def test_adding_partitions_that_fails_is_undone(
-    step: str, works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: tuple[Any, str], works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
         await broker.create_topic("t", 2)
         with monkeypatch.context() as patch:
-            broken_at(patch, step, works)
+            broken_at(patch, *step, works)
             with pytest.raises(StorageFull):
                 await broker.create_partitions("t", 4)
         assert await look(broker) == {"t": 2}
@@ -327,7 +332,7 @@ def test_a_deletion_that_fails_midway_is_one_and_the_next_start_ends_it(
     async def use(broker: Broker) -> None:
         await broker.create_topic("t", 3)
         with monkeypatch.context() as patch:
-            broken_at(patch, "_move_one", 1)
+            broken_at(patch, LogDir, "_move_one", 1)
             await broker.delete_topic("t")
         assert recorder(broker).told == ["put t 3", "remove t"]
         assert directories(tmp_path) == ["t-1", "t-2"]
@@ -345,7 +350,7 @@ def test_a_deletion_that_failed_can_be_asked_for_again(
     async def use(broker: Broker) -> None:
         await broker.create_topic("t", 3)
         with monkeypatch.context() as patch:
-            broken_at(patch, "_move_one", 1)
+            broken_at(patch, LogDir, "_move_one", 1)
             await broker.delete_topic("t")
         await broker.delete_topic("t")
         assert (directories(tmp_path), broker.topic_rows.deletions()) == ([], [])

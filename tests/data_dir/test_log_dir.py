@@ -8,6 +8,7 @@ import os
 import resource
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -283,11 +284,11 @@ class Watched:
 @contextlib.contextmanager
 def watched(log_dir: LogDir, is_full: bool = False) -> Iterator[Watched]:
     """All that is opened meanwhile is closed at its end."""
-    engine = log_dir.engine
-    found = Watched(engine, is_full)
-    log_dir.engine = found  # type: ignore[assignment]
+    where, engine = log_dir._where, log_dir.engine
+    found: Any = Watched(engine, is_full)
+    log_dir.engine, log_dir._where = found, replace(where, engine=found)
     yield found
-    log_dir.engine = engine
+    log_dir.engine, log_dir._where = engine, where
     for log in found.logs:
         with pytest.raises(LogClosed):
             log.append(batch("late"))

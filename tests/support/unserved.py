@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.broker.broker import Broker
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.recovery import Recovery
 from appliance.errors import StorageFull
 from appliance.topics.topic import Topic
 
@@ -18,16 +18,16 @@ from appliance.topics.topic import Topic
 @contextmanager
 def unopened(data: Path, topic: str, *partitions: int) -> Iterator[None]:
     """No start of a broker on this directory can open these meanwhile; all, when none is named."""
-    opens = LogDir._open_one
+    opens = Recovery._open_one
 
-    def open_one(log_dir: LogDir, found: tuple[str, int, str], *given: Any) -> Any:
+    def open_one(start: Recovery, found: tuple[str, int, str], *given: Any) -> Any:
         is_named = not partitions or found[1] in partitions
-        if (log_dir.path, found[0]) == (data, topic) and is_named:
+        if (start.where.path, found[0]) == (data, topic) and is_named:
             return StorageFull(f"{found[2]}: the log cannot be opened")
-        return opens(log_dir, found, *given)
+        return opens(start, found, *given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogDir, "_open_one", open_one)
+        patch.setattr(Recovery, "_open_one", open_one)
         yield
 
 

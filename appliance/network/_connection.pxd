@@ -100,6 +100,7 @@ cdef cppclass Slot:
     DurableWaitRef durable
     FetchRef fetch
 
+# `new Connection()` zeroes it.
 cdef cppclass Connection:
     int64_t id
     int fd
@@ -164,6 +165,9 @@ cdef enum SendResult:
 cdef int connection_send(Connection* connection) noexcept nogil
 # Whether another request may be read now.
 cdef bint connection_has_room(Connection* connection) noexcept nogil
+# Has epoll say what matters now: that it sent something, that it takes something.
+cdef void connection_set_interest(Connection* connection, int epoll_fd,
+                                  int64_t now_ns) noexcept nogil
 # Counts `amount` against a quota. The result: for how many milliseconds the connection is not read,
 # after what was answered has been sent.
 cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil

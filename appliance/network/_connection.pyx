@@ -4,7 +4,7 @@ A slot is made when its request is parsed and leaves when its answer is sent: an
 of earlier requests, not the other way round. An answer's length field is written when it is ready.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from posix.types cimport off_t
 
 from appliance.native._bytes cimport store_i32
@@ -12,7 +12,8 @@ from appliance.native._codes cimport BATCH_TORN
 from appliance.native._files cimport failure_note, is_cached, is_media_error
 from appliance.native._native cimport EAGAIN, EINTR, errno, monotonic_ns
 from appliance.native._socket cimport (
-    MSG_MORE, MSG_NOSIGNAL, iovec, msghdr, sendfile, sendmsg,
+    EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, MSG_MORE, MSG_NOSIGNAL, epoll_ctl, epoll_event, iovec, msghdr,
+    sendfile, sendmsg,
 )
 from appliance.native._traffic cimport times_note
 from appliance.network._quota cimport Quota, quota_charge
@@ -70,6 +71,24 @@ cdef bint connection_has_room(Connection* connection) noexcept nogil:
             and connection.passed < connection.plane.limits.passed_per_connection
             and connection.held_bytes < HELD_MAX and connection.lookups == 0
             and connection.mute_until_ns == 0)
+
+
+cdef void connection_set_interest(Connection* connection, int epoll_fd,
+                                  int64_t now_ns) noexcept nogil:
+    cdef epoll_event event
+    cdef uint32_t wanted = 0
+    if connection_has_room(connection) and not connection.is_starved:
+        wanted |= EPOLLIN
+    if connection.is_full:
+        wanted |= EPOLLOUT
+    if wanted == connection.interest:
+        return
+    if wanted & ~connection.interest & EPOLLIN and connection.frame_ns > 0:
+        connection.frame_ns = now_ns  # it could not go on while it was not read
+    connection.interest = wanted
+    event.events = wanted
+    event.data.u64 = <uint64_t>connection.id
+    epoll_ctl(epoll_fd, EPOLL_CTL_MOD, connection.fd, &event)
 
 
 cdef int32_t connection_charge(Connection* connection, Quota* quota, int64_t amount) noexcept nogil:

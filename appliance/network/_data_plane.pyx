@@ -1,10 +1,7 @@
-"""The data plane as Python sees it: the threads that take connections, and the control plane's
-side of what they cannot answer.
+"""The data plane as Python sees it: it starts and stops the network threads, tells them of topics
+and quotas, takes the requests that they do not answer, and reads their counters.
 
-    acceptor      takes connections, counts them per address, deals them out in turn
-    processors    `_processor.pyx`
-
-None of these threads takes the GIL, and no call here blocks on them but `stop`.
+None of these threads takes the GIL, and no call here blocks on them but `stop` and `connections`.
 """
 
 cimport cython
@@ -19,47 +16,35 @@ from libcpp.vector cimport vector
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._log cimport Engine, Log
-from appliance.native._descriptors cimport descriptors_relieve
-from appliance.native._native cimport (
-    EMFILE, ENFILE, CounterLines, atomic_bool, close, errno, monotonic_ns, pthread_create,
-    pthread_join, pthread_setname_np, pthread_t,
-)
+from appliance.native._native cimport CounterLines, close, errno, monotonic_ns
 from appliance.native._socket cimport (
-    AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK, EPOLLIN, EPOLL_CLOEXEC, EPOLL_CTL_ADD,
-    INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_CONGESTION, TCP_NODELAY,
-    TCP_NOTSENT_LOWAT, accept4, epoll_create1, epoll_ctl, epoll_event, epoll_wait, eventfd,
-    eventfd_write, getsockname, inet_ntop, setsockopt, sockaddr, sockaddr_in, sockaddr_in6,
-    sockaddr_storage, socklen_t,
+    EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, epoll_create1, eventfd,
 )
 from appliance.native._traffic cimport (
     API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
 )
+from appliance.network._acceptor cimport (
+    Acceptor, acceptor_listen, acceptor_start, acceptor_stop,
+)
 from appliance.network._plane cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP,
     CLOSURE_CONTROL_SIZE, CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD,
-    CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, Closure as CClosure, ClosureFacts, Plane,
-    Punt as CPunt, closure_put, closures_take, punts_take,
+    CLOSURE_MALFORMED, CLOSURE_SEND_TIMEOUT, Closure as CClosure, Plane, Punt as CPunt,
+    closures_take, punts_take,
 )
 from appliance.network._processor cimport (
-    ConnectionFacts as CConnectionFacts, Peers, Processor, processor_give, processor_start,
-    processor_stop, processor_view, processor_visit,
+    Processor, processor_start, processor_stop, processor_visit,
 )
-from appliance.network._quota cimport (
-    QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find, quotas_count, quotas_init,
-    quotas_set,
-)
+from appliance.network._quota cimport quotas_count, quotas_init, quotas_set
 from appliance.network._topics cimport (
     TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
 )
+from appliance.network._view cimport ConnectionFacts as CConnectionFacts, view_ask
 from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._watch cimport (
     MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all,
 )
-
-
-cdef extern from "unistd.h" nogil:
-    int usleep(unsigned int microseconds)
 
 Closure = namedtuple("Closure", "peer kind got wanted key version")
 
@@ -82,141 +67,11 @@ CLOSURE_NAMES = {
 
 cdef enum:
     LENGTH_BYTES = 4               # before a response; written when it is sent
-    ACCEPT_PAUSE_US = 50000        # when no descriptor is free
-    UNSENT_MAX = 262144            # handed to the kernel for one client; less costs more calls
-
-
-cdef cppclass Acceptor:
-    Plane* plane
-    Peers* peers
-    vector[Processor*]* processors
-    int epoll_fd
-    int stop_fd
-    atomic_bool must_stop
-    size_t turn
-    pthread_t thread
 
 
 # ---- without the GIL ----
 
-cdef void* _accept_all(void* argument) noexcept nogil:
-    cdef Acceptor* acceptor = <Acceptor*>argument
-    cdef epoll_event event
-    while not acceptor.must_stop.load():
-        if epoll_wait(acceptor.epoll_fd, &event, 1, -1) == 1 and not acceptor.must_stop.load():
-            _accept(acceptor, <int>event.data.u64)
-    return NULL
-
-
-cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
-    cdef sockaddr_storage address
-    cdef socklen_t size = sizeof(sockaddr_storage)
-    cdef string peer
-    cdef int on = 1, unsent_max = UNSENT_MAX
-    cdef int64_t mute_until_ns
-    cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
-    if fd < 0:
-        if errno == EMFILE or errno == ENFILE:
-            # Whatever took the clients' share: a log that is idle gives up its files for them. The
-            # connection waits in the backlog, where it is found again.
-            if not descriptors_relieve():
-                usleep(ACCEPT_PAUSE_US)
-        return
-    _name(&address, &peer)
-    mute_until_ns = _pace(acceptor.plane, peer)
-    if mute_until_ns < 0 or not _admit(acceptor, peer):
-        acceptor.plane.counters.refused.fetch_add(1)
-        close(fd)
-        return
-    # Answers are whole when they are sent; what must wait for more says so with MSG_MORE.
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(int))
-    # A socket takes megabytes for a client that reads nothing, and a thousand of them all that the
-    # kernel has for TCP: then it drops everybody's packets. What is under way is not in this count.
-    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(int))
-    _choose_congestion(fd, peer)
-    acceptor.plane.counters.accepted.fetch_add(1)
-    acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
-    processor_give(acceptor.processors.at(acceptor.turn), fd, peer, mute_until_ns)
-
-
-cdef void _choose_congestion(int fd, const string& peer) noexcept nogil:
-    """Within the machine nothing is lost and nothing is worth pacing, and where Linux is set to BBR
-    its pacing is half of what sending costs (wake-ups.md). Reno is in every kernel, and allowed."""
-    cdef sockaddr_storage address
-    cdef socklen_t size = sizeof(sockaddr_storage)
-    cdef string own
-    if getsockname(fd, <sockaddr*>&address, &size) == 0:
-        _name(&address, &own)
-        if own == peer:
-            setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, b"reno", 4)
-
-
-cdef void _name(const sockaddr_storage* address, string* peer) noexcept nogil:
-    cdef char[INET6_ADDRSTRLEN] text
-    cdef const char* got = NULL
-    if address.ss_family == AF_INET:
-        got = inet_ntop(AF_INET, &(<const sockaddr_in*>address).sin_addr, text, INET6_ADDRSTRLEN)
-    elif address.ss_family == AF_INET6:
-        got = inet_ntop(AF_INET6, &(<const sockaddr_in6*>address).sin6_addr, text,
-                        INET6_ADDRSTRLEN)
-    if got != NULL:
-        peer.assign(got)
-
-
-cdef int64_t _pace(Plane* plane, const string& peer) noexcept nogil:
-    """When a connection may be read for the first time: 0: at once; -1: there are so many before it
-    that it is refused."""
-    cdef int64_t now = monotonic_ns(), window_ns = plane.quotas.window_ns, delay_ns
-    cdef ClosureFacts facts
-    cdef QuotaRef quota
-    if plane.quotas.generation.load() == 0:
-        return 0
-    quota = quota_find(&plane.quotas, QUOTA_CONNECT, peer, now)
-    delay_ns = quota_delay(quota.get(), now, window_ns)
-    if delay_ns <= window_ns:
-        delay_ns = quota_charge(quota.get(), 1, now, window_ns)
-        return now + delay_ns if delay_ns > 0 else 0
-    facts.key = facts.version = -1
-    facts.kind = CLOSURE_CONNECTION_RATE
-    facts.got = delay_ns // 1000000
-    facts.wanted = window_ns // 1000000
-    closure_put(plane, peer, facts)
-    return -1
-
-
-cdef bint _admit(Acceptor* acceptor, string peer) noexcept nogil:
-    cdef Plane* plane = acceptor.plane
-    cdef ClosureFacts facts
-    facts.key = facts.version = facts.kind = -1
-    acceptor.peers.guard.lock()
-    facts.got = acceptor.peers.count[peer]
-    if plane.counters.open.load() >= plane.limits.connections:
-        facts.kind = CLOSURE_CONNECTIONS
-        facts.got = plane.counters.open.load()
-        facts.wanted = plane.limits.connections
-    elif facts.got >= plane.limits.connections_per_ip:
-        facts.kind = CLOSURE_CONNECTIONS_PER_IP
-        facts.wanted = plane.limits.connections_per_ip
-    else:
-        acceptor.peers.count[peer] += 1
-        plane.counters.open.fetch_add(1)
-    if acceptor.peers.count[peer] == 0:
-        acceptor.peers.count.erase(peer)
-    acceptor.peers.guard.unlock()
-    if facts.kind < 0:
-        return True
-    closure_put(plane, peer, facts)
-    return False
-
-
-cdef int _watch_fd(int epoll_fd, int fd) noexcept nogil:
-    cdef epoll_event event
-    event.events = EPOLLIN
-    event.data.u64 = fd
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event)
-
-
-cdef int _begin(Acceptor* acceptor) noexcept nogil:
+cdef int _start(Acceptor* acceptor) noexcept nogil:
     """0, or why a thread cannot be made: then there is none."""
     cdef size_t started = 0
     cdef int error = cold_readers_start(&acceptor.plane.cold, acceptor.plane.limits.cold_readers)
@@ -224,25 +79,23 @@ cdef int _begin(Acceptor* acceptor) noexcept nogil:
         error = processor_start(acceptor.processors.at(started))
         started += error == 0
     if error == 0:
-        error = pthread_create(&acceptor.thread, NULL, _accept_all, acceptor)
+        error = acceptor_start(acceptor)
     if error != 0:
-        _stop(acceptor, started, 0)
+        _stop_processors(acceptor, started, 0)
     return error
 
 
-cdef void _stop(Acceptor* acceptor, size_t started, int64_t drain_ns) noexcept nogil:
+cdef void _stop_processors(Acceptor* acceptor, size_t started, int64_t drain_ns) noexcept nogil:
     cdef size_t i
     for i in range(started):
         processor_stop(acceptor.processors.at(i), drain_ns)
     cold_readers_stop(&acceptor.plane.cold)
 
 
-cdef void _end(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
+cdef void _stop(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
     acceptor.plane.is_draining.store(True)
-    acceptor.must_stop.store(True)
-    eventfd_write(acceptor.stop_fd, 1)
-    pthread_join(acceptor.thread, NULL)
-    _stop(acceptor, acceptor.processors.size(), drain_ns)
+    acceptor_stop(acceptor)
+    _stop_processors(acceptor, acceptor.processors.size(), drain_ns)
 
 
 # ---- with the GIL ----
@@ -277,7 +130,6 @@ cdef class DataPlane:
     """Listens, serves Produce and Fetch, and hands every other request out as a `Punt`."""
 
     cdef Plane* plane
-    cdef Peers* peers
     cdef Acceptor* acceptor
     cdef vector[Processor*] processors
     cdef Engine engine
@@ -290,21 +142,18 @@ cdef class DataPlane:
         self.engine = engine
         self.listeners = []
         self.plane = new Plane()
-        self.peers = new Peers()
         self.acceptor = new Acceptor()
         _fill_limits(self.plane, config)
         self.plane.committer = engine.committer
         self.plane.punt_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
         self.acceptor.plane = self.plane
-        self.acceptor.peers = self.peers
         self.acceptor.processors = &self.processors
         self.acceptor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
         self.acceptor.stop_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
-        _checked(_watch_fd(self.acceptor.epoll_fd, self.acceptor.stop_fd))
+        _checked(acceptor_listen(self.acceptor, self.acceptor.stop_fd))
         for i in range(self.plane.limits.processors):
             processor = new Processor()
             processor.plane = self.plane
-            processor.peers = self.peers
             processor.index = i
             processor.traffic = new Traffic()
             self.processors.push_back(processor)
@@ -316,7 +165,7 @@ cdef class DataPlane:
         cdef size_t i
         if self.is_running:
             with nogil:
-                _end(self.acceptor, 0)
+                _stop(self.acceptor, 0)
         for i in range(self.processors.size()):
             close(self.processors[i].epoll_fd)
             del self.processors[i].traffic
@@ -328,21 +177,19 @@ cdef class DataPlane:
         if self.plane != NULL:
             close(self.plane.punt_fd)
             del self.plane
-        del self.peers
 
     def listen(self, listener not None):
         """Takes connections of a socket that listens; it stays open until `stop`."""
         listener.setblocking(False)
         self.listeners.append(listener)
-        _checked(_watch_fd(self.acceptor.epoll_fd, listener.fileno()))
+        _checked(acceptor_listen(self.acceptor, listener.fileno()))
 
     def start(self):
         cdef int error
         with nogil:
-            error = _begin(self.acceptor)
+            error = _start(self.acceptor)
         if error != 0:
             raise OSError(error, "the threads of the data plane cannot be started")
-        pthread_setname_np(self.acceptor.thread, b"acceptor")
         self.is_running = True
 
     def stop(self, int64_t drain_ms):
@@ -351,7 +198,7 @@ cdef class DataPlane:
             return
         self.is_running = False
         with nogil:
-            _end(self.acceptor, drain_ms * 1000000)
+            _stop(self.acceptor, drain_ms * 1000000)
         for listener in self.listeners:
             listener.close()
         self.listeners.clear()
@@ -380,9 +227,8 @@ cdef class DataPlane:
         cdef size_t i
         left_out = closures_take(self.plane, &found)
         return [
-            Closure(found[i].peer.decode(), CLOSURE_NAMES[found[i].facts.kind],
-                    found[i].facts.got, found[i].facts.wanted, found[i].facts.key,
-                    found[i].facts.version)
+            Closure(found[i].peer.decode(), CLOSURE_NAMES[found[i].kind], found[i].got,
+                    found[i].wanted, found[i].key, found[i].version)
             for i in range(found.size())
         ], left_out
 
@@ -457,9 +303,9 @@ cdef class DataPlane:
     def limit_connections_per_ip(self, int64_t most):
         """For connections that come from now on."""
         with nogil:
-            self.peers.guard.lock()  # the acceptor reads it under this
+            self.plane.peers.guard.lock()  # the acceptor reads it under this
             self.plane.limits.connections_per_ip = most
-            self.peers.guard.unlock()
+            self.plane.peers.guard.unlock()
 
     def counters(self):
         """What was counted since the start, by name; `open` is how many connections there are."""
@@ -500,7 +346,8 @@ cdef class DataPlane:
         cdef size_t i
         with nogil:
             for i in range(self.processors.size()):
-                is_shown = is_shown and processor_view(self.processors[i], deadline_ns, &found)
+                is_shown = is_shown and view_ask(
+                    &self.processors[i].view, self.processors[i].inbox.get(), deadline_ns, &found)
         if not is_shown:
             return None
         return [_connection_facts(&found[i]) for i in range(found.size())]

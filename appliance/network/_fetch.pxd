@@ -3,17 +3,15 @@
 from libc.stdint cimport int64_t
 
 from appliance.native._bytes cimport Cursor
-from appliance.network._connection cimport Connection, Slot
+from appliance.network._connection cimport Connection
 
 cdef enum:
     FETCH_KEY = 1
     FETCH_MIN = 4
     FETCH_MAX = 18
+    FETCH_FLEXIBLE = 12            # the first version, as is the next
+    FETCH_BY_ID = 13               # that names a topic by its id
 
-# As `produce` in `_produce.pxd`.
+# A code of `Handled`.
 cdef int fetch(Connection* connection, int64_t slot_number, int version, int correlation_id,
                Cursor* cursor) noexcept nogil
-# Looks again at a fetch that waits; True when its slot became ready. `is_late`: answers with what
-# there is.
-cdef bint fetch_check(Connection* connection, Slot* slot, bint is_late) noexcept nogil
-cdef void fetch_forget(Connection* connection, Slot* slot) noexcept nogil

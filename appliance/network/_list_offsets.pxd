@@ -10,7 +10,7 @@ cdef enum:
     LIST_OFFSETS_MIN = 1
     LIST_OFFSETS_MAX = 11
 
-# As `produce` in `_produce.pxd`; never waits, and is never MALFORMED: what it does not understand
-# is for the control plane to refuse.
+# A code of `Handled`; never waits, and is never MALFORMED: what it does not understand is for the
+# control plane to refuse.
 cdef int list_offsets(Connection* connection, int64_t slot_number, int version, int correlation_id,
                       const Cursor* given) noexcept nogil

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
@@ -38,6 +39,11 @@ cdef cppclass Punt:
     string peer
     vector[uint8_t] frame
 
+# Connections by address: the acceptor and all processors count them.
+cdef cppclass Peers:
+    mutex guard                    # of `Limits.connections_per_ip`, too
+    unordered_map[string, int64_t] count       # guard; none of those without a connection
+
 # Why a connection ended that its client wanted to keep. `got` and `wanted` are the numbers of it.
 cdef enum ClosureKind:
     CLOSURE_FRAME_SIZE = 0         # got: the claim; wanted: the limit
@@ -51,16 +57,13 @@ cdef enum ClosureKind:
     CLOSURE_CONNECTION_RATE = 8    # got: milliseconds to wait; wanted: the most
     CLOSURE_KINDS = 9
 
-cdef struct ClosureFacts:
+cdef cppclass Closure:
+    string peer
     int kind
     int64_t got
     int64_t wanted
     int32_t key                    # -1: not known
     int32_t version
-
-cdef cppclass Closure:
-    string peer
-    ClosureFacts facts
 
 cdef cppclass Counters:
     atomic_i64 accepted
@@ -79,9 +82,11 @@ cdef cppclass Counters:
     atomic_i64 produced_bytes
     atomic_i64 fetched_bytes
 
+# `new Plane()` zeroes it.
 cdef cppclass Plane:
     Limits limits                  # constant, as is the committer
     CommitterRef committer
+    Peers peers
     TopicTable topics
     QuotaTable quotas
     Counters counters
@@ -106,6 +111,10 @@ cdef void punts_signal(Plane* plane) noexcept nogil
 cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil
 cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil
 # Tells the control plane, which keeps the log.
-cdef void closure_put(Plane* plane, const string& peer, const ClosureFacts& facts) noexcept nogil
+cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, int64_t wanted,
+                      int key=*, int version=*) noexcept nogil
 # The result: how many more there were than are kept.
 cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil
+
+# An address has a connection less.
+cdef void peer_gone(Plane* plane, const string& peer) noexcept nogil

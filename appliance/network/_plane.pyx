@@ -1,9 +1,11 @@
-"""The queue of requests that the data plane hands to the control plane."""
+"""What the data plane hands to the control plane: requests, and connections that ended."""
 
+from cython.operator cimport dereference
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from appliance.native._native cimport ScopeLock
 from appliance.native._socket cimport eventfd_read, eventfd_write
 
 cdef enum:
@@ -49,20 +51,25 @@ cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil:
 
 cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil:
     cdef uint64_t count
-    plane.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(plane.guard)
     into.swap(plane.punts)
     gone.swap(plane.gone)
     if plane.is_signalled:
         # Nothing to handle: it only says that there is nothing to reset.
         eventfd_read(plane.punt_fd, &count)
         plane.is_signalled = False
-    plane.guard.unlock()
 
 
-cdef void closure_put(Plane* plane, const string& peer, const ClosureFacts& facts) noexcept nogil:
+cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, int64_t wanted,
+                      int key=-1, int version=-1) noexcept nogil:
     cdef Closure closure
     closure.peer = peer
-    closure.facts = facts
+    closure.kind = kind
+    closure.got = got
+    closure.wanted = wanted
+    closure.key = key
+    closure.version = version
     plane.guard.lock()
     if plane.closures.size() >= CLOSURES_MAX:
         plane.closures_left_out += 1
@@ -73,12 +80,21 @@ cdef void closure_put(Plane* plane, const string& peer, const ClosureFacts& fact
 
 cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil:
     cdef int64_t left_out
-    plane.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(plane.guard)
     into.swap(plane.closures)
     left_out = plane.closures_left_out
     plane.closures_left_out = 0
-    plane.guard.unlock()
     return left_out
+
+
+cdef void peer_gone(Plane* plane, const string& peer) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(plane.peers.guard)
+    entry = plane.peers.count.find(peer)
+    dereference(entry).second -= 1
+    if dereference(entry).second == 0:
+        plane.peers.count.erase(entry)
 
 
 # ---- with the GIL ----

@@ -1,23 +1,19 @@
 """One thread with its own epoll and its share of the connections."""
 
-from libc.stdint cimport int64_t, uint8_t
-from libcpp.string cimport string
+from cython.operator cimport dereference
+from libc.stdint cimport int64_t
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
-from appliance.native._native cimport RawBytes, atomic_bool, condition, mutex, pthread_t
+from appliance.native._native cimport RawBytes, atomic_bool, pthread_t
 from appliance.native._traffic cimport Traffic
 from appliance.network._connection cimport Connection
 from appliance.network._plane cimport Plane
+from appliance.network._view cimport View
 from appliance.storage._watch cimport InboxRef, Mail
 
 
-# Connections of one address, shared by the acceptor and all processors.
-cdef cppclass Peers:
-    mutex guard
-    unordered_map[string, int64_t] count       # guard
-
-# When a fetch that waits must be looked at again.
+# When a fetch that waits must be looked at again, or a muted connection be read again.
 cdef struct Timer:
     int64_t at_ns
     int64_t connection
@@ -28,31 +24,9 @@ cdef struct Woken:
     int64_t connection
     int64_t slot
 
-# A connection as it is shown to people.
-cdef cppclass ConnectionFacts:
-    int64_t id
-    string peer
-    string client_id
-    int64_t age_ns
-    int64_t idle_ns
-    int64_t requests
-    int64_t in_flight
-    int64_t bytes_in
-    int64_t bytes_out
-    int64_t held_bytes
-    int64_t mute_ns                # for which a quota keeps it from being read
-
-# What the thread shows when it is asked to.
-cdef cppclass View:
-    mutex guard
-    condition shown
-    int64_t asked                  # guard; counts who asked, as `answered` those who were answered
-    int64_t answered               # guard
-    vector[ConnectionFacts] rows   # guard
-
+# `new Processor()` zeroes it.
 cdef cppclass Processor:
-    Plane* plane                   # constant, as are the next five
-    Peers* peers
+    Plane* plane                   # constant, as are the next three
     int index
     int epoll_fd
     InboxRef inbox
@@ -75,14 +49,23 @@ cdef cppclass Processor:
     int64_t now_ns
     int64_t sweep_ns               # the next one
 
+
+cdef inline Connection* processor_find(Processor* processor, int64_t id) noexcept nogil:
+    entry = processor.connections.find(id)
+    if entry == processor.connections.end():
+        return NULL
+    return dereference(entry).second
+
+
+cdef inline void processor_list(Processor* processor, Connection* connection) noexcept nogil:
+    """Its answers are sent, and its next frames are read, at the end of this turn."""
+    if not connection.is_listed:
+        connection.is_listed = True
+        processor.to_send.push_back(connection.id)
+
+
 # The result: 0, or an errno.
 cdef int processor_start(Processor* processor) noexcept nogil
 # On another thread, while this one sleeps: its mail, and what becomes ready by it.
 cdef void processor_visit(void* processor) noexcept nogil
 cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil
-# All connections of the thread; False: it did not answer in time.
-cdef bint processor_view(Processor* processor, int64_t deadline_ns,
-                         vector[ConnectionFacts]* into) noexcept nogil
-# Takes a connection over: for the acceptor.
-cdef void processor_give(Processor* processor, int fd, const string& peer,
-                         int64_t mute_until_ns) noexcept nogil

@@ -1,6 +1,6 @@
 """Produce, from frame to log and back."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
 from appliance.native._bytes cimport Cursor
 from appliance.network._connection cimport Connection, Slot
@@ -10,12 +10,8 @@ cdef enum:
     PRODUCE_MIN = 3
     PRODUCE_MAX = 13
 
-cdef enum Handled:
-    HANDLED = 0                    # the slot is ready, or waits
-    PUNTED = 1                     # nothing was done: the control plane answers
-    MALFORMED = 2                  # nothing was done: the frame is not such a request
-
-# `cursor` stands behind the request header; the frame's bytes are stamped in place.
+# A code of `Handled`. `cursor` stands behind the request header; the frame's bytes are stamped in
+# place.
 cdef int produce(Connection* connection, int64_t slot_number, int version, int correlation_id,
                  Cursor* cursor) noexcept nogil
 # Looks again at a produce that waits; True when its slot became ready.

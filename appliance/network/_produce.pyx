@@ -28,11 +28,13 @@ from appliance.network._connection cimport (
     Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, connection_charge, slot_at,
     slot_ready,
 )
+from appliance.network._dispatch cimport HANDLED, MALFORMED, PUNTED
 from appliance.network._topics cimport (
-    TOPIC_ID_SIZE, TOPIC_PRODUCES_FAILED, Topic, TopicRef, topic_count, topic_log, topics_find,
+    TOPIC_PRODUCES_FAILED, Topic, TopicRef, put_topic, read_topic, topic_count, topic_log,
+    topics_find,
 )
 from appliance.protocol._frame cimport (
-    Piece, put_count, put_i16, put_i32, put_i64, put_raw, put_string, put_tags, read_bytes,
+    Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
     read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
 )
 from appliance.protocol._kafka_error cimport kafka_error, kafka_message
@@ -128,9 +130,7 @@ cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexc
         request.topics.resize(request.topics.size() + 1)
         topic = &request.topics.back()
         topic.topic = topics_find(
-            &connection.plane.topics,
-            read_piece(cursor, TOPIC_ID_SIZE) if is_by_id else read_string(cursor, is_flexible),
-            is_by_id)
+            &connection.plane.topics, read_topic(cursor, is_by_id, is_flexible), is_by_id)
         partitions = read_count(cursor, is_flexible)
         while partitions > 0 and not cursor.failed:
             partitions -= 1
@@ -213,11 +213,8 @@ cdef void _append_all(Connection* connection, Slot* slot, Request* request,
     put_count(&answer.bytes, request.topics.size(), request.is_flexible)
     for i in range(request.topics.size()):
         topic = &request.topics[i]
-        if request.version >= FIRST_BY_ID:
-            put_raw(&answer.bytes, topic.topic.get().id.data(), TOPIC_ID_SIZE)
-        else:
-            put_string(&answer.bytes, topic.topic.get().name.data(), topic.topic.get().name.size(),
-                       request.is_flexible)
+        put_topic(&answer.bytes, topic.topic.get(), request.version >= FIRST_BY_ID,
+                  request.is_flexible)
         put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
         for j in range(topic.targets.size()):
             _append_one(connection, slot, request, topic, &topic.targets[j])

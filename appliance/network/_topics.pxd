@@ -1,13 +1,14 @@
 """Topics as the data plane knows them: a name, an id, the logs by partition."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
+from appliance.native._bytes cimport Cursor
 from appliance.native._native cimport CounterLines, mutex
-from appliance.protocol._frame cimport Piece
+from appliance.protocol._frame cimport Piece, put_raw, put_string, read_piece, read_string
 from appliance.storage._partition_log cimport LogRef
 
 cdef enum:
@@ -48,3 +49,15 @@ cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more)
 cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noexcept nogil
 
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil
+
+
+cdef inline Piece read_topic(Cursor* cursor, bint is_by_id, bint is_flexible) noexcept nogil:
+    return read_piece(cursor, TOPIC_ID_SIZE) if is_by_id else read_string(cursor, is_flexible)
+
+
+cdef inline void put_topic(vector[uint8_t]* out, const Topic* topic, bint is_by_id,
+                           bint is_flexible) noexcept nogil:
+    if is_by_id:
+        put_raw(out, topic.id.data(), TOPIC_ID_SIZE)
+    else:
+        put_string(out, topic.name.data(), topic.name.size(), is_flexible)

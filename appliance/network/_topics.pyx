@@ -1,14 +1,19 @@
 """The table in which the data plane finds a topic by name or by id."""
 
+from cython.operator cimport dereference
 from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+
+from appliance.native._native cimport ScopeLock
 
 # ---- without the GIL ----
 
 cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil:
     cdef Topic* before
-    table.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(table.guard)
     if table.by_name.count(topic.get().name):
         before = table.by_name[topic.get().name].get()
         if before.id == topic.get().id:
@@ -16,13 +21,12 @@ cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil:
     _remove_locked(table, topic.get().name)
     table.by_name[topic.get().name] = topic
     table.by_id[topic.get().id] = topic
-    table.guard.unlock()
 
 
 cdef void topics_remove(TopicTable* table, const string& name) noexcept nogil:
-    table.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(table.guard)
     _remove_locked(table, name)
-    table.guard.unlock()
 
 
 cdef void _remove_locked(TopicTable* table, const string& name) noexcept nogil:
@@ -32,24 +36,24 @@ cdef void _remove_locked(TopicTable* table, const string& name) noexcept nogil:
 
 
 cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nogil:
+    cdef unordered_map[string, TopicRef]* topics = &table.by_id if is_id else &table.by_name
     cdef string text
-    cdef TopicRef found
+    cdef TopicRef unknown
+    cdef ScopeLock lock
     if key.size > 0:
         text.assign(<const char*>key.data, key.size)
-    table.guard.lock()
-    if is_id and table.by_id.count(text):
-        found = table.by_id[text]
-    elif not is_id and table.by_name.count(text):
-        found = table.by_name[text]
-    table.guard.unlock()
-    if found.get() == NULL:
-        found = make_shared[Topic]()
-        if is_id:
-            found.get().id = text
-        else:
-            found.get().name = text
-            found.get().id.assign(TOPIC_ID_SIZE, <char>0)
-    return found
+    lock.hold(table.guard)
+    entry = topics.find(text)
+    if entry != topics.end():
+        return dereference(entry).second
+    lock.release()
+    unknown = make_shared[Topic]()
+    if is_id:
+        unknown.get().id = text
+    else:
+        unknown.get().name = text
+        unknown.get().id.assign(TOPIC_ID_SIZE, <char>0)
+    return unknown
 
 
 cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more) noexcept nogil:

@@ -1,0 +1,23 @@
+"""The thread that takes connections and deals them out to the processors."""
+
+from libcpp.vector cimport vector
+
+from appliance.native._native cimport atomic_bool, pthread_t
+from appliance.network._plane cimport Plane
+from appliance.network._processor cimport Processor
+
+# `new Acceptor()` zeroes it.
+cdef cppclass Acceptor:
+    Plane* plane
+    vector[Processor*]* processors
+    int epoll_fd
+    int stop_fd
+    atomic_bool must_stop
+    size_t turn
+    pthread_t thread
+
+# Takes connections of a socket that listens. The result: -1 with an errno.
+cdef int acceptor_listen(Acceptor* acceptor, int listener) noexcept nogil
+# The result: 0, or an errno.
+cdef int acceptor_start(Acceptor* acceptor) noexcept nogil
+cdef void acceptor_stop(Acceptor* acceptor) noexcept nogil

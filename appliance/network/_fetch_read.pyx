@@ -1,0 +1,159 @@
+"""Finds the records of a fetch: in the page cache, up to what its reader may see.
+
+The first partition with data gives at least one batch whatever the limits; of the others, a batch
+that does not fit is left for the next fetch. Waiting on data that is written but not durable asks
+for a commit, so that it costs one flush and not the partition's flush interval.
+"""
+
+from libc.stdint cimport int16_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance.native._codes cimport LOG_CLOSED, OK, WOULD_WAIT
+from appliance.native._files cimport disk_may_wait
+from appliance.network._connection cimport Fetch, FetchTarget
+from appliance.network._fetch cimport FETCH_BY_ID
+from appliance.network._plane cimport Plane
+from appliance.network._topics cimport TopicRef, topic_log, topics_find
+from appliance.protocol._frame cimport Piece
+from appliance.protocol._kafka_error cimport kafka_error
+from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
+from appliance.storage._committer cimport committer_ask
+from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._read cimport READ_STABLE, READ_VISIBLE, Slice, log_read
+from appliance.storage._watch cimport watch_rearm
+
+cdef enum:
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNKNOWN_TOPIC_ID = 100
+    COLD_ROUNDS_MAX = 3            # that bring nothing: memory is taken back as soon as filled
+
+
+# ---- without the GIL ----
+
+cdef void fetch_look(Plane* plane, Fetch* fetch, vector[FetchResult]* results, int64_t* total,
+                     bint* has_error, vector[Lookup]* cold) noexcept nogil:
+    cdef size_t count = fetch.targets.size(), i, first = 0
+    cdef int64_t left
+    cdef FetchResult* result
+    results.resize(count)
+    if fetch.session_id != 0 and count > 0:
+        # It moves on with every answer that had data, so that no partition starves.
+        first = fetch.first % count
+    for i in range(count):
+        result = &results.at(i)
+        result.target = (first + i) % count
+        left = fetch.max_bytes - total[0] - <int64_t>cold.size() * LOOKUP_BYTES
+        _look_at(plane, fetch, result, left, total[0] == 0, cold)
+        total[0] += result.slice.size
+        has_error[0] = has_error[0] or result.error != 0
+
+
+cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left, bint is_first,
+                   vector[Lookup]* cold) noexcept nogil:
+    cdef FetchTarget* target = &fetch.targets.at(result.target)
+    cdef PartitionLog* log = target.log.get()
+    cdef int64_t most = min(target.max_bytes, left)
+    cdef int code
+    result.slice.size = 0
+    result.visible = result.stable = result.start = -1
+    result.error = _refusal(plane, fetch, target)
+    if result.error != 0:
+        return
+    if not fetch.watches.empty():
+        watch_rearm(&log.watches, &fetch.watches[result.target], _limit(fetch, log))
+    result.stable = log_last_stable_offset(log)
+    result.visible = log_high_watermark(log)  # after the other, which is never above it then
+    result.start = log.log_start_offset.load()
+    if most <= 0 and not is_first or cold.size() == LOOKUPS_MAX:
+        return  # even to ask the page cache begins to read from the disk
+    code = _read(fetch, target, max(most, <int64_t>1), is_first, &result.slice)
+    if code == WOULD_WAIT:
+        result.slice.size = 0
+        _put_lookup(cold, fetch, target, max(most, <int64_t>1))
+    elif code != OK:
+        result.error = kafka_error(code)
+        result.slice.size = 0
+        result.visible = result.stable = result.start = -1
+    elif result.slice.size > most and not is_first:
+        result.slice.size = 0
+    elif result.slice.size > 0:
+        _tell_no_less(fetch, result)
+    elif result.visible < log.log_end_offset.load():
+        # Somebody waits for what is written: that is a reason to make it durable now.
+        # Where appended is visible, who waits waits for what is still to come, and for no disk.
+        committer_ask(plane.committer.get(), target.log, 0)
+
+
+cdef void _tell_no_less(Fetch* fetch, FetchResult* result) noexcept nogil:
+    """The read may have seen a later watermark: what is told covers every record that is sent.
+
+    kafka-go takes an answer whose watermark is the offset it asked for as one without records.
+    """
+    result.visible = max(result.visible, result.slice.limit_offset)
+    if fetch.is_committed:
+        result.stable = max(result.stable, result.slice.limit_offset)
+
+
+cdef int _read(Fetch* fetch, FetchTarget* target, int64_t max_bytes, bint is_first,
+               Slice* slice) noexcept nogil:
+    """From the page cache; but where rounds brought nothing, the first is waited for, once."""
+    cdef PartitionLog* log = target.log.get()
+    cdef int code
+    disk_may_wait(False)
+    code = log_read(log, target.offset, max_bytes, _kind(fetch), slice)
+    disk_may_wait(True)
+    if code == WOULD_WAIT and is_first and fetch.cold_rounds >= COLD_ROUNDS_MAX:
+        if fetch.cold.get() == NULL:
+            fetch.cold_rounds = 0
+            code = log_read(log, target.offset, max_bytes, _kind(fetch), slice)
+    return code
+
+
+cdef int _kind(Fetch* fetch) noexcept nogil:
+    return READ_STABLE if fetch.is_committed else READ_VISIBLE
+
+
+cdef void _put_lookup(vector[Lookup]* cold, Fetch* fetch, FetchTarget* target,
+                      int64_t max_bytes) noexcept nogil:
+    cold.resize(cold.size() + 1)
+    cold.back().log = target.log
+    cold.back().offset = target.offset
+    cold.back().max_bytes = max_bytes
+    cold.back().limit = _kind(fetch)
+
+
+cdef int64_t _limit(Fetch* fetch, PartitionLog* log) noexcept nogil:
+    return log_last_stable_offset(log) if fetch.is_committed else log_high_watermark(log)
+
+
+cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept nogil:
+    cdef PartitionLog* log = target.log.get()
+    cdef bint is_closed = log != NULL and log.is_closed.load()
+    cdef int64_t epoch
+    if log == NULL or (is_closed and not _is_there(plane, target)):
+        return UNKNOWN_TOPIC_ID if fetch.version >= FETCH_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+    if is_closed:  # it is being opened again, or was, or could not be
+        return kafka_error(LOG_CLOSED)
+    epoch = max(log.leader_epoch.load(), <int64_t>0)
+    if 0 <= target.leader_epoch < epoch:
+        return FENCED_LEADER_EPOCH
+    if target.leader_epoch > epoch:
+        return UNKNOWN_LEADER_EPOCH
+    return 0
+
+
+cdef bint _is_there(Plane* plane, FetchTarget* target) noexcept nogil:
+    """Whether the partition of a closed log is one of its topic's still: not deleted."""
+    cdef Piece name
+    cdef TopicRef now
+    name.data = <const uint8_t*>target.topic.get().name.data()
+    name.size = target.topic.get().name.size()
+    now = topics_find(&plane.topics, name, False)
+    return (now.get().id == target.topic.get().id
+            and topic_log(now, target.partition).get() != NULL)
+
+
+# ---- with the GIL ----

@@ -206,7 +206,7 @@ def of_groups(broker: Broker) -> Iterator[Metric]:
 
 
 def of_transactions(broker: Broker) -> Iterator[Metric]:
-    states = Counter(each.state for each in broker.transactions.transactions.values())
+    states = Counter(each.state for each in broker.transactions.table.transactions.values())
     family = gauge("transactions", "Transactional ids by the state of their last.", ["state"])
     for state in State:
         family.add_metric([state.value], states[state])

@@ -331,7 +331,7 @@ def told(entry: Entry) -> str:
 
 
 def of_owners(broker: Broker) -> Iterator[Finding]:
-    for owner in (broker.groups.availability, broker.transactions, broker.share_partitions):
+    for owner in (broker.groups.availability, broker.transactions.loading, broker.share_partitions):
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)
     hanging = [
@@ -340,7 +340,7 @@ def of_owners(broker: Broker) -> Iterator[Finding]:
         f"records wait there. `kafka-transactions.sh --bootstrap-server {broker.advertised} abort "
         f"--topic {log.topic} --partition {log.partition} --start-offset {each.txn_first_offset}` "
         "ends it as aborted"
-        for log, each in broker.transactions.hanging()
+        for log, each in broker.transactions.adoption.hanging()
     ]
     yield from first_of("degraded", "groups and transactions", hanging, "transactions hang")
 

@@ -1,10 +1,13 @@
 """Transactions: several partitions and the offsets of groups change together, or not at all.
 
-states           the state machine of a transactional id, as tables
-transaction      one transactional id: what may follow, and what it becomes; no clock, no I/O
-transaction_log  the records of `__transaction_state`, out and back in
-markers          the control batches that end a transaction in its partitions
-coordinator      the owner of all transactional ids: order, disk, time, and what handlers ask
+states             the state machine of a transactional id, as tables
+transaction        one transactional id: what may follow, and what it becomes; no clock, no I/O
+transaction_log    the records of `__transaction_state`, out and back in
+transaction_table  all transactional ids, in memory and on disk
+markers            the control batches that end a transaction in its partitions
+endings            the end of a transaction, step by step
+adoption           what logs have open, and whose it is
+coordinator        the owner of all transactional ids: order, time, and what handlers ask
 
 docs/decisions/transactions.md says in which order things are written, and why.
 """

@@ -8,14 +8,22 @@ coordinator lets none begin before all markers are on disk, and says so in its o
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from appliance._log import Log, ProducerInfo
 from appliance.errors import ApplianceError
 from appliance.record import _batch
+from appliance.topics.topic import OFFSETS
 from appliance.txn.transaction import Producer
+
+# Threads that append markers and wait for the disk. Each waits for one transaction; the committer
+# makes what they wait for durable together.
+THREADS = 4
 
 
 class Marker(NamedTuple):
@@ -26,6 +34,43 @@ class Marker(NamedTuple):
     def batch(self, wall_ms: int) -> bytes:
         kind = "commit" if self.is_commit else "abort"
         return _batch.build_control(kind, *self.producer, self.coordinator_epoch, wall_ms)
+
+
+class Markers:
+    """Written beside the loop."""
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        wall_ms: Callable[[], int],
+        end_offsets: Callable[[int, bool], None],
+    ) -> None:
+        """`end_offsets` is told when the offsets that a producer wrote count, or never did."""
+        self.end_offsets = end_offsets
+        self._timeout_s = timeout_ms / 1000
+        self._wall_ms = wall_ms
+        self._threads = ThreadPoolExecutor(THREADS, "markers")
+
+    async def write(self, logs: list[Log], marker: Marker) -> list[ApplianceError]:
+        """What failed. One log that fails keeps none of the others from its marker."""
+        if not logs:
+            return []
+        job = partial(write_markers, logs, marker, self._wall_ms(), self._timeout_s)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+    async def end(self, log: Log, marker: Marker) -> None:
+        """What the producer has open in this log alone."""
+        raise_first(await self.write([log], marker))
+        if log.topic == OFFSETS:
+            self.end_offsets(marker.producer.id, marker.is_commit)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+
+
+def raise_first(failures: Iterable[ApplianceError]) -> None:
+    for each in failures:
+        raise each
 
 
 def write_markers(

@@ -1,7 +1,7 @@
 """One transactional id: who may use it, and what it becomes. No clock, no I/O.
 
 Nothing here changes. Each method answers what the id is to be next, and that is so once its record
-is on disk (`coordinator.py`); a method that may not be called now says why not.
+is on disk (`transaction_table.py`); a method that may not be called now says why not.
 
 Epochs. A producer is an id and an epoch; each new owner of a transactional id gets the next epoch,
 and whoever has an older one is fenced. There are two protocols, by what a client speaks:

@@ -26,9 +26,11 @@ from appliance.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from appliance.record import _batch
 from appliance.repair import repair
 from appliance.txn import coordinator, markers
-from appliance.txn.coordinator import now_ms
-from appliance.txn.states import State
+from appliance.txn.adoption import now_ms
+from appliance.txn.markers import write_markers
+from appliance.txn.states import State, TransactionRefused
 from appliance.txn.transaction import Producer
+from appliance.txn.transaction_log import replay
 from tests.support.control import Control
 from tests.support.group_client import GroupClient, committed, fetch_offsets
 from tests.support.logs import batch, until
@@ -242,7 +244,7 @@ def test_epochs_that_run_out_make_place_for_a_new_producer(control: Control) -> 
     one = begun(control, "x")
     assert one.end() == 0
     assert one.state() == "CompleteCommit"
-    known = control.broker.transactions.transactions
+    known = control.broker.transactions.table.transactions
     last = known["tx"].producer._replace(epoch=2**15 - 2)
     known["tx"] = replace(known["tx"], producer=last)
     one.epoch, one.sequences = last.epoch, {}
@@ -344,12 +346,12 @@ def test_a_silent_transaction_has_no_more_time_after_a_restart(
     monkeypatch.setattr(TxnClient, "late_ms", 50_000)
     begun(control, "lost", is_v2=is_v2)
     again = killed()
-    (left,) = again.broker.transactions.transactions.values()
+    (left,) = again.broker.transactions.table.transactions.values()
     assert now_ms() < left.due_ms <= now_ms() + 10_000
     tick(again, left.due_ms - 1)
-    assert again.broker.transactions.transactions[left.id].state is State.ONGOING
+    assert again.broker.transactions.table.transactions[left.id].state is State.ONGOING
     tick(again, left.due_ms)
-    assert again.broker.transactions.transactions[left.id].state is State.COMPLETE_ABORT
+    assert again.broker.transactions.table.transactions[left.id].state is State.COMPLETE_ABORT
 
 
 def tick(control: Control, now: int) -> None:
@@ -426,7 +428,7 @@ def test_a_broker_that_dies_in_the_middle_ends_it_one_way_everywhere(
 def die_at(point: str, patch: pytest.MonkeyPatch, control: Control) -> None:
     """Nothing that comes behind the point reaches the disk."""
     transactions = control.broker.transactions
-    done = transactions._write
+    done = transactions.table._write
     stored: list[str] = []
 
     async def write(name: str, row: Any) -> None:
@@ -438,11 +440,11 @@ def die_at(point: str, patch: pytest.MonkeyPatch, control: Control) -> None:
     def mark(logs: Any, marker: Any, wall: int, timeout_s: float) -> list[Any]:
         if point == POINTS[1]:
             return [LogFailed("dead")]
-        written = markers.write_markers([*logs][: 1 if point == POINTS[2] else 9], marker, wall, 9)
+        written = write_markers([*logs][: 1 if point == POINTS[2] else 9], marker, wall, 9)
         return [LogFailed("dead")] if point == POINTS[2] else written
 
-    patch.setattr(transactions, "_write", write)
-    patch.setattr(coordinator, "write_markers", mark)
+    patch.setattr(transactions.table, "_write", write)
+    patch.setattr(markers, "write_markers", mark)
 
 
 @TV
@@ -534,7 +536,7 @@ def test_in_tv1_a_lost_marker_is_never_that_of_another_transaction(
     log = control.broker.topics["t"].logs[0]
     control.run(control.broker.transactions.read_again(log))
     control.run(settled(control))
-    ((hung, found),) = control.broker.transactions.hanging()
+    ((hung, found),) = control.broker.transactions.adoption.hanging()
     assert (hung, found.txn_first_offset, log.last_stable_offset) == (log, 0, 0)
     (told,) = of_owners(control.broker)
     assert "t-0: a transaction of producer" in told.text
@@ -589,7 +591,7 @@ def test_a_log_that_cannot_be_written_holds_up_the_end_and_no_more(
 ) -> None:
     one = begun(control, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(coordinator, "write_markers", lambda *given: [LogFailed("no disk")])
+        patch.setattr(markers, "write_markers", lambda *given: [LogFailed("no disk")])
         ended = control.answer(one.send_end())
         assert ended.error_code == 0
         one._is(ended.producer_id, ended.producer_epoch)
@@ -611,10 +613,10 @@ def test_a_decision_that_cannot_be_written_is_none(
     one = begun(control, "a", is_v2=is_v2)
 
     async def fail(name: str, row: Any) -> None:
-        raise coordinator.TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no disk")
+        raise TransactionRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr(control.broker.transactions, "_write", fail)
+        patch.setattr(control.broker.transactions.table, "_write", fail)
         assert one.end() == 15
         assert TxnClient(control, "new").init() == 15
     assert (one.state(), committed_values(control)) == ("Ongoing", [])
@@ -626,7 +628,7 @@ def test_a_clean_stop_records_what_is_open(control: Control) -> None:
     one = begun(control, "a")
     transactions = control.broker.transactions
     control.run(transactions.close())
-    (found,) = coordinator.replay(control.broker.transaction_logs()).transactions.values()
+    (found,) = replay(control.broker.transaction_logs()).transactions.values()
     assert (found.state.value, found.producer) == ("Ongoing", (one.id, one.epoch))
     assert found.partitions == {T0}
 
@@ -713,8 +715,7 @@ def test_until_transactions_are_read_clients_are_told_to_ask_again(
     one = begun(control, "a")
     transactions = control.broker.transactions
     may_read = threading.Event()
-    read = coordinator.replay
-    monkeypatch.setattr(coordinator, "replay", lambda logs: [may_read.wait(20), read(logs)][1])
+    monkeypatch.setattr(coordinator, "replay", lambda logs: [may_read.wait(20), replay(logs)][1])
 
     async def start_again() -> None:
         transactions.stop()
@@ -727,7 +728,7 @@ def test_until_transactions_are_read_clients_are_told_to_ask_again(
     assert one.write("b", partition=1) == 19
     one.sequences[T1] = 0
     may_read.set()
-    control.run(transactions.loaded())
+    control.run(transactions.loading.loaded())
     assert one.end() == 0
 
 

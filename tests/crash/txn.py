@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from appliance.errors import ApplianceError
 from appliance.record import _batch
 from appliance.topics.topic import OFFSETS, TRANSACTIONS
 from appliance.txn.coordinator import Coordinator
-from appliance.txn.markers import Marker
+from appliance.txn.endings import Endings
+from appliance.txn.markers import Marker, Markers
 from appliance.txn.transaction import TV1, TV2, Partition, Producer, Transaction
 
 from .noted import NotedLog, NotedTopic
@@ -71,18 +72,21 @@ async def nothing() -> None:
     return
 
 
-def coordinator(logs: Logs, kind: type[Coordinator] = Coordinator) -> Coordinator:
+Plant = Callable[[Coordinator], None]
+
+
+def sound(transactions: Coordinator) -> None:
+    """No fault."""
+
+
+def coordinator(logs: Logs, plant: Plant = sound) -> Coordinator:
     config = TransactionsConfig()
-    made = kind(config, logs, nothing, lambda producer_id, is_commit: None)
+    made = Coordinator(config, logs, nothing, lambda producer_id, is_commit: None)
+    plant(made)
     if logs.session:
         timeout_ms = config.write_timeout_ms
-        made._topic = NotedTopic(logs.session, logs.make_transaction_topic, timeout_ms)
+        made.table._topic = NotedTopic(logs.session, logs.make_transaction_topic, timeout_ms)
     return made
-
-
-async def settled(transactions: Coordinator) -> None:
-    while transactions._tasks:
-        await asyncio.wait(transactions._tasks)
 
 
 # ---- lives ----
@@ -112,71 +116,79 @@ async def transfer(
     session.note(do="end", which=which, kind=kind)
     following = await transactions.end(name, producer, kind == "commit", version)
     session.note(did="end", which=which)
-    await settled(transactions)
+    await transactions.tasks.settled()
     return following
 
 
-def live(session: Any, ends: dict[int, tuple[str, ...]], kind: type[Coordinator]) -> None:
+def live(session: Any, ends: dict[int, tuple[str, ...]], plant: Plant) -> None:
     session.open()
     if not session.dir.logs():
         for topic, partition in (*PLACES, Partition(TRANSACTIONS, 0)):
             session.create(topic, partition)
-    asyncio.run(_live(session, ends, kind))
+    asyncio.run(_live(session, ends, plant))
 
 
-async def _live(session: Any, ends: dict[int, tuple[str, ...]], kind: type[Coordinator]) -> None:
-    transactions = coordinator(Logs(session.dir, session), kind)
+async def _live(session: Any, ends: dict[int, tuple[str, ...]], plant: Plant) -> None:
+    transactions = coordinator(Logs(session.dir, session), plant)
     transactions.start()
-    await transactions.loaded()
-    await settled(transactions)
+    await transactions.loading.loaded()
+    await transactions.tasks.settled()
     for version, each_end in ends.items():
         producer = await transactions.init_producer(NAMES[version], 60_000, None)
-        await settled(transactions)
+        await transactions.tasks.settled()
         for each in each_end:
             producer = await transfer(session, transactions, version, producer, each)
     await transactions.close()
 
 
-def first(session: Any, kind: type[Coordinator] = Coordinator) -> None:
+def first(session: Any, plant: Plant = sound) -> None:
     ends = {TV1: ("commit", "abort", "commit"), TV2: ("commit", "abort", "left")}
-    live(session, ends, kind)
+    live(session, ends, plant)
     session.recorder.kill()
 
 
 def second(session: Any) -> None:
     """Begins with what the first left open, and leaves some itself."""
-    live(session, {TV2: ("commit", "commit"), TV1: ("abort", "commit", "left")}, Coordinator)
+    live(session, {TV2: ("commit", "commit"), TV1: ("abort", "commit", "left")}, sound)
     session.close()
 
 
 def markers_first(session: Any) -> None:
-    first(session, MarkersFirst)
+    first(session, plant_markers_first)
 
 
 def markers_not_awaited(session: Any) -> None:
-    first(session, MarkersNotAwaited)
+    first(session, plant_markers_not_awaited)
 
 
 # ---- planted faults ----
 
 
-class MarkersFirst(Coordinator):
+class MarkersFirst(Endings):
     """Readers see it before it is decided."""
 
-    async def _end(self, prepared: Transaction) -> None:
-        logs = [self._places.find_log(*each) for each in prepared.partitions]
+    async def end(self, prepared: Transaction) -> None:
+        logs = [self._logs.find_log(*each) for each in prepared.partitions]
         marker = Marker(prepared.producer, prepared.is_commit, 0)
-        await self._mark([each for each in logs if each is not None], marker)
-        await super()._end(prepared)
+        await self._markers.write([each for each in logs if each is not None], marker)
+        await super().end(prepared)
 
 
-class MarkersNotAwaited(Coordinator):
+def plant_markers_first(transactions: Coordinator) -> None:
+    transactions.endings.__class__ = MarkersFirst
+
+
+class MarkersNotAwaited(Markers):
     """The end is on disk before the markers are."""
 
-    async def _mark(self, logs: list[Any], marker: Marker) -> list[ApplianceError]:
+    async def write(self, logs: list[Any], marker: Marker) -> list[ApplianceError]:
         for each in logs:
             each.append(marker.batch(START_MS), origin="coordinator")
         return []
+
+
+def plant_markers_not_awaited(transactions: Coordinator) -> None:
+    transactions.markers.__class__ = MarkersNotAwaited
 
 
 # ---- what a disk shows ----
@@ -201,9 +213,9 @@ def outcomes(root: Path, **opening: Any) -> tuple[Outcomes, list[str]]:
 async def _outcomes(log_dir: Any) -> tuple[Outcomes, list[str]]:
     transactions = coordinator(Logs(log_dir))
     transactions.start()
-    await transactions.loaded()
-    await settled(transactions)
-    wrong = [transactions.fault] if transactions.fault else []
+    await transactions.loading.loaded()
+    await transactions.tasks.settled()
+    wrong = [transactions.loading.fault] if transactions.loading.fault else []
     found: Outcomes = {}
     for (topic, partition), log in log_dir.logs().items():
         if topic == TRANSACTIONS:
@@ -213,15 +225,15 @@ async def _outcomes(log_dir: Any) -> tuple[Outcomes, list[str]]:
             found.setdefault(which, {})[name] = outcome
         owned = [
             each.id
-            for each in transactions.transactions.values()
+            for each in transactions.table.transactions.values()
             if Partition(topic, partition) in each.partitions
         ]
         if log.last_stable_offset < log.log_end_offset and not owned:
             wrong.append(f"{name}: readers wait at {log.last_stable_offset} for nobody")
     # what is open can be ended
-    for each in list(transactions.transactions.values()):
+    for each in list(transactions.table.transactions.values()):
         await transactions.init_producer(each.id, 60_000, None)
-    await settled(transactions)
+    await transactions.tasks.settled()
     for (topic, partition), log in log_dir.logs().items():
         if log.last_stable_offset < log.log_end_offset and topic != TRANSACTIONS:
             wrong.append(f"{topic}-{partition}: still open at {log.last_stable_offset}")

@@ -126,7 +126,7 @@ class Control:
 
     async def _start(self) -> None:
         self.dispatcher.start()
-        await self.broker.transactions.loaded()
+        await self.broker.transactions.loading.loaded()
         await self.broker.share_partitions.loaded()
 
     def close(self) -> None:

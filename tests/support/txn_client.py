@@ -3,7 +3,6 @@ what is asked of that alone, to any broker."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -132,8 +131,7 @@ class TxnClient:
 
 
 async def settled(control: Control) -> None:
-    while tasks := control.broker.transactions._tasks:
-        await asyncio.wait(tasks)
+    await control.broker.transactions.tasks.settled()
 
 
 def committed_values(control: Control, topic: str = "t", partition: int = 0) -> list[str]:

@@ -17,14 +17,15 @@ from appliance.catalog import kafka_uuid
 from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import LogFailed, StorageFull
-from appliance.groups import loading
+from appliance.groups import loading as groups_loading
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.share import partitions as share_partitions
+from appliance.topics import loading
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable
-from appliance.txn import coordinator
-from appliance.txn.coordinator import now_ms
+from appliance.txn import adoption, markers
+from appliance.txn.adoption import now_ms
 from appliance.txn.markers import open_transactions
 from tests.support.control import Control
 from tests.support.group_client import GroupClient, committed
@@ -41,7 +42,7 @@ COMES_BACK = pytest.mark.parametrize("how", ["at a restart", "while it runs"])
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (loading, coordinator, share_partitions):
+    for module in (groups_loading, loading, share_partitions):
         monkeypatch.setattr(module, "HELD_UP_S", 0.01)
 
 
@@ -73,7 +74,7 @@ async def serving(control: Control, topic: str) -> None:
     await serve(broker, topic)
     await eventually(lambda: not broker.groups.availability.fault)
     await broker.groups.loading.loaded()
-    for each in (broker.transactions, broker.share_partitions):
+    for each in (broker.transactions.loading, broker.share_partitions):
         await eventually(lambda each=each: not each.fault)  # type: ignore[misc]
         await each.loaded()
 
@@ -108,7 +109,7 @@ def begun(control: Control, is_v2: bool, name: str = "tx") -> TxnClient:
 def decided(control: Control, one: TxnClient, patch: pytest.MonkeyPatch) -> None:
     """Its commit is on disk, and no marker is."""
     with patch.context() as held:
-        held.setattr(coordinator, "write_markers", lambda *given: [LogFailed("dead")])
+        held.setattr(markers, "write_markers", lambda *given: [LogFailed("dead")])
         ended = control.answer(one.send_end())
     assert ended.error_code == 0
     one._is(ended.producer_id, ended.producer_epoch)
@@ -233,7 +234,7 @@ def test_nobody_writes_to_a_log_that_is_opened_anew_before_it_is_read(
         assert is_read.wait(20)
         return open_transactions(log)
 
-    monkeypatch.setattr(coordinator, "open_transactions", read_late)
+    monkeypatch.setattr(adoption, "open_transactions", read_late)
 
     async def opened_anew() -> asyncio.Task[None]:
         task = asyncio.create_task(broker.reopening.reopen("u", 0))
@@ -266,10 +267,10 @@ def test_no_transaction_is_taken_for_nobodys_while_their_topic_cannot_be_opened(
 ) -> None:
     one = begun(lives.now, is_v2=True)
     one.control = lives.again(spoiled=TRANSACTIONS)
-    assert TRANSACTIONS in one.control.broker.transactions.fault
+    assert TRANSACTIONS in one.control.broker.transactions.loading.fault
     assert [one.init(), one.end()] == [AWAY, AWAY]
     one.control = lives.whole(how, TRANSACTIONS)
-    assert one.control.broker.transactions.fault == ""
+    assert one.control.broker.transactions.loading.fault == ""
     assert one.end() == 0
     assert [committed_values(one.control, topic) for topic in "tu"] == [["t"], ["u"]]
 

@@ -31,9 +31,9 @@ OPEN = PREPARED | {State.ONGOING}
 def handle(
     broker: Broker, request: ListTransactionsRequest, call: Call
 ) -> ListTransactionsResponse:
-    known = broker.transactions.transactions
+    known = broker.transactions.table.transactions
     try:
-        broker.transactions.check_loaded()
+        broker.transactions.loading.check_loaded()
         pattern = request.transactional_id_pattern
         names = topic_pattern.matching(pattern, known) if pattern else known
     except ApplianceError as error:

@@ -1,0 +1,110 @@
+"""The end of a transaction, step by step.
+
+    1  its Prepare record is durable    decided: from here on it ends this way, whatever happens
+    2  the markers are durable          readers see it, and the client is answered
+    3  its Complete record is durable   only now may the id begin its next transaction
+
+A step that fails leaves the id in its Prepare state, and 2 and 3 are tried again: by the timer, and
+by the next start. A partition that cannot be opened keeps none of the others from its marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from appliance._log import Log
+from appliance.errors import ApplianceError, ProducerEpochOld
+from appliance.process import event_log
+from appliance.process.unattended import LoggedTasks
+from appliance.topics.topic import TopicUnavailable
+from appliance.txn.markers import Marker, Markers, raise_first
+from appliance.txn.transaction import Partition, Transaction
+from appliance.txn.transaction_table import TransactionTable
+
+logger = event_log.named("transactions")
+
+
+class Logs(Protocol):
+    def find_log(self, topic: str, partition: int) -> Log | None:
+        """None: there is no such partition, or no longer. Raises TopicUnavailable while it is not
+        served, or not read."""
+        ...
+
+
+class Endings:
+    def __init__(
+        self,
+        table: TransactionTable,
+        logs: Logs,
+        markers: Markers,
+        wall_ms: Callable[[], int],
+        tasks: LoggedTasks,
+    ) -> None:
+        self._table = table
+        self._logs = logs
+        self._markers = markers
+        self._wall_ms = wall_ms
+        self._tasks = tasks
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._marked: dict[str, frozenset[Partition]] = {}  # of ends that are held up
+
+    async def end(self, prepared: Transaction) -> None:
+        """Returns when readers see it, or when that is held up: it is decided all the same."""
+        await self._table.store(prepared)
+        await self.complete(prepared)
+
+    def complete(self, prepared: Transaction) -> asyncio.Future[None]:
+        """What comes behind the Prepare record. The answer is done with the markers."""
+        marked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending[prepared.id] = self._tasks.run(self._complete(prepared, marked))
+        return marked
+
+    def complete_again(self, prepared: Transaction) -> None:
+        """What was held up."""
+        if prepared.id not in self._ending:
+            self.complete(prepared)
+
+    async def settled(self, name: str) -> None:
+        """After the last end is complete, or held up."""
+        if name in self._ending:
+            await asyncio.wait([self._ending[name]])
+
+    async def _complete(self, prepared: Transaction, marked: asyncio.Future[None]) -> None:
+        try:
+            await self._write_markers(prepared)
+            self._markers.end_offsets(prepared.producer.id, prepared.is_commit)
+            marked.set_result(None)
+            await self._table.store(prepared.completed(self._wall_ms()))
+        except ApplianceError as error:
+            facts = {"transactional_id": prepared.id, "state": prepared.state.value}
+            logger.warning("a transaction cannot be ended yet", **facts, error=error)
+        finally:
+            del self._ending[prepared.id]
+            if not marked.done():
+                marked.set_result(None)
+
+    async def _write_markers(self, prepared: Transaction) -> None:
+        """All of them, or it raises. One that is not served keeps none of the others from its
+        marker, and those have theirs once, however long it takes."""
+        logs: list[Log] = []
+        away: list[ApplianceError] = []
+        marked = self._marked.pop(prepared.id, frozenset())
+        for place in prepared.partitions - marked:
+            try:
+                log = self._logs.find_log(*place)
+            except TopicUnavailable as error:
+                away.append(error)
+                continue
+            marked |= {place}
+            if log is not None:  # a topic that was deleted needs none
+                logs.append(log)
+        epoch = self._table.coordinator_epoch(prepared.id)
+        marker = Marker(prepared.producer, prepared.is_commit, epoch)
+        failed = await self._markers.write(logs, marker)
+        # where a later epoch wrote, somebody else has ended this transaction
+        raise_first(each for each in failed if not isinstance(each, ProducerEpochOld))
+        if away:
+            self._marked[prepared.id] = marked
+        raise_first(away)

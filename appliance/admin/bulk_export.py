@@ -24,7 +24,7 @@ from appliance.admin.route import Call, Param, get
 from appliance.admin.topics import check_meant, log_of, topic_of
 from appliance.catalog import kafka_uuid
 from appliance.errors import ApplianceError, RequestInvalid
-from appliance.export._export import RangeReader
+from appliance.export._range_reader import RangeReader
 from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
 from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
 from appliance.export.sending import Sending

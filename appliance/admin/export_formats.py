@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from appliance.admin.export import FormatNotInstalled, Sink, harmless, text_of
 from appliance.errors import ApplianceError
-from appliance.export._export import RangeReader
+from appliance.export._range_reader import RangeReader
 from appliance.record import arrow
 from appliance.record._columns import Aborted, columns
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypedDict
 from typing_extensions import NotRequired
 
 from appliance._log import Log
-from appliance.export._export import cuts
+from appliance.export._range_cuts import cuts
 from appliance.export.bounds import Bound, offset_of
 
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from appliance.config import ExportConfig
 from appliance.errors import ApplianceError
-from appliance.export._export import lower_io_priority
+from appliance.export._bulk_file import lower_io_priority
 from appliance.process import event_log
 
 log = event_log.named("export")

@@ -5,7 +5,7 @@ that does not fit is left for the next fetch. Waiting on data that is written bu
 for a commit, so that it costs one flush and not the partition's flush interval.
 """
 
-from libc.stdint cimport int16_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int64_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport LOG_CLOSED, OK, WOULD_WAIT
@@ -13,8 +13,7 @@ from appliance.native._files cimport disk_may_wait
 from appliance.network._connection cimport Fetch, FetchTarget
 from appliance.network._fetch cimport FETCH_BY_ID
 from appliance.network._plane cimport Plane
-from appliance.network._topics cimport TopicRef, topic_log, topics_find
-from appliance.protocol._frame cimport Piece
+from appliance.network._topics cimport topic_log, topic_now
 from appliance.protocol._kafka_error cimport kafka_error
 from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
 from appliance.storage._committer cimport committer_ask
@@ -133,7 +132,9 @@ cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept 
     cdef PartitionLog* log = target.log.get()
     cdef bint is_closed = log != NULL and log.is_closed.load()
     cdef int64_t epoch
-    if log == NULL or (is_closed and not _is_there(plane, target)):
+    if is_closed:  # a deleted partition is one of its topic's no more
+        log = topic_log(topic_now(&plane.topics, target.topic), target.partition).get()
+    if log == NULL:
         return UNKNOWN_TOPIC_ID if fetch.version >= FETCH_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
     if is_closed:  # it is being opened again, or was, or could not be
         return kafka_error(LOG_CLOSED)
@@ -143,17 +144,6 @@ cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept 
     if target.leader_epoch > epoch:
         return UNKNOWN_LEADER_EPOCH
     return 0
-
-
-cdef bint _is_there(Plane* plane, FetchTarget* target) noexcept nogil:
-    """Whether the partition of a closed log is one of its topic's still: not deleted."""
-    cdef Piece name
-    cdef TopicRef now
-    name.data = <const uint8_t*>target.topic.get().name.data()
-    name.size = target.topic.get().name.size()
-    now = topics_find(&plane.topics, name, False)
-    return (now.get().id == target.topic.get().id
-            and topic_log(now, target.partition).get() != NULL)
 
 
 # ---- with the GIL ----

@@ -6,17 +6,13 @@ clients begin a new one after a disconnect all the same, so nothing is gained by
 A change costs what it names, not what the session holds: a request may name thousands.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libcpp.memory cimport make_shared
+from libc.stdint cimport int32_t, int64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport store_i32
 from appliance.network._connection cimport Connection, FetchSession, FetchTarget
-from appliance.network._topics cimport (
-    TOPIC_ID_SIZE, Topic, TopicRef, TopicTable, topic_log, topics_find,
-)
-from appliance.protocol._frame cimport Piece
+from appliance.network._topics cimport TopicRef, topic_log, topic_now
 
 cdef enum:
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -148,28 +144,9 @@ cdef void _renew_all(Connection* connection) noexcept nogil:
     for i in range(targets.size()):
         if targets.at(i).topic.get() != before.get() or before.get() == NULL:
             before = targets.at(i).topic
-            fresh = _as_it_is_now(&connection.plane.topics, before)
+            fresh = topic_now(&connection.plane.topics, before)
         targets.at(i).topic = fresh
         targets.at(i).log = topic_log(fresh, targets.at(i).partition)
-
-
-cdef TopicRef _as_it_is_now(TopicTable* table, const TopicRef& before) noexcept nogil:
-    """One that was not known carries only the name or the id that the client gave."""
-    cdef bint is_by_id = before.get().name.empty()
-    cdef string* key = &before.get().id if is_by_id else &before.get().name
-    cdef string nobodys
-    cdef Piece piece
-    cdef TopicRef fresh
-    nobodys.assign(TOPIC_ID_SIZE, <char>0)
-    piece.data = <const uint8_t*>key.data()
-    piece.size = key.size()
-    fresh = topics_find(table, piece, is_by_id)
-    if fresh.get().id != before.get().id and before.get().id != nobodys:
-        # gone, or another one by that name
-        fresh = make_shared[Topic]()
-        fresh.get().name = before.get().name
-        fresh.get().id = before.get().id
-    return fresh
 
 
 # ---- with the GIL ----

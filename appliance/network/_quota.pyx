@@ -6,13 +6,14 @@ bounded by the clients that there are, at a cost that does not grow with them. S
 may owe under ever new names, there is a limit, too; new names beyond it share one quota.
 """
 
+from cython.operator cimport dereference
 from libc.stdint cimport int64_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
-from appliance.native._native cimport monotonic_ns
+from appliance.native._native cimport ScopeLock, monotonic_ns
 
 cdef enum:
     SWEEP_MIN = 1024
@@ -29,11 +30,9 @@ cdef void quotas_init(QuotaTable* table, int64_t window_ns) noexcept nogil:
     cdef int kind
     table.window_ns = window_ns
     for kind in range(QUOTA_KINDS):
-        table.kinds[kind].others = NO_RATE
         table.kinds[kind].sweep_at = SWEEP_MIN
         table.kinds[kind].of_user = make_shared[Quota]()
         table.kinds[kind].of_crowd = make_shared[Quota]()
-        table.kinds[kind].swept_ns = 0
 
 
 cdef void quotas_set(QuotaTable* table, int kind, unordered_map[string, int64_t]* named,
@@ -57,10 +56,8 @@ cdef void _set_rate(Quota* quota, int64_t rate) noexcept nogil:
 
 
 cdef int64_t _rate(Rates* rates, const string& name) noexcept nogil:
-    found = rates.named.find(name)
-    if found == rates.named.end():
-        return rates.others
-    return rates.named[name]
+    entry = rates.named.find(name)
+    return dereference(entry).second if entry != rates.named.end() else rates.others
 
 
 cdef void quotas_use(QuotaTable* table, Piece client_id, ClientQuotas* client) noexcept nogil:
@@ -80,22 +77,22 @@ cdef void quotas_use(QuotaTable* table, Piece client_id, ClientQuotas* client) n
 cdef QuotaRef quota_find(QuotaTable* table, int kind, const string& name,
                          int64_t now_ns) noexcept nogil:
     cdef Rates* rates = &table.kinds[kind]
-    cdef QuotaRef found
+    cdef QuotaRef fresh
     cdef int64_t rate
-    table.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(table.guard)
     rate = _rate(rates, name)
     if rate == OF_USER:
-        found = rates.of_user
-    elif rates.quotas.count(name) > 0:
-        found = rates.quotas[name]
-    elif _has_room(rates, now_ns) or rates.named.count(name) > 0:
-        found = make_shared[Quota]()
-        found.get().rate.store(rate)
-        rates.quotas[name] = found
-    else:
-        found = rates.of_crowd
-    table.guard.unlock()
-    return found
+        return rates.of_user
+    entry = rates.quotas.find(name)
+    if entry != rates.quotas.end():
+        return dereference(entry).second
+    if not _has_room(rates, now_ns) and rates.named.count(name) == 0:
+        return rates.of_crowd
+    fresh = make_shared[Quota]()
+    fresh.get().rate.store(rate)
+    rates.quotas[name] = fresh
+    return fresh
 
 
 cdef bint _has_room(Rates* rates, int64_t now_ns) noexcept nogil:
@@ -124,10 +121,10 @@ cdef void _sweep(Rates* rates, int64_t now_ns) noexcept nogil:
 cdef int64_t quotas_count(QuotaTable* table) noexcept nogil:
     cdef int64_t count = 0
     cdef int kind
-    table.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(table.guard)
     for kind in range(QUOTA_KINDS):
         count += table.kinds[kind].quotas.size()
-    table.guard.unlock()
     return count
 
 

@@ -42,6 +42,8 @@ cdef void topics_remove(TopicTable* table, const string& name) noexcept nogil
 
 # The topic, or one without logs that only carries the name or the id it was asked by.
 cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nogil
+# As it is now: without logs when it is gone, or another one has its name.
+cdef TopicRef topic_now(TopicTable* table, const TopicRef& before) noexcept nogil
 
 # Counts for a thread, by its number.
 cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more) noexcept nogil

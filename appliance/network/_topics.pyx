@@ -1,7 +1,7 @@
 """The table in which the data plane finds a topic by name or by id."""
 
 from cython.operator cimport dereference
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -54,6 +54,25 @@ cdef TopicRef topics_find(TopicTable* table, Piece key, bint is_id) noexcept nog
         unknown.get().name = text
         unknown.get().id.assign(TOPIC_ID_SIZE, <char>0)
     return unknown
+
+
+cdef TopicRef topic_now(TopicTable* table, const TopicRef& before) noexcept nogil:
+    """One that was not known carries only the name or the id that the client gave."""
+    cdef bint is_by_id = before.get().name.empty()
+    cdef string* key = &before.get().id if is_by_id else &before.get().name
+    cdef string nobodys
+    cdef Piece piece
+    cdef TopicRef fresh
+    nobodys.assign(TOPIC_ID_SIZE, <char>0)
+    piece.data = <const uint8_t*>key.data()
+    piece.size = key.size()
+    fresh = topics_find(table, piece, is_by_id)
+    if fresh.get().id != before.get().id and before.get().id != nobodys:
+        # gone, or another one by that name
+        fresh = make_shared[Topic]()
+        fresh.get().name = before.get().name
+        fresh.get().id = before.get().id
+    return fresh
 
 
 cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more) noexcept nogil:

@@ -24,7 +24,7 @@ from appliance.errors import (
     StorageFull,
     TransactionStateInvalid,
 )
-from appliance.export._export import RangeReader
+from appliance.export._range_reader import RangeReader
 from appliance.record import _batch
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair._repair import holes

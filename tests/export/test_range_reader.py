@@ -16,7 +16,7 @@ import pytest
 from appliance._log import Log
 from appliance.config import ExportConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.export._export import RangeReader
+from appliance.export._range_reader import RangeReader
 from appliance.export.reading import Reading
 from tests.support.logs import STORAGE, batch, log_config
 

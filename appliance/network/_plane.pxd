@@ -117,4 +117,4 @@ cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, i
 cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil
 
 # An address has a connection less.
-cdef void peer_gone(Plane* plane, const string& peer) noexcept nogil
+cdef void peer_gone(Plane* plane, string peer) noexcept nogil

@@ -1,6 +1,5 @@
 """What the data plane hands to the control plane: requests, and connections that ended."""
 
-from cython.operator cimport dereference
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -88,13 +87,12 @@ cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil:
     return left_out
 
 
-cdef void peer_gone(Plane* plane, const string& peer) noexcept nogil:
+cdef void peer_gone(Plane* plane, string peer) noexcept nogil:
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
-    entry = plane.peers.count.find(peer)
-    dereference(entry).second -= 1
-    if dereference(entry).second == 0:
-        plane.peers.count.erase(entry)
+    plane.peers.count[peer] -= 1
+    if plane.peers.count[peer] <= 0:
+        plane.peers.count.erase(peer)
 
 
 # ---- with the GIL ----

@@ -370,7 +370,7 @@ class Broker:
         await self.groups.commits.forget_topic(name)
         if facts is not None:
             self.share_groups.forget_topic(facts.id)
-            await self.share_partitions.forget_topic(facts.id)
+            await self.share_partitions.states.forget_topic(facts.id)
 
     async def _delete_topic(self, name: str) -> None:
         if not self.config.topics.may_delete:

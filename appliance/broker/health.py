@@ -331,7 +331,9 @@ def told(entry: Entry) -> str:
 
 
 def of_owners(broker: Broker) -> Iterator[Finding]:
-    for owner in (broker.groups.availability, broker.transactions.loading, broker.share_partitions):
+    for owner in (
+        broker.groups.availability, broker.transactions.loading, broker.share_partitions.loading
+    ):  # fmt: skip
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)
     hanging = [

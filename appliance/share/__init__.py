@@ -1,19 +1,21 @@
 """Share groups (KIP-932): consumers that share partitions, record by record, as a queue.
 
-group           one group: its members, and who reads which partition; no clock, no I/O
-assignor        who reads what: each partition has as many members as every other
-coordinator     the owner of all share groups: time, disk, and what handlers ask
+group             one group: its members, and who reads which partition; no clock, no I/O
+assignor          who reads what: each partition has as many members as every other
+coordinator       the owner of all share groups: time, disk, and what handlers ask
 
-partition       what became of the records of one partition; no clock, no I/O
-runs            offsets of one state side by side, which is how that is kept
-turn            one member's turn to acquire
-states          what a record can be, and what its reader may say of it
-session         which partitions a member fetches
-state_log       the bytes of it in `__share_group_state`, and their way back
-state_store     when they are written, and deleted
-entry           a share partition in service: who reads its log, who waits
-entry_waits     those whose fetches wait for their logs
-fetching        one fetch: looking, waiting, acquiring
-reading         what it reads of a log
-partitions      the owner of all share partitions
+partition         what became of the records of one partition; no clock, no I/O
+runs              offsets of one state side by side, which is how that is kept
+turn              one member's turn to acquire
+states            what a record can be, and what its reader may say of it
+session           which partitions a member fetches
+state_log         the bytes of it in `__share_group_state`, and their way back
+state_store       when they are written, and deleted
+partition_states  where groups are: made, set anew, deleted
+entry             a share partition in service: who reads its log, who waits
+entries           all of them: their locks, and changes on their way to the disk
+entry_waits       those whose fetches wait for their logs
+fetching          one fetch: looking, waiting, acquiring
+reading           what it reads of a log
+partitions        the owner of all share partitions: fetches, acknowledgements, sessions
 """

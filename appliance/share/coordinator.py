@@ -1,7 +1,7 @@
 """The owner of share groups: their members, and where each group is in the partitions it reads.
 
 Members live as in other groups: `groups/group_table.py` finds groups, gives them time and writes
-their records. Where a group is in a partition is kept by the share partitions (`States`), and each
+their records. Where a group is in a partition is kept by the share partitions (`states`), and each
 group notes for which partitions it is, so that neither is ever without the other:
 
     a state is made       noted as initializing, made, noted as initialized
@@ -33,6 +33,7 @@ from appliance.process.unattended import Tasks, let_go, outcome
 from appliance.protocol import ErrorCode
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
+from appliance.share.partitions import SharePartitions
 from appliance.topics.internal_topic import Record
 
 logger = event_log.named("share_groups")
@@ -50,37 +51,13 @@ class Topics(TopicView, Protocol):
     def share_group_config(self, group_id: str) -> ShareGroupsConfig: ...
 
 
-class States(Protocol):
-    """The share partitions. What is awaited is on disk when it returns."""
-
-    async def initialize(
-        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
-    ) -> None: ...
-
-    async def set_start_offset(
-        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, offset: int
-    ) -> None: ...
-
-    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
-
-    def member_gone(self, group_id: str, member_id: str) -> None: ...
-
-    def start_offset(self, group_id: str, topic_id: UUID, partition: int) -> int | None: ...
-
-    @property
-    def is_loaded(self) -> bool: ...
-
-    def check_loaded(self) -> None:
-        """Raises until the states can be asked for."""
-
-    async def known(self) -> None: ...
-
-
 class ShareCoordinator:
-    def __init__(self, groups: GroupTable, topics: Topics, states: States) -> None:
+    def __init__(self, groups: GroupTable, topics: Topics, partitions: SharePartitions) -> None:
         self._groups = groups
         self._topics = topics
-        self._states = states
+        self._partitions = partitions
+        self._states = partitions.states
+        self._loading = partitions.loading
         self._tasks = Tasks()
 
     async def settled(self) -> None:
@@ -111,7 +88,7 @@ class ShareCoordinator:
     def progress(self, group_id: str) -> Progress | None:
         """Where it is in what it has read, and what it is to read. None: no such share group."""
         group = self._groups.groups.get(group_id)
-        if not isinstance(group, ShareGroup) or group.is_dead or not self._states.is_loaded:
+        if not isinstance(group, ShareGroup) or group.is_dead or not self._loading.is_loaded:
             return None
         offsets: dict[Partition, int] = {}
         for topic_id, partition in group.shared.initialized:
@@ -139,12 +116,12 @@ class ShareCoordinator:
 
     def check_loaded(self) -> None:
         self._groups.availability.check_loaded()
-        self._states.check_loaded()
+        self._loading.check_loaded()
 
     def check(self, group_id: str) -> None:
         """Whether what there is of this group is known."""
         self._groups.availability.check(group_id)
-        self._states.check_loaded()
+        self._loading.check_loaded()
 
     def _find_or_make(self, group_id: str, may_make: bool) -> ShareGroup:
         found = self._groups.groups.get(group_id)
@@ -172,7 +149,7 @@ class ShareCoordinator:
             self._topics,
             store,
             initialize=partial(self._initialize, group_id),
-            on_silence=partial(self._states.member_gone, group_id),
+            on_silence=partial(self._partitions.member_gone, group_id),
         )
         return group
 
@@ -315,7 +292,7 @@ class ShareCoordinator:
     def expire(self, group: ModernGroup) -> None:
         """An Empty group of which no member ever read, and no administrator said where it begins,
         is as if it had never been. Whoever reaches the port can make such groups."""
-        if not isinstance(group, ShareGroup) or not group.is_empty or not self._states.is_loaded:
+        if not isinstance(group, ShareGroup) or not group.is_empty or not self._loading.is_loaded:
             return
         state = group.shared
         starts = [
@@ -347,7 +324,7 @@ class ShareCoordinator:
 
     async def _end_deletion(self, group: ShareGroup) -> None:
         """That a crash has interrupted, of its offsets or of the group."""
-        await self._states.known()
+        await self._partitions.known()
         try:
             await self._delete_states(group, group.shared.deleting)
         except ApplianceError as error:

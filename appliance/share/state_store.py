@@ -1,15 +1,15 @@
-"""Writes what becomes of share partitions to `__share_group_state`, and deletes what nothing
-depends on any more.
+"""What became of share partitions: in memory, and written to `__share_group_state`; what nothing
+depends on any more is deleted there.
 
-Whoever writes for a share partition waits until its last write is done (`partitions.py`), so a
-snapshot never overtakes a change that it does not have.
+A share partition is written for by one at a time (`entries.py`), so a snapshot never overtakes a
+change that it does not have.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from appliance._log import Log
@@ -17,7 +17,7 @@ from appliance.config import ShareStateConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
-from appliance.share.state_log import Found, Place, Stored, replay, snapshot, tombstone, update
+from appliance.share.state_log import Place, Stored, replay, snapshot, tombstone, update
 from appliance.share.states import ShareRefused
 from appliance.topics.internal_topic import InternalTopic, Record, Write, partition_of
 
@@ -40,12 +40,22 @@ class StateStore:
         self._places = places
         self._wall_ms = wall_ms
         self._topic = InternalTopic(places.make_share_state_topic, config.write_timeout_ms)
+        self._stored: dict[Place, Stored] = {}
         self._numbers = itertools.count()
         # Of writes under way: the partition of the topic, and below which offset they cannot be
         self._floors: dict[int, tuple[int, int]] = {}
 
-    async def load(self) -> Found:
-        return await asyncio.to_thread(replay, self._places.share_state_logs())
+    async def load(self) -> list[str]:
+        """What could not be read. Raises TopicUnavailable while nothing can be."""
+        found = await asyncio.to_thread(replay, self._places.share_state_logs())
+        self._stored |= found.stored
+        return found.faults
+
+    def find(self, place: Place) -> Stored | None:
+        return self._stored.get(place)
+
+    def all(self) -> list[tuple[Place, Stored]]:
+        return [*self._stored.items()]
 
     async def close(self) -> None:
         await self._topic.close()
@@ -76,8 +86,14 @@ class StateStore:
         own.snapshot_offset, own.snapshot_ms, own.updates = offset, now_ms, 0
         own.must_snapshot = False
 
+    async def begin(self, place: Place, own: Stored) -> None:
+        """In the place of what was known of it before."""
+        await self.snapshot(place, own)
+        self._stored[place] = own
+
     async def forget(self, place: Place) -> None:
         await self._write(place, tombstone(place))
+        self._stored.pop(place, None)
 
     async def _write(self, place: Place, record: Record) -> int:
         await self._places.make_share_state_topic()
@@ -102,9 +118,9 @@ class StateStore:
 
     # What nothing depends on
 
-    def is_mostly_old(self, stored: Iterable[Stored]) -> bool:
+    def is_mostly_old(self) -> bool:
         """Whether nothing depends on most records that are there: idle groups write nothing."""
-        needed = sum(1 + own.updates for own in stored)
+        needed = sum(1 + own.updates for own in self._stored.values())
         logs = self._places.share_state_logs()
         return sum(log.log_end_offset - log.log_start_offset for log in logs) > 2 * needed
 
@@ -113,11 +129,11 @@ class StateStore:
         age_ms = self._wall_ms() - own.snapshot_ms
         return own.snapshot_offset >= 0 and age_ms >= self._config.cold_interval_ms
 
-    async def prune(self, stored: Iterable[tuple[Place, Stored]]) -> None:
+    async def prune(self) -> None:
         """Deletes what stands before every last snapshot."""
         logs = self._places.share_state_logs()
         needed = {i: log.high_watermark for i, log in enumerate(logs)}
-        for place, own in stored:
+        for place, own in self.all():
             if own.snapshot_offset >= 0:
                 partition = partition_of(place.owner, len(logs))
                 needed[partition] = min(needed[partition], own.snapshot_offset)

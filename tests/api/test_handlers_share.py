@@ -72,7 +72,7 @@ def test_records_are_acquired_and_acknowledged(
     got = member.fetch(0, version=version)[0]
     assert got == ([(0, 19, 1)], [f"v{i}" for i in range(20)], 0, 0)
     assert member.acknowledge((0, 19, [ACCEPT]), version=version) == 0
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == 20
 
 
@@ -426,7 +426,7 @@ def test_a_group_begins_where_it_says(control: Control, reset: str, first: int) 
     control.run(control.broker.set_group_configs("g", {"share.auto.offset.reset": reset}))
     member = ShareClient(control)
     member.initialize(0, start=-1)
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == -1
     write_many(control, 20)  # years ago
     member.acquire()
@@ -476,7 +476,7 @@ def test_of_committed_records_the_aborted_are_passed_over(
     transactions(control)
     got = member.fetch(0)[0]
     assert (got.acquired, got.values) == ([(3, 4, 1), (6, 6, 1)], [*"cde"])
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == 3
     assert member.acknowledge((3, 4, [ACCEPT]), (6, 6, [ACCEPT])) == 0
     assert own.start_offset("g", member.topic_id(), 0) == 7
@@ -506,7 +506,7 @@ def test_only_aborted_records_are_nothing_to_wake_for(
     assert not control.is_answered(sent)
     write(control, "x")
     assert member.got(sent)[0].values == ["x"]
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == 6
 
 
@@ -536,12 +536,12 @@ def test_a_log_that_ends_sooner_moves_the_group(tmp_path: Path) -> None:
     assert member.acquire(wait_ms=50) == []
     write(control, "new")
     assert member.acquire() == [(10, 10, 1)]
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == 10
     control.kill()
     control = Control(tmp_path)
     topic_id = control.broker.topics["t"].id
-    assert control.broker.share_partitions.start_offset("g", topic_id, 0) == 10
+    assert control.broker.share_partitions.states.start_offset("g", topic_id, 0) == 10
     control.close()
 
 
@@ -552,7 +552,7 @@ def test_a_topic_that_is_deleted_is_forgotten(control: Control, member: ShareCli
     control.run(control.broker.delete_topic("t"))
     (row,) = control.answer(sent).responses
     assert row.partitions[0].error_code in (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
-    assert control.broker.share_partitions.start_offset("g", topic_id, 0) is None
+    assert control.broker.share_partitions.states.start_offset("g", topic_id, 0) is None
 
 
 # What a group's coordinator asks
@@ -561,7 +561,7 @@ def test_a_topic_that_is_deleted_is_forgotten(control: Control, member: ShareCli
 def test_a_start_is_set(control: Control, member: ShareClient) -> None:
     write_many(control, 30)
     member.acquire()
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     control.run(own.set_start_offset("g", member.topic_id(), 0, 1, 12))
     assert own.start_offset("g", member.topic_id(), 0) == 12
     assert own.delivery_complete_count("g", member.topic_id(), 0) == 0
@@ -570,7 +570,7 @@ def test_a_start_is_set(control: Control, member: ShareClient) -> None:
 
 
 def test_a_share_partition_is_deleted(control: Control, member: ShareClient) -> None:
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     member.acquire()
     control.run(own.delete("g", member.topic_id(), 0))
     control.run(own.delete("g", member.topic_id(), 0))
@@ -583,7 +583,7 @@ def test_what_is_done_past_the_start_is_counted(control: Control, member: ShareC
     write_many(control, 20)
     member.acquire()
     member.acknowledge((5, 9, [ACCEPT]), (12, 12, [REJECT]))
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.delivery_complete_count("g", member.topic_id(), 0) == 6
 
 
@@ -622,7 +622,7 @@ def test_an_acknowledgement_that_cannot_be_written_is_told_and_does_not_count(
     with monkeypatch.context() as patch:
         patch.setattr(InternalTopic, "_write_some", fail)
         assert member.acknowledge((0, 9, [ACCEPT])) == COORDINATOR_NOT_AVAILABLE
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == 0
     assert member.acknowledge((0, 9, [ACCEPT])) == 0
     assert own.start_offset("g", member.topic_id(), 0) == 10
@@ -642,9 +642,9 @@ def test_where_a_group_begins_must_be_written_before_it_reads(
     with monkeypatch.context() as patch:
         patch.setattr(InternalTopic, "_write_some", fail)
         assert member.fetch(0)[0].error == KAFKA_STORAGE_ERROR
-    assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == -1
+    assert control.broker.share_partitions.states.start_offset("g", member.topic_id(), 0) == -1
     assert member.acquire() == []
-    assert control.broker.share_partitions.start_offset("g", member.topic_id(), 0) == 10
+    assert control.broker.share_partitions.states.start_offset("g", member.topic_id(), 0) == 10
 
 
 def test_where_a_group_begins_is_written_for_all_partitions_together(
@@ -699,12 +699,12 @@ def test_a_share_partition_is_written_anew_after_many_changes(tmp_path: Path) ->
     log = control.broker.topics[SHARE_STATE].logs[0]
     kinds = [each.key[1] for each in _batch.records(log.read(0, 1 << 20, "end")) if each.key]
     assert kinds == [0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1]
-    control.run(control.broker.share_partitions.prune())
+    control.run(control.broker.share_partitions.states.prune())
     assert log.log_start_offset == 8
     control.kill()
     control = Control(tmp_path)
-    assert control.broker.share_partitions.delivery_complete_count("g", control.broker.topics[
-        "t"].id, 0) == 10
+    own, topic_id = control.broker.share_partitions.states, control.broker.topics["t"].id
+    assert own.delivery_complete_count("g", topic_id, 0) == 10
     control.close()
 
 
@@ -716,7 +716,7 @@ def test_what_seldom_changes_does_not_keep_the_rest(tmp_path: Path) -> None:
     member.initialize(0, 1)
     write_many(control, 20)
     member.acquire()
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     control.run(own.prune())
     log = control.broker.topics[SHARE_STATE].logs[0]
     assert (log.log_start_offset, log.log_end_offset) == (0, 2), "all of it counts"
@@ -729,7 +729,7 @@ def test_what_seldom_changes_does_not_keep_the_rest(tmp_path: Path) -> None:
     assert log.log_end_offset == end + 2
     control.kill()
     control = Control(tmp_path)
-    own, topic_id = control.broker.share_partitions, control.broker.topics["t"].id
+    own, topic_id = control.broker.share_partitions.states, control.broker.topics["t"].id
     assert [own.start_offset("g", topic_id, i) for i in range(2)] == [0, 0]
     assert own.delivery_complete_count("g", topic_id, 0) == 9
     control.close()
@@ -743,7 +743,7 @@ def test_a_topic_that_went_while_nobody_wrote_it_down_is_forgotten(tmp_path: Pat
     control.run(control.broker._change(control.broker._delete_topic("t")))
     control.kill()
     control = Control(tmp_path)
-    own, end = control.broker.share_partitions, time.monotonic() + 20
+    own, end = control.broker.share_partitions.states, time.monotonic() + 20
     while own.start_offset("g", topic_id, 0) is not None:
         assert time.monotonic() < end
         control.run(asyncio.sleep(0.01))

@@ -401,7 +401,7 @@ def test_a_group_is_deleted_with_all_its_states(control: Control) -> None:
     member.beat(LEAVING)
     assert delete(control, "g") == [0]
     assert groups(control) == {}
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     assert own.start_offset("g", topic_id(control), 0) is None
     member.epoch = JOINING
     assert member.beat().error_code == 0
@@ -411,7 +411,7 @@ def test_what_cannot_be_deleted_stays_and_may_be_tried_again(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alter(control, p0=3, p1=4)
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     whole = own.delete
 
     async def broken(group: str, topic: UUID, partition: int) -> None:
@@ -460,11 +460,11 @@ def test_a_deletion_that_a_crash_interrupted_goes_on_at_the_next_start(
     async def never(group: str, topic: UUID, partition: int) -> None:
         raise LogFailed("cut short")
 
-    monkeypatch.setattr(control.broker.share_partitions, "delete", never)
+    monkeypatch.setattr(control.broker.share_partitions.states, "delete", never)
     assert delete_offsets(control, "t").responses[0].error_code == LogFailed.kafka_code
     monkeypatch.undo()
     control = restarted(control, tmp_path)
-    own = control.broker.share_partitions
+    own = control.broker.share_partitions.states
     control.run(control.broker.share_groups.settled())
     assert own.start_offset("g", topic_id(control), 1) is None
     assert control.broker.share_groups.get("g").shared.topics == frozenset()

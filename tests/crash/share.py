@@ -69,17 +69,15 @@ async def _live(session: Any, kind: type[StateStore]) -> None:
     places = Logs(session.dir, session)
     store = kind(CONFIG, places, lambda: START_MS)
     store._topic = NotedTopic(session, places.make_share_state_topic, CONFIG.write_timeout_ms)
-    found = await store.load()
-    assert not found.faults, found.faults
-    stored = {
-        place: found.stored.get(place) or Stored(SharePartition(0), must_snapshot=True)
-        for place in PLACES
-    }
+    faults = await store.load()
+    assert not faults, faults
+    for place in PLACES:
+        store._stored.setdefault(place, Stored(SharePartition(0), must_snapshot=True))
     for number in range(ROUNDS):
-        for place, own in stored.items():
-            await acknowledge(session, store, place, own, number)
+        for place in PLACES:
+            await acknowledge(session, store, place, store._stored[place], number)
         if number % 3 == 2:
-            await store.prune(stored.items())
+            await store.prune()
     await store.close()
 
 
@@ -153,13 +151,13 @@ def outcomes(root: Path, **opening: Any) -> tuple[Done, list[str]]:
         log_dir = LogDir.open(copy, **opening)
         try:
             store = StateStore(CONFIG, Logs(log_dir), lambda: START_MS)
-            found = asyncio.run(store.load())
+            faults = asyncio.run(store.load())
         finally:
             log_dir.abandon()
     finally:
         shutil.rmtree(copy)
-    done = {place.partition: _done(own.partition) for place, own in found.stored.items()}
-    return done, [f"share state: {each}" for each in found.faults]
+    done = {place.partition: _done(own.partition) for place, own in store.all()}
+    return done, [f"share state: {each}" for each in faults]
 
 
 def _done(found: SharePartition) -> set[int]:

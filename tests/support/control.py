@@ -127,7 +127,7 @@ class Control:
     async def _start(self) -> None:
         self.dispatcher.start()
         await self.broker.transactions.loading.loaded()
-        await self.broker.share_partitions.loaded()
+        await self.broker.share_partitions.loading.loaded()
 
     def close(self) -> None:
         self.run(self.dispatcher.close())

@@ -41,7 +41,7 @@ class ShareClient:
 
     def initialize(self, *partitions: int, start: int = 0, topic: str = "t") -> None:
         """As the group's coordinator does before it assigns."""
-        own = self.control.broker.share_partitions
+        own = self.control.broker.share_partitions.states
         for each in partitions or (0,):
             self.control.run(own.initialize(self.group, self.topic_id(topic), each, 0, start))
 

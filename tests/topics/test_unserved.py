@@ -74,7 +74,7 @@ async def serving(control: Control, topic: str) -> None:
     await serve(broker, topic)
     await eventually(lambda: not broker.groups.availability.fault)
     await broker.groups.loading.loaded()
-    for each in (broker.transactions.loading, broker.share_partitions):
+    for each in (broker.transactions.loading, broker.share_partitions.loading):
         await eventually(lambda each=each: not each.fault)  # type: ignore[misc]
         await each.loaded()
 
@@ -395,12 +395,12 @@ def test_share_groups_do_not_begin_anew_where_their_state_cannot_be_read(
     client = ShareClient(lives.now)
     client.initialize(0, start=2)
     control = lives.again(spoiled=SHARE_STATE)
-    states, topic = control.broker.share_partitions, control.broker.topics["t"].id
-    assert SHARE_STATE in states.fault
+    own, topic = control.broker.share_partitions, control.broker.topics["t"].id
+    assert SHARE_STATE in own.loading.fault
     with pytest.raises(Exception, match=SHARE_STATE):
-        states.start_offset("g", topic, 0)
+        own.states.start_offset("g", topic, 0)
     control = lives.whole(how, SHARE_STATE)
-    assert control.broker.share_partitions.start_offset("g", topic, 0) == 2
+    assert control.broker.share_partitions.states.start_offset("g", topic, 0) == 2
 
 
 @COMES_BACK
@@ -409,11 +409,11 @@ def test_share_groups_keep_the_state_of_a_topic_that_is_not_served(how: str, liv
     ShareClient(lives.now).initialize(0, start=2)
     topic = lives.now.broker.topics["t"].id
     control = lives.again(spoiled="t")
-    assert control.broker.share_partitions.start_offset("g", topic, 0) == 2
+    assert control.broker.share_partitions.states.start_offset("g", topic, 0) == 2
     with pytest.raises(TopicUnavailable):
-        control.run(control.broker.share_partitions.set_start_offset("g", topic, 0, 1, 0))
+        control.run(control.broker.share_partitions.states.set_start_offset("g", topic, 0, 1, 0))
     control = lives.whole(how, "t")
-    assert control.broker.share_partitions.start_offset("g", topic, 0) == 2
+    assert control.broker.share_partitions.states.start_offset("g", topic, 0) == 2
 
 
 # What clients are told

@@ -86,7 +86,7 @@ def _partition(broker: Broker, group_id: str, topic: Topic | None, partition: in
     answer = Answer(partition_index=partition, start_offset=NONE)
     if topic is None:
         return answer
-    states = broker.share_partitions
+    states = broker.share_partitions.states
     start_offset = states.start_offset(group_id, topic.id, partition)
     if start_offset is None or start_offset == NONE:
         return answer

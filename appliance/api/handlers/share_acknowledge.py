@@ -43,8 +43,8 @@ async def _acknowledge(
     broker: Broker, request: ShareAcknowledgeRequest, call: Call
 ) -> ShareAcknowledgeResponse:
     partitions = broker.share_partitions
-    await partitions.loaded()
-    partitions.check_loaded()
+    await partitions.loading.loaded()
+    partitions.loading.check_loaded()
     member = member_of(request)
     _step(broker, member, request.share_session_epoch)
     told = await Acknowledging(broker, member, request, call.version).done()

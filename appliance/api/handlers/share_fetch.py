@@ -68,8 +68,8 @@ def _refuse(error: ApplianceError) -> ShareFetchResponse:
 
 async def _fetch(broker: Broker, request: ShareFetchRequest, call: Call) -> ShareFetchResponse:
     partitions = broker.share_partitions
-    await partitions.loaded()
-    partitions.check_loaded()
+    await partitions.loading.loaded()
+    partitions.loading.check_loaded()
     member = member_of(request)
     _check_renewal(request, call.version)
     try:

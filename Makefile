@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
 	@echo "make test    bring what the tests need, build, and run them (ARGS='-k name' for some)"
-	@echo "make lint    ruff, cython-lint, mypy, and the stubs of the compiled modules"
+	@echo "make lint    ruff, oxfmt, cython-lint, mypy, and the stubs of the compiled modules"
 	@echo "make bench   beside Apache Kafka, an hour (ARGS=--quick: 15 minutes), on an idle machine"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
 	@echo "make clean   remove all that make built; data directories stay"
@@ -42,6 +42,7 @@ COMPILED_LINT := PATH="$(BIN):$$PATH" cython-lint appliance && \
 
 lint: .venv/dev build
 	$(BIN)/ruff check .
+	$(BIN)/oxfmt --check appliance/static
 	$(BIN)/mypy & types=$$!; $(COMPILED_LINT); compiled=$$?; wait $$types && exit $$compiled
 
 bench: .venv/dev build

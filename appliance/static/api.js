@@ -1,4 +1,4 @@
-// The console knows nothing that the REST API does not say; everything goes through here.
+// Requests to the REST API. The console has no other source of data.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { useLive } from "./live.js";
 
@@ -14,33 +14,51 @@ export class ApiError extends Error {
 }
 
 let onLoggedOut = () => {};
-export const whenLoggedOut = (callback) => { onLoggedOut = callback; };
+export const whenLoggedOut = (callback) => {
+  onLoggedOut = callback;
+};
 
 export async function api(path, { method = "GET", body, signal } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   let answer;
   try {
     answer = await fetch(BASE + path, {
-      method, signal, headers, credentials: "same-origin", body: body === undefined ? undefined : JSON.stringify(body),
+      method,
+      signal,
+      headers,
+      credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The broker does not answer. It may be restarting; this page tries again.");
+    throw new ApiError(
+      0,
+      "unreachable",
+      "The broker does not answer. It may be restarting. This page retries.",
+    );
   }
-  // an answer that was cut off is no answer; only what is refused may come without JSON
-  const told = answer.status === 204 ? null : await answer.json().catch((error) => { if (answer.ok) throw error; return null; });
-  if (answer.ok) return told;
+  // an answer that was cut off is an error; only a refusal may come without JSON
+  const answered =
+    answer.status === 204
+      ? null
+      : await answer.json().catch((error) => {
+          if (answer.ok) throw error;
+          return null;
+        });
+  if (answer.ok) return answered;
   if (answer.status === 401 && !["/login", "/session"].includes(path)) onLoggedOut();
-  const { code = `http_${answer.status}`, message = answer.statusText } = told?.error ?? {};
+  const { code = `http_${answer.status}`, message = answer.statusText } = answered?.error ?? {};
   throw new ApiError(answer.status, code, message);
 }
 
-/** What `path` says, again every `every` seconds while the page is looked at, and when the broker is there again. Null
-    path: nothing is asked. `at`: when it said so; with an error or without an answer since, `data` is what was true then. */
+/** The answer of `path`. It is asked again every `every` seconds while the page is visible, and
+    when the broker is back. A null path asks nothing. `at` is the time of the last answer. After an
+    error `data` is still that answer. */
 export function useApi(path, every = 0) {
   const [state, setState] = useState({ data: undefined, error: null, path, at: 0 });
   const isCut = useLive((now) => now.isCut);
-  const current = useRef(), wasCut = useRef(isCut);
+  const current = useRef();
+  const wasCut = useRef(isCut);
   const reload = useCallback(async () => {
     if (path === null) return;
     current.current?.abort();
@@ -49,26 +67,46 @@ export function useApi(path, every = 0) {
       const data = await api(path, { signal: abort.signal });
       setState({ data, error: null, path, at: Date.now() });
     } catch (error) {
-      // what was known before stays in sight, beside the error, and is marked as old; what is gone is not
+      // the last answer stays visible beside the error and is marked as old, but not after a 404
       const isGone = error.status === 404;
-      if (error.name !== "AbortError") setState((old) => ({ ...old, data: old.path === path && !isGone ? old.data : undefined, error, path }));
+      if (error.name !== "AbortError")
+        setState((old) => ({
+          ...old,
+          data: old.path === path && !isGone ? old.data : undefined,
+          error,
+          path,
+        }));
     }
   }, [path]);
   useEffect(() => {
     reload();
-    const timer = every && setInterval(() => { if (!document.hidden) reload(); }, every * 1000);
-    return () => { clearInterval(timer); current.current?.abort(); };
+    const timer =
+      every &&
+      setInterval(() => {
+        if (!document.hidden) reload();
+      }, every * 1000);
+    return () => {
+      clearInterval(timer);
+      current.current?.abort();
+    };
   }, [reload, every]);
   useEffect(() => {
     if (wasCut.current && !isCut) reload();
     wasCut.current = isCut;
   }, [isCut, reload]);
   // an answer to another path is not an answer
-  return { data: state.path === path ? state.data : undefined, error: state.path === path ? state.error : null, at: state.at, isCut, reload };
+  return {
+    data: state.path === path ? state.data : undefined,
+    error: state.path === path ? state.error : null,
+    at: state.at,
+    isCut,
+    reload,
+  };
 }
 
-/** Server-sent events as long as the caller is on the page. `named`: what takes events of other names than "message".
-    Answers whether they come, and how often they did not: what happened then nobody told. */
+/** Server-sent events while the caller is on the page. `named` has a handler for each event name
+    other than "message". Returns whether the stream is interrupted, and how often it was. Events
+    during an interruption are lost. */
 export function useEvents(path, onEvent, named = {}) {
   const latest = useRef();
   latest.current = { onEvent, named };
@@ -78,16 +116,22 @@ export function useEvents(path, onEvent, named = {}) {
     const open = () => {
       source = new EventSource(BASE + path);
       source.onmessage = (event) => latest.current.onEvent(JSON.parse(event.data));
-      for (const name of Object.keys(named)) source.addEventListener(name, (event) => latest.current.named[name](JSON.parse(event.data)));
+      for (const name of Object.keys(named))
+        source.addEventListener(name, (event) =>
+          latest.current.named[name](JSON.parse(event.data)),
+        );
       source.onopen = () => setState((old) => (old.isCut ? { ...old, isCut: false } : old));
       source.onerror = () => {
         setState((old) => (old.isCut ? old : { isCut: true, gaps: old.gaps + 1 }));
-        // the browser goes on trying unless it was answered; then it is for us to ask again
+        // the browser retries by itself unless it got an answer; then we have to
         if (source.readyState === EventSource.CLOSED) again = setTimeout(open, AGAIN_MS);
       };
     };
     open();
-    return () => { clearTimeout(again); source.close(); };
+    return () => {
+      clearTimeout(again);
+      source.close();
+    };
   }, [path]);
   return state;
 }

@@ -1,4 +1,4 @@
-// The frame around every page: who is logged in, where one can go, keys that work everywhere.
+// The frame around every page: the navigation, the user, and the keys that work everywhere.
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { api, useApi, whenLoggedOut } from "./api.js";
 import { useLive, useStream } from "./live.js";
@@ -37,34 +37,76 @@ const PAGES = [
 const dark = matchMedia("(prefers-color-scheme: dark)");
 function paint() {
   const chosen = localStorage.getItem("theme") ?? "auto";
-  document.documentElement.dataset.theme = chosen === "auto" ? (dark.matches ? "dark" : "light") : chosen;
+  document.documentElement.dataset.theme =
+    chosen === "auto" ? (dark.matches ? "dark" : "light") : chosen;
 }
 dark.addEventListener("change", paint);
 paint();
 
 function Theme() {
   const [chosen, choose] = useState(localStorage.getItem("theme") ?? "auto");
-  const change = (event) => { localStorage.setItem("theme", event.target.value); paint(); choose(event.target.value); dispatchEvent(new Event("theme")); };
-  return html`<label>Colours<select value=${chosen} onChange=${change}><option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>`;
+  const change = (event) => {
+    localStorage.setItem("theme", event.target.value);
+    paint();
+    choose(event.target.value);
+    dispatchEvent(new Event("theme"));
+  };
+  return html`
+    <label>
+      Colours
+      <select value=${chosen} onChange=${change}>
+        <option value="auto">system</option>
+        <option value="light">light</option>
+        <option value="dark">dark</option>
+      </select>
+    </label>
+  `;
 }
 
 function Help({ onClose }) {
-  const rows = [["/", "to the filter"], ["j k", "down and up the rows"], ["Enter", "open the row"], ...PAGES.map((page) => [`g ${page.key}`, page.title]), ["?", "this list"]];
-  return html`<${Dialog} title="Keys" onClose=${onClose}><table><tbody>${rows.map(([keys, what]) => html`<tr><td>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</td><td>${what}</td></tr>`)}</tbody></table><//>`;
+  const rows = [
+    ["/", "filter the table"],
+    ["j k", "next and previous row"],
+    ["Enter", "open the row"],
+    ...PAGES.map((page) => [`g ${page.key}`, page.title]),
+    ["?", "this help"],
+  ];
+  return html`
+    <${Dialog} title="Keys" onClose=${onClose}>
+      <table>
+        <tbody>
+          ${rows.map(
+            ([keys, what]) => html`
+              <tr>
+                <td>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</td>
+                <td>${what}</td>
+              </tr>
+            `,
+          )}
+        </tbody>
+      </table>
+    <//>
+  `;
 }
 
 function useKeys(openHelp) {
   const before = useRef("");
   useEffect(() => {
     const pressed = (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-      if (event.target.matches("input, textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
+        return;
+      if (event.target.matches("input, textarea, select")) {
+        if (event.key === "Escape") event.target.blur();
+        return;
+      }
       const page = before.current === "g" && PAGES.find((each) => each.key === event.key);
       before.current = event.key;
       if (page) go([page.path].filter(Boolean));
       else if (event.key === "?") openHelp();
-      else if (event.key === "/") { event.preventDefault(); document.querySelector("[data-filter]")?.focus(); }
-      else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
+      else if (event.key === "/") {
+        event.preventDefault();
+        document.querySelector("[data-filter]")?.focus();
+      } else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
@@ -72,7 +114,9 @@ function useKeys(openHelp) {
 }
 
 function move(step) {
-  const links = [...document.querySelectorAll("tr[data-row]")].map((row) => row.querySelector("a, button")).filter(Boolean);
+  const links = [...document.querySelectorAll("tr[data-row]")]
+    .map((row) => row.querySelector("a, button"))
+    .filter(Boolean);
   const at = links.indexOf(document.activeElement?.closest("tr")?.querySelector("a, button"));
   links[Math.max(0, Math.min(links.length - 1, at + step))]?.focus();
 }
@@ -80,40 +124,87 @@ function move(step) {
 function Side({ route, me, onLogout }) {
   useStream();
   const [open, setOpen] = useState(false);
-  const health = useLive((state) => state.health), isCut = useLive((state) => state.isCut);
+  const health = useLive((state) => state.health);
+  const isCut = useLive((state) => state.isCut);
   useEffect(() => setOpen(false), [route]);
-  return html`<div class="side" data-open=${open || undefined}>
-    <a class="brand" href="#/"><img src=${new URL("icon.svg", import.meta.url).pathname} alt="" />appliance</a>
-    <button type="button" class="menu" aria-expanded=${open} onClick=${() => setOpen(!open)}>Menu</button>
-    <nav aria-label="Pages">${PAGES.map((page) => html`
-      ${page.head && html`<h3>${page.head}</h3>`}
-      <a href=${href([page.path].filter(Boolean))} aria-current=${(route.parts[0] ?? "") === page.path ? "page" : undefined}>${page.title}
-        ${page.path === "" && isCut && html`<${Mark} level="unknown" />`}${page.path === "" && health && health.status !== "ok" && html`<${Mark} level=${LEVELS[health.status]} />`}</a>`)}</nav>
-    <div class="foot"><${Theme} />
-      ${me.name && html`<p class="muted">${me.name} <span class="badge">${me.role}</span> <button type="button" class="plain" onClick=${onLogout}>log out</button></p>`}
+  return html`
+    <div class="side" data-open=${open || undefined}>
+      <a class="brand" href="#/">
+        <img src=${new URL("icon.svg", import.meta.url).pathname} alt="" />
+        appliance
+      </a>
+      <button type="button" class="menu" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+        Menu
+      </button>
+      <nav aria-label="Pages">
+        ${PAGES.map(
+          (page) => html`
+            ${page.head && html`<h3>${page.head}</h3>`}
+            <a href=${href([page.path].filter(Boolean))}
+                aria-current=${(route.parts[0] ?? "") === page.path ? "page" : undefined}>
+              ${page.title}
+              ${page.path === "" && isCut && html`<${Mark} level="unknown" />`}
+              ${
+                page.path === "" &&
+                health &&
+                health.status !== "ok" &&
+                html`<${Mark} level=${LEVELS[health.status]} />`
+              }
+            </a>
+          `,
+        )}
+      </nav>
+      <div class="foot">
+        <${Theme} />
+        ${
+          me.name &&
+          html`
+            <p class="muted">
+              ${me.name} <span class="badge">${me.role}</span>
+              ${" "}
+              <button type="button" class="plain" onClick=${onLogout}>log out</button>
+            </p>
+          `
+        }
+      </div>
     </div>
-  </div>`;
+  `;
 }
 
-/** In the tab's title too: how the broker is, and nothing of it while nobody is told. */
+/** The health of the broker in the title of the tab. */
 function useTitle(parts) {
-  const mark = useLive(({ isCut, health }) => (isCut ? SIGNS.unknown : health && health.status !== "ok" ? SIGNS[LEVELS[health.status]] : ""));
+  const mark = useLive(({ isCut, health }) =>
+    isCut ? SIGNS.unknown : health && health.status !== "ok" ? SIGNS[LEVELS[health.status]] : "",
+  );
   const title = [mark, parts.filter(Boolean).join(" · ")].filter(Boolean).join(" ");
-  useEffect(() => { document.title = title; }, [title]);
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
 }
 
-/** What concerns every page stands above it. */
+/** Warnings that stand above every page. */
 function Warnings({ me }) {
   const isCut = useLive((state) => state.isCut);
   const since = useLive((state) => state.since);
-  return html`${isCut && html`<p class="notice bad" role="alert"><${Mark} level="bad" /> The broker does not answer since ${clock(since)}. It may be restarting; this page tries again.</p>`}
-    ${me.warning && html`<p class="notice bad"><${Mark} level="bad" /> ${me.warning}</p>`}`;
+  return html`
+    ${
+      isCut &&
+      html`
+        <p class="notice bad" role="alert">
+          <${Mark} level="bad" /> The broker has not answered since ${clock(since)}. It may be
+          restarting; this page retries.
+        </p>
+      `
+    }
+    ${me.warning && html`<p class="notice bad"><${Mark} level="bad" /> ${me.warning}</p>`}
+  `;
 }
 
 function App() {
   const route = useRoute();
   const session = useApi("/session");
-  const [help, setHelp] = useState(false), [out, setOut] = useState(false);
+  const [help, setHelp] = useState(false);
+  const [out, setOut] = useState(false);
   const main = useRef();
   useKeys(() => setHelp(true));
   useEffect(() => whenLoggedOut(() => setOut(true)), []);
@@ -121,18 +212,51 @@ function App() {
   const page = PAGES.find((each) => each.path === (route.parts[0] ?? ""));
   useTitle([route.parts[1], page?.title, "appliance"]);
   useEffect(() => scrollTo(0, 0), [place]);
-  const me = { read_only: session.data?.is_read_only || session.data?.role === "viewer", ...session.data };
-  // Who it is now comes first: what the last one saw is not shown to the next.
-  const again = async () => { await session.reload(); setOut(false); };
-  if (route.parts[0] === "setup") return html`<${Setup} secret=${route.parts[1] ?? ""} onIn=${() => { go([]); again(); }} />`;
+  const me = {
+    read_only: session.data?.is_read_only || session.data?.role === "viewer",
+    ...session.data,
+  };
+  // The session is loaded first: data of the last user is not shown to the next.
+  const again = async () => {
+    await session.reload();
+    setOut(false);
+  };
+  if (route.parts[0] === "setup")
+    return html`
+      <${Setup} secret=${route.parts[1] ?? ""}
+          onIn=${() => {
+            go([]);
+            again();
+          }} />
+    `;
   if (out || (session.data && !session.data.role)) return html`<${Login} onIn=${again} />`;
   if (!session.data && !session.error) return null;
   const Page = route.parts.length > 1 && page?.one ? page.one : page?.page;
-  const logout = async () => { await api("/logout", { method: "POST", body: {} }); setOut(true); };
-  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>To the page</a>
-    <div class="shell"><${Side} route=${route} me=${me} onLogout=${logout} />
-      <main id="main" ref=${main} tabindex="-1"><${Warnings} me=${me} />${Page ? html`<${Page} key=${place} route=${route} me=${me} />` : html`<h1>There is no such page</h1>`}</main></div>
-    ${help && html`<${Help} onClose=${() => setHelp(false)} />`}`;
+  const logout = async () => {
+    await api("/logout", { method: "POST", body: {} });
+    setOut(true);
+  };
+  return html`
+    <a class="skip" href="#main"
+        onClick=${(event) => {
+          event.preventDefault();
+          main.current.focus();
+        }}>
+      Skip to content
+    </a>
+    <div class="shell">
+      <${Side} route=${route} me=${me} onLogout=${logout} />
+      <main id="main" ref=${main} tabindex="-1">
+        <${Warnings} me=${me} />
+        ${
+          Page
+            ? html`<${Page} key=${place} route=${route} me=${me} />`
+            : html`<h1>Page not found</h1>`
+        }
+      </main>
+    </div>
+    ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
+  `;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

@@ -1,12 +1,13 @@
-// Numbers as people read them. Offsets and counts come as numbers or as text; text is never rounded.
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"]; // as in the broker's own sentences
+// Numbers for people. Offsets and counts are numbers or texts; a text is never rounded.
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"]; // as in the broker's messages
 const dash = "–";
 const NB = "\u00a0"; // a number and its unit stay on one line
 const missing = (value) => value === null || value === undefined || Number.isNaN(value);
 
 export function bytes(value) {
   if (missing(value)) return dash;
-  let size = Number(value), unit = 0;
+  let size = Number(value),
+    unit = 0;
   for (; Math.abs(size) >= 1024 && unit < UNITS.length - 1; unit++) size /= 1024;
   return `${size.toFixed(unit === 0 ? 0 : 1)}${NB}${UNITS[unit]}`;
 }
@@ -15,11 +16,14 @@ export const rate = (value) => (missing(value) ? dash : `${bytes(value)}/s`);
 
 export function count(value) {
   if (missing(value)) return dash;
-  return typeof value === "string" ? value.replace(/\B(?=(\d{3})+$)/g, " ") : Math.round(value).toLocaleString("en-US").replaceAll(",", " ");
+  return typeof value === "string"
+    ? value.replace(/\B(?=(\d{3})+$)/g, " ")
+    : Math.round(value).toLocaleString("en-US").replaceAll(",", " ");
 }
 
 /** "1 group", "3 groups". */
-export const some = (value, one, more = `${one}s`) => `${count(value)} ${Number(value) === 1 ? one : more}`;
+export const some = (value, one, more = `${one}s`) =>
+  `${count(value)} ${Number(value) === 1 ? one : more}`;
 
 export function short(value) {
   if (missing(value)) return dash;
@@ -28,7 +32,8 @@ export function short(value) {
   return `${(value / step[0]).toPrecision(3)} ${step[1]}`;
 }
 
-const two = (large, unit, small, smaller) => (small ? `${large}${NB}${unit} ${small}${NB}${smaller}` : `${large}${NB}${unit}`);
+const two = (large, unit, small, smaller) =>
+  small ? `${large}${NB}${unit} ${small}${NB}${smaller}` : `${large}${NB}${unit}`;
 
 export function duration(seconds) {
   if (missing(seconds)) return dash;
@@ -57,14 +62,14 @@ export function time(ms, withMs = false) {
   return `${day} ${clock(ms)}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
 }
 
-/** From one to the other; the day is said once. */
+/** A span of time; the day of both ends is written once. */
 export function span(from, to) {
   if (missing(from) || from < 0) return time(to);
   const [first, last] = [time(from), time(to)];
   return `${first} – ${first.slice(0, 10) === last.slice(0, 10) ? last.slice(11) : last}`;
 }
 
-/** What a config's number means, by the end of its name; nothing where the number says it. */
+/** The value of a config with its unit, by the end of its name. Empty where that says no more. */
 export function meaning(name, value) {
   const number = Number(value);
   if (String(value ?? "").trim() === "" || !(number >= 1000) || number >= 9e18) return "";
@@ -72,5 +77,11 @@ export function meaning(name, value) {
   return /[._]bytes$/.test(name) ? bytes(number) : "";
 }
 
-export const ago = (ms, now = Date.now()) => (missing(ms) || ms < 0 ? dash : now - ms < 1000 ? "just now" : `${duration((now - ms) / 1000)} ago`);
-export const percent = (share) => (missing(share) ? dash : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)}${NB}%`);
+export const ago = (ms, now = Date.now()) =>
+  missing(ms) || ms < 0
+    ? dash
+    : now - ms < 1000
+      ? "just now"
+      : `${duration((now - ms) / 1000)} ago`;
+export const percent = (share) =>
+  missing(share) ? dash : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)}${NB}%`;

@@ -1,4 +1,4 @@
-// The three libraries, under the names that every page uses.
+// The three libraries, under the names that all pages use.
 import { h, render, Fragment } from "./vendor/preact.mjs";
 import htm from "./vendor/htm.mjs";
 

@@ -1,4 +1,4 @@
-// Addresses stand behind the #, so that a filter or an opened topic can be kept as a bookmark.
+// The route is behind the # of the address, so a bookmark keeps a filter or an open topic.
 import { useEffect, useState } from "./html.js";
 
 export function parse(hash) {
@@ -8,12 +8,16 @@ export function parse(hash) {
 }
 
 export function href(parts, query = {}) {
-  const set = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const set = Object.entries(query).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined,
+  );
   const text = new URLSearchParams(set).toString();
   return "#/" + parts.map(encodeURIComponent).join("/") + (text ? "?" + text : "");
 }
 
-export const go = (parts, query) => { location.hash = href(parts, query); };
+export const go = (parts, query) => {
+  location.hash = href(parts, query);
+};
 
 export function useRoute() {
   const [route, setRoute] = useState(() => parse(location.hash));
@@ -25,7 +29,7 @@ export function useRoute() {
   return route;
 }
 
-/** Changes what stands behind the ?, without a step in the browser's history for every key. */
+/** Changes the query of the route without a new entry in the browser's history. */
 export function setQuery(change) {
   const { parts, query } = parse(location.hash);
   history.replaceState(null, "", href(parts, { ...query, ...change }));

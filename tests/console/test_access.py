@@ -39,7 +39,7 @@ def set_up(console: Console, broker: RunningBroker) -> Page:
     page.goto(f"{console.base}/#/setup/{broker.setup_secret}")
     page.get_by_label("User").fill("ada")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Set the password").click()
+    page.get_by_role("button", name="Create user").click()
     expect(page.get_by_text("Healthy").first).to_be_visible()
     return console.open("access")
 
@@ -60,9 +60,9 @@ def make_user(page: Page, name: str, role: str, may_read: bool = True) -> None:
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill(name)
     dialog.get_by_label("Role").select_option(role)
-    dialog.get_by_label("may read messages").set_checked(may_read)
+    dialog.get_by_label("Can read messages").set_checked(may_read)
     dialog.get_by_label(re.compile("^Password")).fill(PASSWORD)
-    dialog.get_by_role("button", name="Make").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(dialog).to_have_count(0)
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_password_is_told_and_a_viewer_may_only_look(
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("link", name="Settings").click()
     expect(page.get_by_role("button", name="Support bundle")).to_be_disabled()
-    expect(page.locator("#settings")).to_contain_text("while it runs")
+    expect(page.locator("#settings")).to_contain_text("at run time")
     expect(page.get_by_role("button", name=re.compile("^Change "))).to_have_count(0)
     page.get_by_role("link", name="Topics").click()
     expect(page.get_by_role("button", name="New topic")).to_be_disabled()
@@ -96,7 +96,7 @@ def test_without_a_password_the_page_says_so_in_red(own_console: Console) -> Non
     page = own_console.open("access")
     told = page.locator("main .notice.bad")
     expect(told.filter(has_text="There is no password")).to_be_visible()
-    expect(told.filter(has_text="Nobody has a password")).to_be_visible()
+    expect(told.filter(has_text="There are no users yet")).to_be_visible()
 
 
 def test_users_are_made_changed_and_removed(
@@ -108,10 +108,10 @@ def test_users_are_made_changed_and_removed(
     page.get_by_role("button", name="Change vera").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Role").select_option("operator")
-    dialog.get_by_label("may read messages").set_checked(False)
-    dialog.get_by_role("button", name="Change").click()
+    dialog.get_by_label("Can read messages").set_checked(False)
+    dialog.get_by_role("button", name="Save").click()
     expect(table(page, "users").locator("tr", has_text="vera")).to_contain_text(
-        re.compile("operator.*no messages")
+        re.compile("operator.*cannot read messages")
     )
     page.get_by_role("button", name="Delete vera").click()
     confirm = page.get_by_role("dialog").get_by_role("button", name="Delete")
@@ -127,7 +127,7 @@ def test_the_last_admin_stays_and_the_page_says_why(
     page = set_up(own_console, own_broker)
     page.get_by_role("button", name="Change ada").click()
     page.get_by_role("dialog").get_by_label("Role").select_option("viewer")
-    page.get_by_role("dialog").get_by_role("button", name="Change").click()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("ada is the last admin")
     assert [each.partition(":")[0] for each in own_console.wrong] == ["400"]
     own_console.wrong.clear()
@@ -140,20 +140,20 @@ def test_a_token_is_shown_once_works_and_is_revoked(
     page.get_by_role("button", name="New token").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("prometheus")
-    dialog.get_by_label("Good for").select_option("30 days")
-    dialog.get_by_role("button", name="Make").click()
+    dialog.get_by_label("Expires after").select_option("30 days")
+    dialog.get_by_role("button", name="Create").click()
     secret = dialog.locator("[data-secret]").inner_text()
     dialog.get_by_role("button", name="Done").click()
     row = table(page, "tokens").locator("tr", has_text="prometheus")
-    expect(row).to_contain_text("not since the start")
+    expect(row).to_contain_text("not since the broker started")
     program = Rest(own_broker.admin, {"Authorization": f"Bearer {secret}"})
     assert program.get("/session")["name"] == "prometheus"
     page.reload()
-    expect(row).not_to_contain_text("not since the start")
+    expect(row).not_to_contain_text("not since the broker started")
     assert secret not in page.content()
     page.get_by_role("button", name="Revoke prometheus").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("No program has a token.")).to_be_visible()
+    expect(page.get_by_text("No tokens.")).to_be_visible()
     assert program.refused("GET", "/topics") == (401, "login_required")
     assert secret.encode() not in kept(own_broker)
 
@@ -172,9 +172,9 @@ def test_sessions_are_seen_and_ended(own_console: Console, own_broker: RunningBr
     page.reload()
     sessions = table(page, "sessions")
     expect(sessions.locator("tr")).to_have_count(2)
-    expect(sessions.locator("tr", has_text="ada")).to_contain_text("this one")
+    expect(sessions.locator("tr", has_text="ada")).to_contain_text("this session")
     page.get_by_role("button", name="End the session of otto").click()
-    page.get_by_role("dialog").get_by_role("button", name="End it").click()
+    page.get_by_role("dialog").get_by_role("button", name="End session").click()
     expect(sessions.locator("tr")).to_have_count(1)
     assert otto.refused("GET", "/topics") == (401, "login_required")
 
@@ -190,10 +190,10 @@ def test_who_may_not_read_messages_is_told_so(
     page.get_by_role("button", name="log out").click()
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
     page = log_in(own_console, "vera")
-    expect(page.get_by_text("You are vera, viewer.")).to_be_visible()
+    expect(page.get_by_text("You are logged in as vera, viewer.")).to_be_visible()
     expect(page.get_by_role("button", name="New user")).to_have_count(0)
     own_console.open("topics/secrets?tab=messages")
-    expect(page.get_by_text("Messages are hidden from vera")).to_be_visible()
+    expect(page.get_by_text("vera may not read messages")).to_be_visible()
     assert "launch code" not in page.content()
 
 
@@ -201,10 +201,10 @@ def test_a_password_is_changed_and_the_old_one_is_wrong(
     own_console: Console, own_broker: RunningBroker
 ) -> None:
     page = set_up(own_console, own_broker)
-    page.get_by_role("button", name="Another password").click()
+    page.get_by_role("button", name="Change password").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("The old one").fill(PASSWORD)
-    dialog.get_by_label(re.compile("The new one")).fill("another password")
+    dialog.get_by_label("Current password").fill(PASSWORD)
+    dialog.get_by_label(re.compile("New password")).fill("another password")
     dialog.get_by_role("button", name="Change").click()
     expect(dialog).to_have_count(0)
     page.get_by_role("button", name="log out").click()

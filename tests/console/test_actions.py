@@ -39,7 +39,7 @@ def test_messages_are_found_by_their_key(console: Console) -> None:
     page = console.open("topics/orders?tab=messages&from=oldest")
     page.get_by_label("Key").fill("order-42")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("status")).to_contain_text("1 found among")
+    expect(page.get_by_role("status")).to_contain_text("1 found in")
     assert messages(page) == ["order-42"]
 
 
@@ -47,11 +47,11 @@ def downloaded(page: Page, title: str) -> bytes:
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Format").select_option(title)
-    dialog.get_by_label("From").select_option("an offset")
+    dialog.get_by_label("From").select_option("offset")
     dialog.get_by_role("spinbutton").fill("10")
-    dialog.get_by_label("Up to").select_option("an offset")
+    dialog.get_by_label("Up to").select_option("offset")
     dialog.get_by_role("spinbutton").last.fill("15")
-    dialog.get_by_label("Of partition").select_option("0")
+    dialog.get_by_label("Partition").select_option("0")
     expect(dialog.get_by_role("status")).to_have_text("5 offsets in 1 partition")
     with page.expect_download() as told:
         dialog.get_by_role("button", name="Download").click()
@@ -74,7 +74,7 @@ def test_a_range_is_a_file_in_every_format(console: Console) -> None:
 
 def test_a_filter_that_is_wrong_is_told_before_there_is_a_file(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    page.get_by_label("Only those where").fill("value ==")
+    page.get_by_label("Filter").fill("value ==")
     page.get_by_role("button", name="Export").click()
     page.get_by_role("dialog").get_by_role("button", name="Download").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("==")
@@ -84,17 +84,17 @@ def test_a_filter_that_is_wrong_is_told_before_there_is_a_file(console: Console)
 
 def test_a_replay_shows_what_it_would_write(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    page.get_by_label("Only those where").fill("value.id >= 7 and value.id < 9")
+    page.get_by_label("Filter").fill("value.id >= 7 and value.id < 9")
     page.get_by_role("button", name="Replay").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("To the topic").fill("clicks")
-    dialog.get_by_role("button", name="Show what would be written").click()
+    dialog.get_by_label("Target topic").fill("clicks")
+    dialog.get_by_role("button", name="Preview").click()
     expect(dialog).to_contain_text("2 messages")
     assert dialog.locator("tbody tr td:nth-child(4)").all_inner_texts() == ["order-7", "order-8"]
-    dialog.get_by_label("From").select_option("a time")  # another range: to be looked at anew
-    expect(dialog.get_by_role("button", name="Show what would be written")).to_be_visible()
+    dialog.get_by_label("From").select_option("time")  # another range: to be looked at anew
+    expect(dialog.get_by_role("button", name="Preview")).to_be_visible()
     dialog.locator("input[type=datetime-local]").fill("2200-01-01T00:00:00")
-    expect(dialog.get_by_role("status")).to_contain_text("There is no record in this range.")
+    expect(dialog.get_by_role("status")).to_contain_text("No records in this range.")
 
 
 def test_a_search_can_be_stopped(console: Console) -> None:
@@ -113,9 +113,9 @@ def test_a_search_can_be_stopped(console: Console) -> None:
     page.route("**/orders/messages?*", one_by_one)
     page.get_by_role("button", name="Search").click()
     status = page.get_by_role("status")
-    expect(status).to_contain_text("searching: 10 of 100 offsets looked at (10 %), 0 found")
+    expect(status).to_contain_text("searching: 10 of 100 offsets searched (10 %), 0 found")
     page.get_by_role("button", name="Stop", exact=True).click()
-    expect(status).to_have_text("stopped after 10 offsets, 0 found; 90 not looked at")
+    expect(status).to_have_text("stopped after 10 offsets, 0 found; 90 not searched")
     looks[1].fulfill(json={**NOTHING, "scanned_offsets": 90})
     page.wait_for_timeout(300)
     expect(status).to_contain_text("stopped after 10")
@@ -124,9 +124,9 @@ def test_a_search_can_be_stopped(console: Console) -> None:
 
 def test_messages_are_found_by_their_time(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    for year, text in (("2001", f"100 found among 100 offsets; {ORDERS + 1 - 100} more"),
-                       ("2200", "There is no record in this range.")):  # fmt: skip
-        page.get_by_label("From").select_option("a time")
+    for year, text in (("2001", f"100 found in 100 offsets; {ORDERS + 1 - 100} not"),
+                       ("2200", "No records in this range.")):  # fmt: skip
+        page.get_by_label("From").select_option("time")
         page.get_by_label("Time", exact=True).fill(f"{year}-01-01T00:00:00")
         page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("status")).to_contain_text(text)
@@ -147,8 +147,8 @@ def test_a_value_is_copied_whole(console: Console) -> None:
 def test_partitions_are_added(console: Console) -> None:
     page = console.open("topics/clicks")
     page.get_by_role("button", name="Add partitions").click()
-    page.get_by_label("How many there are to be").fill("3")
-    page.get_by_role("button", name="Add them").click()
+    page.get_by_label("New number of partitions").fill("3")
+    page.get_by_role("button", name="Add partitions").click()
     expect(page.locator("#partitions-clicks tbody tr")).to_have_count(3)
 
 
@@ -158,15 +158,15 @@ def test_offsets_are_those_of_another_group(console: Console, broker: RunningBro
     dialog = page.get_by_role("dialog")
     dialog.locator("select").select_option("group")
     dialog.get_by_role("textbox").fill("nobody-has-this-name")
-    dialog.get_by_role("button", name="Show what would change").click()
+    dialog.get_by_role("button", name="Preview").click()
     expect(dialog.get_by_role("alert")).to_contain_text("nobody-has-this-name")
     assert [each[:4] for each in console.wrong] == ["404:"]
     console.wrong.clear()
     dialog.get_by_role("textbox").fill("billing")
-    dialog.get_by_role("button", name="Show what would change").click()
+    dialog.get_by_role("button", name="Preview").click()
     expect(dialog.locator("tbody tr")).to_have_count(2)
     assert dialog.locator("thead th").all_inner_texts() == [
-        "Topic", "Partition", "From", "To", "First there is", "End", "Note",
+        "Topic", "Partition", "From", "To", "Log start", "End", "Note",
     ]  # fmt: skip
     ends = dialog.locator("tbody tr td:nth-child(6)").all_inner_texts()
     assert ends == [str(ORDERS), "1"]
@@ -190,7 +190,7 @@ def test_where_offsets_may_be_put_is_shown_first(
     dialog.locator("select").select_option(to)
     if value is not None:
         dialog.locator("input:not([type=checkbox])").fill(value)
-    dialog.get_by_role("button", name="Show what would change").click()
+    dialog.get_by_role("button", name="Preview").click()
     row = dialog.locator("tbody tr", has=dialog.page.locator("td", has_text=re.compile("^0$")))
     expect(row.first.locator("td").nth(3)).to_have_text(after)
     dialog.get_by_role("button", name="Cancel").click()
@@ -231,7 +231,7 @@ def test_a_setting_is_changed_and_put_back(console: Console) -> None:
     expect(row).to_contain_text("3600000 ms = 1 h")
     expect(row).to_contain_text("changed at run time")
     page.get_by_role("button", name="Change log.retention.ms").click()
-    dialog.get_by_label("as it was started with").check()
+    dialog.get_by_label("Use the configured value").check()
     dialog.get_by_role("button", name="Change").click()
     expect(row).to_contain_text("= 7 d")
     assert [each[:4] for each in console.wrong] == ["400:"]
@@ -294,8 +294,8 @@ def test_a_group_that_reads_is_not_put_elsewhere_and_one_hears_why(
     page.get_by_role("button", name="Reset offsets").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("The group has 1 member. Offsets can only be changed while")
-    dialog.get_by_role("button", name="Show what would change").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("stop them first")
+    dialog.get_by_role("button", name="Preview").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Stop them first")
     assert [each[:4] for each in console.wrong] == ["409:"]
     console.wrong.clear()
     consumer.close()

@@ -22,7 +22,7 @@ from tests.support.serving import Serving
 PLACES = {
     "topics": "orders",
     "topics/orders": "Durable",
-    "topics/orders?tab=segments": "being written",
+    "topics/orders?tab=segments": "readers start at",
     "groups": "billing",
     "groups/billing": "Committed",
     "exports": "daily",
@@ -79,11 +79,11 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
     assert tiles.count() > 3
     serving.stop(signal.SIGKILL)
     sentence = page.locator(".sentence")
-    expect(sentence).to_contain_text("Not known: the broker does not answer since ")
+    expect(sentence).to_contain_text("Unknown: the broker has not answered since ")
     expect(page.get_by_text(KNOWN)).to_have_count(0)
     expect(tiles).to_have_count(0)
     expect(page).to_have_title("? Home · appliance")
-    expect(page.get_by_role("navigation", name="Pages").get_by_text("not known")).to_have_count(1)
+    expect(page.get_by_role("navigation", name="Pages").get_by_text("unknown")).to_have_count(1)
     page.evaluate(axe)
     found: Any = page.evaluate("axe.run(document)")
     assert [each["id"] for each in found["violations"] if each["impact"] in SERIOUS] == []
@@ -101,7 +101,7 @@ def test_home_knows_nothing_of_a_broker_that_stands_still(pages: Any, serving: S
     page = pages()
     expect(page.get_by_text(KNOWN)).to_be_visible()
     serving.process.send_signal(signal.SIGSTOP)
-    expect(page.locator(".sentence")).to_contain_text("Not known")
+    expect(page.locator(".sentence")).to_contain_text("Unknown")
     expect(page.get_by_text(KNOWN)).to_have_count(0)
     serving.process.send_signal(signal.SIGCONT)
     expect(page.get_by_text(KNOWN)).to_be_visible()
@@ -116,9 +116,10 @@ def test_no_page_shows_what_was_as_if_it_were_so_still(
         expect(page.locator(".old")).to_have_count(0)
     serving.stop(signal.SIGKILL)
     for place, page in opened.items():
-        expect(page.get_by_role("alert").first).to_contain_text("The broker does not answer since ")
+        alert = page.get_by_role("alert").first
+        expect(alert).to_contain_text("The broker has not answered since ")
         old = page.locator(".old").first
-        expect(old, place).to_contain_text("How it is now is not known.")
+        expect(old, place).to_contain_text("The present state is unknown.")
         # everything that was asked for stands in such a place
         expect(page.locator(".loaded:not(.old):not(.old > .loaded)"), place).to_have_count(0)
         expect(page, place).to_have_title(UNKNOWN)

@@ -211,13 +211,13 @@ def the_page_shows(own: RunningBroker, rest: Rest, browser: Browser) -> None:
         cells = page.locator(f"#partitions-{TOPIC} tbody tr").nth(row["partition"])
         told = {
             name: cells.locator(f"td[data-label='{name}']").inner_text().replace(" ", "")
-            for name in ("Start", "Durable", "Visible", "End", "Not on disk yet")
+            for name in ("Start", "Durable", "Visible", "End", "Not on disk")
         }
         end = str(row["log_end_offset"])
         assert told == {"Start": str(row["log_start_offset"]), "Durable": end, "Visible": end,
-                        "End": end, "Not on disk yet": NONE}  # fmt: skip
+                        "End": end, "Not on disk": NONE}  # fmt: skip
     lag = str(rest.get(f"/groups/{GROUP}")["lag_records"])
     page.goto(f"http://{own.admin}/#/groups/{GROUP}")
-    strip = page.locator("dl.strip", has_text="Not read")
-    assert f"Notread\n{lag}record" in strip.inner_text().replace(" ", "")
+    strip = page.locator("dl.strip", has_text="Lag, records")
+    assert f"Lag,records\n{lag}record" in strip.inner_text().replace(" ", "")
     page.close()

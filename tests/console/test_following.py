@@ -80,7 +80,7 @@ def test_a_page_that_follows_500_messages_a_second_is_drawn_a_few_times_in_it(
 ) -> None:
     page = console.open(f"topics/{topic}?tab=messages")
     page.get_by_role("button", name="Follow").click()
-    expect(page.get_by_role("status")).to_contain_text("following what is written")
+    expect(page.get_by_role("status")).to_contain_text("following new messages")
     with written(broker.bootstrap, topic):
         newest = page.locator("#messages tbody tr td:nth-child(2)").first
         newest.wait_for()
@@ -107,7 +107,7 @@ def test_what_is_shown_and_what_is_left_out_is_all_there_was(
 ) -> None:
     page = console.open(f"topics/{topic}?tab=messages")
     page.get_by_role("button", name="Follow").click()
-    expect(page.get_by_role("status")).to_contain_text("following what is written")
+    expect(page.get_by_role("status")).to_contain_text("following new messages")
     page.wait_for_timeout(500)
     before = end_of(broker, topic)
     with written(broker.bootstrap, topic):

@@ -16,7 +16,7 @@ PAGES = {
     "": "Degraded: the last run of export daily failed",
     "topics": "orders",
     "topics/orders": "Durable",
-    "topics/orders?tab=segments": "being written",
+    "topics/orders?tab=segments": "readers start at",
     "topics/orders?tab=messages": "order-299",
     "topics/orders?tab=configs": "retention.ms",
     "groups": "billing",
@@ -25,7 +25,7 @@ PAGES = {
     "exports/daily": "backfill",
     "clients": "Clients",
     "settings": "listen.address",
-    "ledger": "Nothing is open",
+    "ledger": "No open entries",
     "records": "Log",
     "records?tab=audit": "Audit",
 }
@@ -134,25 +134,25 @@ def messages(page: Page) -> list[str]:
 
 def test_messages_are_found_and_no_match_is_not_empty(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    search = page.get_by_label("Only those where")
+    search = page.get_by_label("Filter")
     search.fill("value.id = 17")
     page.get_by_label("From").select_option("oldest")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("status")).to_contain_text("1 found among")
+    expect(page.get_by_role("status")).to_contain_text("1 found in")
     assert messages(page) == ["order-17"]
     search.fill("value.id = 100000")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("status")).to_have_text(
-        f"No match among the {ORDERS + 1} offsets looked at."
+        f"No match in {ORDERS + 1} offsets."
     )
     console.open("topics/orders?tab=messages&from=offset&offset=100000")
     page.reload()
-    expect(page.get_by_role("status")).to_contain_text("no record in this range")
+    expect(page.get_by_role("status")).to_contain_text("No records in this range")
 
 
 def test_a_wrong_filter_says_what_is_wrong(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    page.get_by_label("Only those where").fill("value ==")
+    page.get_by_label("Filter").fill("value ==")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("alert")).to_contain_text("==")
     assert len(console.wrong) == 1  # and the broker's answer is that one thing
@@ -164,10 +164,10 @@ def test_what_is_written_is_followed(console: Console) -> None:
     page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("status")).to_contain_text("following")
     page.wait_for_timeout(500)
-    page.get_by_role("button", name="Write one").click()
+    page.get_by_role("button", name="Produce").click()
     page.get_by_label("Value", exact=True).fill('{"page": "/cart"}')
     page.get_by_label(re.compile("Headers")).fill("trace: ab")
-    page.get_by_role("button", name="Write", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Produce").click()
     expect(page.locator("#messages")).to_contain_text("/cart")
     page.locator("#messages tbody button").first.click()
     dialog = page.get_by_role("dialog")
@@ -177,12 +177,12 @@ def test_what_is_written_is_followed(console: Console) -> None:
 
 def test_messages_are_replayed_after_a_look_at_what_it_would_be(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    page.get_by_label("Only those where").fill("value.id < 5")
+    page.get_by_label("Filter").fill("value.id < 5")
     page.get_by_role("button", name="Replay").click()
-    page.get_by_label("To the topic").fill("clicks")
-    page.get_by_role("button", name="Show what would be written").click()
+    page.get_by_label("Target topic").fill("clicks")
+    page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("dialog")).to_contain_text("5 messages")
-    page.get_by_role("button", name="Write them").click()
+    page.get_by_role("dialog").get_by_role("button", name="Replay").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     console.open("topics/clicks?tab=messages&from=oldest")
     expect(page.locator("#messages")).to_contain_text("order-4")
@@ -193,15 +193,15 @@ def test_a_topic_is_made_changed_emptied_and_deleted(console: Console) -> None:
     page.get_by_role("button", name="New topic").click()
     page.get_by_label("Name").fill("made-here")
     page.get_by_label("Partitions").fill("3")
-    page.get_by_label(re.compile("how many days")).fill("2")
+    page.get_by_label(re.compile("Retention in days")).fill("2")
     page.get_by_role("button", name="Create").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("made-here")
-    expect(page.locator("dl.strip")).to_contain_text(re.compile(r"Kept\s*2\sd"))
+    expect(page.locator("dl.strip")).to_contain_text(re.compile(r"Retention\s*2\sd"))
     page.get_by_role("link", name="Configs").click()
     page.get_by_role("button", name="Change retention.ms").click()
     page.get_by_role("textbox", name="Value").fill("3600000")
     page.get_by_role("dialog").get_by_role("button", name="Change", exact=True).click()
-    expect(page.locator("dl.strip")).to_contain_text(re.compile(r"Kept\s*1\sh"))
+    expect(page.locator("dl.strip")).to_contain_text(re.compile(r"Retention\s*1\sh"))
     for action in ("Empty", "Delete"):
         page.get_by_role("button", name=action).first.click()
         confirm = page.get_by_role("dialog").get_by_role("button", name=action)
@@ -216,9 +216,9 @@ def test_a_topic_is_made_changed_emptied_and_deleted(console: Console) -> None:
 def test_a_group_is_put_elsewhere_after_a_look(console: Console) -> None:
     page = console.open("groups/billing")
     page.get_by_role("button", name="Reset offsets").click()
-    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("dialog").locator("tbody tr")).to_have_count(2)
-    page.get_by_role("button", name="Put it there").click()
+    page.get_by_role("dialog").get_by_role("button", name="Reset offsets").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.locator("dl.strip")).to_contain_text(f"{ORDERS + 1} records")
 
@@ -254,7 +254,7 @@ def test_a_picture_is_a_table_too(console: Console) -> None:
     page = console.open()
     figure = page.get_by_role("img", name=re.compile("Traffic, in and out"))
     expect(figure).to_have_attribute("aria-label", re.compile(r"in .*B/s, out .*B/s"))
-    page.get_by_role("button", name="show as a table").click()
+    page.get_by_role("button", name="Show as table").click()
     rows = page.get_by_role("region", name="Traffic, in and out").locator("tbody tr")
     expect(rows.first).to_contain_text("B/s")
 

@@ -51,7 +51,7 @@ def use_avro(page: Page) -> None:
     page.get_by_role("button", name="Schemas").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Schema, as JSON").fill(json.dumps(SCHEMA))
-    dialog.get_by_role("button", name="Use it").click()
+    dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
 
 
@@ -94,21 +94,21 @@ def test_keys_are_shown_by_a_descriptor_set(sales: Rest, console: Console) -> No
     page = console.open("topics/sales?tab=messages")
     page.get_by_role("button", name="Schemas").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("For the").select_option("key")
-    dialog.get_by_label("Form").select_option("protobuf")
+    dialog.get_by_label("Schema of").select_option("key")
+    dialog.get_by_label("Format").select_option("protobuf")
     file: Any = {"name": "orders.desc", "mimeType": "application/octet-stream",
                  "buffer": base64.b64decode(SET)}  # fmt: skip
     dialog.get_by_label("Descriptor set").set_input_files(file)
-    dialog.get_by_role("button", name="Use it").click()
+    dialog.get_by_role("button", name="Save").click()
     expect(dialog.get_by_role("alert")).to_contain_text("There are shop.Line, shop.Order")
     dialog.get_by_label(re.compile("^Message")).fill("shop.Order")
-    dialog.get_by_role("button", name="Use it").click()
+    dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
     expect(page.locator("#messages")).to_contain_text('"who_is": "<img')
     assert page.evaluate("window.hacked") is None
     page.get_by_role("button", name="Schemas").click()
-    dialog.get_by_label("For the").select_option("key")
-    expect(dialog).to_contain_text("Now: Protobuf shop.Order")
+    dialog.get_by_label("Schema of").select_option("key")
+    expect(dialog).to_contain_text("Current: Protobuf shop.Order")
     dialog.get_by_role("button", name="remove").click()
     expect(page.get_by_label("Keys as")).to_have_count(0)
     assert [each.partition(":")[0] for each in console.wrong] == ["400"]

@@ -1,4 +1,4 @@
-// One group: who is in it, how far it has read, and putting it elsewhere.
+// One group: its members, its offsets and lag, and the reset of its offsets.
 import { html, useMemo, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
@@ -10,29 +10,89 @@ import { count, duration, short, some } from "../format.js";
 import { State } from "./groups.js";
 
 const PARTITIONS = [
-  { name: "topic", title: "Topic", cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>` },
+  {
+    name: "topic",
+    title: "Topic",
+    cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>`,
+  },
   { name: "partition", title: "Partition", number: true },
-  { name: "committed", title: "Committed", number: true, cell: (each) => (each.no_commit_yet ? html`<span class="muted">no commit yet</span>` : count(each.committed)) },
+  {
+    name: "committed",
+    title: "Committed",
+    number: true,
+    cell: (each) =>
+      each.no_commit_yet ? html`<span class="muted">no commit yet</span>` : count(each.committed),
+  },
   { name: "end", title: "End", number: true, cell: (each) => count(each.end) },
-  { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${each.lost_records > 0 && html` <span class="muted">(${count(each.lost_records)} deleted unread)</span>`}` },
-  { name: "lag_seconds", title: "Lag, time", number: true, cell: (each) => duration(each.lag_seconds) },
-  { name: "member", title: "Read by", value: (each) => each.member_id ?? "nobody", long: true },
+  {
+    name: "lag_records",
+    title: "Lag, records",
+    number: true,
+    cell: (each) => html`
+      ${count(each.lag_records)}
+      ${
+        each.lost_records > 0 &&
+        html`${" "}<span class="muted">(${count(each.lost_records)} deleted unread)</span>`
+      }
+    `,
+  },
+  {
+    name: "lag_seconds",
+    title: "Lag, time",
+    number: true,
+    cell: (each) => duration(each.lag_seconds),
+  },
+  { name: "member", title: "Member", value: (each) => each.member_id ?? "none", long: true },
 ];
 
 const MEMBERS = [
-  { name: "member_id", title: "Member", long: true, cell: (each) => html`<code>${each.member_id}</code>` },
+  {
+    name: "member_id",
+    title: "Member",
+    long: true,
+    cell: (each) => html`<code>${each.member_id}</code>`,
+  },
   { name: "client_id", title: "Client" },
   { name: "host", title: "Host" },
-  { name: "assignment", title: "Reads", value: (each) => Object.entries(each.partitions).map(([topic, numbers]) => `${topic} ${numbers.join(" ")}`).join(", "), long: true },
+  {
+    name: "assignment",
+    title: "Partitions",
+    value: (each) =>
+      Object.entries(each.partitions)
+        .map(([topic, numbers]) => `${topic} ${numbers.join(" ")}`)
+        .join(", "),
+    long: true,
+  },
 ];
 
-const TARGETS = [["earliest", "the beginning"], ["latest", "the end: skip what is there"], ["time", "a time"], ["offset", "an offset"], ["shift", "from where it is, by"], ["group", "where another group is"]];
+const TARGETS = [
+  ["earliest", "earliest"],
+  ["latest", "latest"],
+  ["time", "a time"],
+  ["offset", "an offset"],
+  ["shift", "shift by"],
+  ["group", "offsets of another group"],
+];
 
 function Reset({ group, onClose }) {
   const topics = [...new Set(group.offsets.map((each) => each.topic))];
-  const [chosen, choose] = useState(topics), [to, setTo] = useState("earliest"), [value, setValue] = useState(""), [rows, setRows] = useState(null);
-  const isTime = to === "time", wants = ["time", "offset", "shift", "group"].includes(to);
-  const body = () => ({ topics: chosen.map((topic) => ({ topic })), to, ...(wants && { [isTime ? "time_ms" : to]: isTime ? new Date(value).getTime() : to === "group" ? value : Number(value) }) });
+  const [chosen, choose] = useState(topics);
+  const [to, setTo] = useState("earliest");
+  const [value, setValue] = useState("");
+  const [rows, setRows] = useState(null);
+  const isTime = to === "time";
+  const wants = ["time", "offset", "shift", "group"].includes(to);
+  const body = () => ({
+    topics: chosen.map((topic) => ({ topic })),
+    to,
+    ...(wants && {
+      [isTime ? "time_ms" : to]: isTime
+        ? new Date(value).getTime()
+        : to === "group"
+          ? value
+          : Number(value),
+    }),
+  });
   const path = `/groups/${encodeURIComponent(group.group)}/reset`;
   const send = async () => {
     if (rows === null) {
@@ -41,53 +101,227 @@ function Reset({ group, onClose }) {
     }
     await api(path, { method: "POST", body: { ...body(), dry_run: false } });
   };
-  const changed = (set) => (event) => { set(event.target.value); setRows(null); };
-  const tick = (topic) => (event) => { choose(event.target.checked ? [...chosen, topic] : chosen.filter((each) => each !== topic)); setRows(null); };
-  return html`<${Dialog} title=${`Put ${group.group} elsewhere`} send=${rows === null ? "Show what would change" : "Put it there"} onSend=${send} onClose=${onClose} wide>
-    ${group.members > 0 && html`<p class="notice warn">The group has ${some(group.members, "member")}. Offsets can only be changed while nobody reads: stop them first.</p>`}
-    <fieldset class="row">${topics.map((topic) => html`<label class="check"><input type="checkbox" checked=${chosen.includes(topic)} onChange=${tick(topic)} />${topic}</label>`)}</fieldset>
-    <div class="row"><label>To<select value=${to} onChange=${(event) => { setTo(event.target.value); setValue(""); setRows(null); }}>${TARGETS.map(([id, text]) => html`<option value=${id}>${text}</option>`)}</select></label>
-      ${wants && html`<label>${{ time: "Time", shift: "Records, less than 0 goes back", offset: "Offset", group: "Group" }[to]}<input required type=${{ time: "datetime-local", group: "text" }[to] ?? "number"} step="1" value=${value} onInput=${changed(setValue)} /></label>`}</div>
-    ${rows && html`<div class="scroll"><table><thead><tr><th scope="col">Topic</th><th scope="col" class="num">Partition</th><th scope="col" class="num">From</th><th scope="col" class="num">To</th><th scope="col" class="num">First there is</th><th scope="col" class="num">End</th><th scope="col">Note</th></tr></thead>
-      <tbody>${rows.map((row) => html`<tr><td>${row.topic}</td><td class="num">${row.partition}</td><td class="num">${count(row.before)}</td><td class="num"><b>${count(row.after)}</b></td><td class="num">${count(row.start)}</td><td class="num">${count(row.end)}</td><td class="muted">${row.note}</td></tr>`)}</tbody></table></div>`}
-  <//>`;
+  const changed = (set) => (event) => {
+    set(event.target.value);
+    setRows(null);
+  };
+  const tick = (topic) => (event) => {
+    choose(event.target.checked ? [...chosen, topic] : chosen.filter((each) => each !== topic));
+    setRows(null);
+  };
+  return html`
+    <${Dialog} title=${`Reset offsets of ${group.group}`}
+        send=${rows === null ? "Preview" : "Reset offsets"} onSend=${send} onClose=${onClose} wide>
+      ${
+        group.members > 0 &&
+        html`
+          <p class="notice warn">
+            The group has ${some(group.members, "member")}. Stop them first: offsets can only be
+            reset while the group has no members.
+          </p>
+        `
+      }
+      <fieldset class="row">
+        ${topics.map(
+          (topic) => html`
+            <label class="check">
+              <input type="checkbox" checked=${chosen.includes(topic)} onChange=${tick(topic)} />
+              ${topic}
+            </label>
+          `,
+        )}
+      </fieldset>
+      <div class="row">
+        <label>
+          To
+          <select value=${to}
+              onChange=${(event) => {
+                setTo(event.target.value);
+                setValue("");
+                setRows(null);
+              }}>
+            ${TARGETS.map(([id, text]) => html`<option value=${id}>${text}</option>`)}
+          </select>
+        </label>
+        ${
+          wants &&
+          html`
+            <label>
+              ${
+                {
+                  time: "Time",
+                  shift: "Records (negative: back)",
+                  offset: "Offset",
+                  group: "Group",
+                }[to]
+              }
+              <input required type=${{ time: "datetime-local", group: "text" }[to] ?? "number"}
+                  step="1" value=${value} onInput=${changed(setValue)} />
+            </label>
+          `
+        }
+      </div>
+      ${
+        rows &&
+        html`
+          <div class="scroll">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Topic</th>
+                  <th scope="col" class="num">Partition</th>
+                  <th scope="col" class="num">From</th>
+                  <th scope="col" class="num">To</th>
+                  <th scope="col" class="num">Log start</th>
+                  <th scope="col" class="num">Log end</th>
+                  <th scope="col">Note</th>
+                </tr>
+              </thead>
+              <tbody>
+                ${rows.map(
+                  (row) => html`
+                    <tr>
+                      <td>${row.topic}</td>
+                      <td class="num">${row.partition}</td>
+                      <td class="num">${count(row.before)}</td>
+                      <td class="num"><b>${count(row.after)}</b></td>
+                      <td class="num">${count(row.start)}</td>
+                      <td class="num">${count(row.end)}</td>
+                      <td class="muted">${row.note}</td>
+                    </tr>
+                  `,
+                )}
+              </tbody>
+            </table>
+          </div>
+        `
+      }
+    <//>
+  `;
 }
 
 function Remove({ group, onClose }) {
-  const remove = async () => { await api(`/groups/${encodeURIComponent(group.group)}`, { method: "DELETE" }); go(["groups"]); };
-  return html`<${Dialog} title=${`Delete ${group.group}`} send="Delete" danger confirm=${group.group} onSend=${remove} onClose=${onClose}><p>Its committed offsets go. A consumer that comes back with this name begins where its own configuration says.</p><//>`;
+  const remove = async () => {
+    await api(`/groups/${encodeURIComponent(group.group)}`, { method: "DELETE" });
+    go(["groups"]);
+  };
+  return html`
+    <${Dialog} title=${`Delete ${group.group}`} send="Delete" danger confirm=${group.group}
+        onSend=${remove} onClose=${onClose}>
+      <p>
+        Its committed offsets are deleted. A consumer that joins this group again starts where its
+        <code>auto.offset.reset</code> says.
+      </p>
+    <//>
+  `;
 }
 
-/** One line for the group: the records of its topics together, and the topic that is furthest behind. */
+/** One line for the group: the sum of the records, and the largest lag in time of its topics. */
 function summed(topics) {
   const each = Object.values(topics);
-  const times = [...new Set(each.flatMap((samples) => samples.map((one) => one.at_ms)))].sort((a, b) => a - b);
+  const times = [...new Set(each.flatMap((samples) => samples.map((one) => one.at_ms)))].sort(
+    (a, b) => a - b,
+  );
   const at = each.map((samples) => new Map(samples.map((one) => [one.at_ms, one])));
   const all = times.map((time) => at.map((samples) => samples.get(time)).filter(Boolean));
-  return [times.map((time) => time / 1000), all.map((row) => row.reduce((sum, one) => sum + one.records, 0)), all.map((row) => Math.max(0, ...row.map((one) => one.seconds ?? 0)))];
+  return [
+    times.map((time) => time / 1000),
+    all.map((row) => row.reduce((sum, one) => sum + one.records, 0)),
+    all.map((row) => Math.max(0, ...row.map((one) => one.seconds ?? 0))),
+  ];
 }
 
 function History({ group }) {
   const { data } = useApi(`/groups/${encodeURIComponent(group)}/lag`, 10);
   const [times, records, seconds] = useMemo(() => summed(data?.topics ?? {}), [data]);
   if (times.length < 2) return null;
-  return html`<div class="pair"><section class="card"><h2>Lag, time</h2><${Chart} label="Lag in seconds" series=${["behind"]} data=${[times, seconds]} unit=${duration} height=${150} /></section>
-    <section class="card"><h2>Lag, records</h2><${Chart} label="Lag in records" series=${["not read"]} data=${[times, records]} unit=${short} height=${150} /></section></div>`;
+  return html`
+    <div class="pair">
+      <section class="card">
+        <h2>Lag, time</h2>
+        <${Chart} label="Lag in seconds" series=${["lag"]} data=${[times, seconds]} unit=${duration}
+            height=${150} />
+      </section>
+      <section class="card">
+        <h2>Lag, records</h2>
+        <${Chart} label="Lag in records" series=${["lag"]} data=${[times, records]} unit=${short}
+            height=${150} />
+      </section>
+    </div>
+  `;
 }
 
 export function Group({ route, me }) {
   const name = route.parts[1];
   const group = useApi(`/groups/${encodeURIComponent(name)}`, 4);
   const [doing, setDoing] = useState(null);
-  const close = () => { setDoing(null); group.reload(); };
-  return html`<${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> /`}>
-      <button class="primary" disabled=${me.read_only || !group.data} onClick=${() => setDoing("reset")}>Reset offsets</button><button class="danger" disabled=${me.read_only || !group.data} onClick=${() => setDoing("delete")}>Delete</button><//>
-    <${Loaded} from=${group}>${(data) => html`
-      <${Strip} facts=${[["State", html`<${State} state=${data.state} />`], ["Behind", duration(data.lag_seconds)], ["Not read", some(data.lag_records, "record")], data.no_commit_partitions > 0 && ["No commit yet", some(data.no_commit_partitions, "partition")], ["Members", count(data.members)], ["Protocol", [data.protocol, data.assignor].filter(Boolean).join(", ")], ["Generation", count(data.generation)]]} />
-      ${data.unread.length > 0 && html`<p class="notice warn">Nobody in the group reads ${data.unread.slice(0, 8).map((each) => `${each.topic} ${each.partition}`).join(", ")}${data.unread.length > 8 ? ` and ${count(data.unread.length - 8)} more` : ""}.</p>`}
-      ${data.no_commit_records > 0 && html`<p class="notice warn">Nothing was committed yet for ${some(data.no_commit_partitions, "partition")} that ${data.no_commit_partitions === 1 ? "is" : "are"} assigned or wanted: the ${some(data.no_commit_records, "record")} there count from the first one, as far as is known where the group would begin.</p>`}
-      <${History} group=${name} />
-      <section class="card"><div class="head"><h2>Partitions</h2></div><${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic" empty="No offset was committed yet." /></section>
-      <section class="card"><div class="head"><h2>Members</h2></div><${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS} empty="Nobody reads for this group now." /></section>
-      ${doing === "reset" && html`<${Reset} group=${data} onClose=${close} />`}${doing === "delete" && html`<${Remove} group=${data} onClose=${close} />`}`}<//>`;
+  const close = () => {
+    setDoing(null);
+    group.reload();
+  };
+  return html`
+    <${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> /`}>
+      <button class="primary" disabled=${me.read_only || !group.data}
+          onClick=${() => setDoing("reset")}>
+        Reset offsets
+      </button>
+      <button class="danger" disabled=${me.read_only || !group.data}
+          onClick=${() => setDoing("delete")}>
+        Delete
+      </button>
+    <//>
+    <${Loaded} from=${group}>
+      ${(data) => html`
+        <${Strip}
+            facts=${[
+              ["State", html`<${State} state=${data.state} />`],
+              ["Lag, time", duration(data.lag_seconds)],
+              ["Lag, records", some(data.lag_records, "record")],
+              data.no_commit_partitions > 0 && [
+                "No commit yet",
+                some(data.no_commit_partitions, "partition"),
+              ],
+              ["Members", count(data.members)],
+              ["Protocol", [data.protocol, data.assignor].filter(Boolean).join(", ")],
+              ["Generation", count(data.generation)],
+            ]} />
+        ${
+          data.unread.length > 0 &&
+          html`
+            <p class="notice warn">
+              No member of the group reads${" "}
+              ${data.unread
+                .slice(0, 8)
+                .map((each) => `${each.topic} ${each.partition}`)
+                .join(", ")}
+              ${data.unread.length > 8 ? ` and ${count(data.unread.length - 8)} more` : ""}.
+            </p>
+          `
+        }
+        ${
+          data.no_commit_records > 0 &&
+          html`
+            <p class="notice warn">
+              The group has no committed offset yet for${" "}
+              ${some(data.no_commit_partitions, "partition")}. Their lag of${" "}
+              ${some(data.no_commit_records, "record")} counts from the first record.
+            </p>
+          `
+        }
+        <${History} group=${name} />
+        <section class="card">
+          <div class="head"><h2>Partitions</h2></div>
+          <${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic"
+              empty="No committed offsets yet." />
+        </section>
+        <section class="card">
+          <div class="head"><h2>Members</h2></div>
+          <${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS}
+              empty="The group has no members." />
+        </section>
+        ${doing === "reset" && html`<${Reset} group=${data} onClose=${close} />`}
+        ${doing === "delete" && html`<${Remove} group=${data} onClose=${close} />`}
+      `}
+    <//>
+  `;
 }

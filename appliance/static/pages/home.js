@@ -1,4 +1,4 @@
-// Is all well? One sentence, then the facts behind it, each a link to more.
+// The health of the broker in one sentence, and the facts behind it as links to other pages.
 import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
 import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
@@ -9,85 +9,221 @@ import { bytes, clock, count, duration, percent, rate, short, some } from "../fo
 
 function Sentence({ facts }) {
   const level = LEVELS[facts.status];
-  return html`<section class=${`card sentence ${level}`} aria-live="polite"><div class="mark" style="font-size:1.3rem"><${Mark} level=${level} /></div>
-    <div><p>${facts.sentence}</p>
-      ${facts.findings.length > 1 && html`<ul>${facts.findings.map((each) => html`<li><${Badge} level=${LEVELS[each.level]}>${each.level}<//> ${each.text}</li>`)}</ul>`}
-    </div></section>`;
+  return html`
+    <section class=${`card sentence ${level}`} aria-live="polite">
+      <div class="mark" style="font-size:1.3rem"><${Mark} level=${level} /></div>
+      <div>
+        <p>${facts.sentence}</p>
+        ${
+          facts.findings.length > 1 &&
+          html`
+            <ul>
+              ${facts.findings.map(
+                (each) => html`
+                  <li><${Badge} level=${LEVELS[each.level]}>${each.level}<//> ${each.text}</li>
+                `,
+              )}
+            </ul>
+          `
+        }
+      </div>
+    </section>
+  `;
 }
 
 function Traffic({ samples, skipped, until }) {
-  const data = useMemo(() => [samples.map((each) => each.at_ms / 1000), samples.map((each) => each.in_bytes_per_s), samples.map((each) => each.out_bytes_per_s)], [samples]);
-  return html`<section class="card wide"><div class="head"><h2>Traffic</h2><span class="muted">${until ? `ten minutes up to ${clock(until)}` : "the last ten minutes"}${skipped > 0 && `; ${count(skipped)} events came too fast for this page and were skipped`}</span></div>
-    <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate} /></section>`;
+  const data = useMemo(
+    () => [
+      samples.map((each) => each.at_ms / 1000),
+      samples.map((each) => each.in_bytes_per_s),
+      samples.map((each) => each.out_bytes_per_s),
+    ],
+    [samples],
+  );
+  return html`
+    <section class="card wide">
+      <div class="head">
+        <h2>Traffic</h2>
+        <span class="muted">
+          ${until ? `ten minutes up to ${clock(until)}` : "the last ten minutes"}
+          ${
+            skipped > 0 && `; ${count(skipped)} events came too fast for this page and were skipped`
+          }
+        </span>
+      </div>
+      <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate} />
+    </section>
+  `;
 }
 
 function forecastText(storage) {
-  const { written_bytes_per_s: written, steady_bytes: steady, full_in_s: full, free_bytes: free, logs_bytes: used } = storage;
-  if (written === null) return "how it grows is known a minute after the start";
+  const {
+    written_bytes_per_s: written,
+    steady_bytes: steady,
+    full_in_s: full,
+    free_bytes: free,
+    logs_bytes: used,
+  } = storage;
+  if (written === null) return "growth is known a minute after the start";
   if (full !== null) return `full in ${duration(full)} at the rate so far`;
-  if (steady === null) return "nothing bounds it, and nothing is being written";
-  return `settles at ${bytes(steady)}, ${percent(steady / (free + used))} of what there is`;
+  if (steady === null) return "no limit is set, and nothing is being written";
+  return `settles at ${bytes(steady)}, ${percent(steady / (free + used))} of the disk`;
 }
 
 function Storage({ storage }) {
   const full = 1 - storage.free_bytes / storage.total_bytes;
   const level = storage.is_full ? "bad" : full > 0.8 ? "warn" : undefined;
-  return html`<${Tile} title="Storage" value=${bytes(storage.logs_bytes)} unit="of logs" level=${level} href="#/topics?sort=-size_bytes">
-    <${Bar} share=${full} level=${level ?? "good"} /><p>${bytes(storage.free_bytes)} free, the disk is ${percent(full)} full</p><p>${forecastText(storage)}</p><p>${bytes(storage.reserve_bytes)} in reserve for a start on a full disk</p><//>`;
+  return html`
+    <${Tile} title="Storage" value=${bytes(storage.logs_bytes)} unit="of logs" level=${level}
+        href="#/topics?sort=-size_bytes">
+      <${Bar} share=${full} level=${level ?? "good"} />
+      <p>${bytes(storage.free_bytes)} free, the disk is ${percent(full)} full</p>
+      <p>${forecastText(storage)}</p>
+      <p>${bytes(storage.reserve_bytes)} reserved for a start on a full disk</p>
+    <//>
+  `;
 }
 
 function Durability({ unflushed }) {
   const { records, last_flush_ms: took, last_flush_ago_ms: ago } = unflushed;
-  return html`<${Tile} title="On disk" value=${records ? bytes(unflushed.bytes) : "all of it"} unit=${records ? "not yet" : ""} level="good">
-    <p>${records ? `${some(records, "record")}, the oldest for ${duration(unflushed.oldest_ms / 1000)}` : "a power cut now would take nothing"}</p>
-    <p>${took === null ? "no flush since the start" : `the last flush took ${duration(took / 1000)}, ${duration(ago / 1000)} ago`}</p><//>`;
+  return html`
+    <${Tile} title="On disk" value=${records ? bytes(unflushed.bytes) : "everything"}
+        unit=${records ? "not on disk" : ""} level="good">
+      <p>
+        ${
+          records
+            ? `${some(records, "record")}, the oldest for ${duration(unflushed.oldest_ms / 1000)}`
+            : "a power cut now would lose nothing"
+        }
+      </p>
+      <p>
+        ${
+          took === null
+            ? "no flush since the start"
+            : `the last flush took ${duration(took / 1000)}, ${duration(ago / 1000)} ago`
+        }
+      </p>
+    <//>
+  `;
 }
 
-// a bound of the broker's own histogram, and no more exact than that
+// a bucket bound of the broker's histogram, no more exact than that
 const upTo = (ms) => (ms === null ? "–" : `≤ ${duration(ms / 1000)}`);
 
 function Requests({ now, traffic }) {
-  return html`<${Tile} title="Requests" value=${short((now?.produces_per_s ?? 0) + (now?.fetches_per_s ?? 0))} unit="a second" href="#/clients">
-    <p>of ${some(now?.connections ?? 0, "connection")}</p><p>p99 of produce ${upTo(traffic?.produce_p99_ms ?? null)}</p><p>p99 of fetch ${upTo(traffic?.fetch_p99_ms ?? null)}</p><//>`;
+  return html`
+    <${Tile} title="Requests" value=${short((now?.produces_per_s ?? 0) + (now?.fetches_per_s ?? 0))}
+        unit="a second" href="#/clients">
+      <p>of ${some(now?.connections ?? 0, "connection")}</p>
+      <p>p99 of produce ${upTo(traffic?.produce_p99_ms ?? null)}</p>
+      <p>p99 of fetch ${upTo(traffic?.fetch_p99_ms ?? null)}</p>
+    <//>
+  `;
 }
 
 function Raid({ arrays }) {
-  if (arrays.length === 0) return html`<${Tile} title="Disks" value="no software RAID"><p>controllers of their own tell their state only to their own tools</p><//>`;
+  if (arrays.length === 0)
+    return html`
+      <${Tile} title="Disks" value="no software RAID">
+        <p>the broker cannot see the state of a hardware controller</p>
+      <//>
+    `;
   const bad = arrays.filter((each) => each.condition !== "well");
-  return html`<${Tile} title="Disks" value=${bad.length ? `${bad.length} not well` : "all there"} level=${bad.length ? "bad" : "good"}>
-    ${arrays.map((each) => html`<p>${each.name} ${each.level}: ${each.condition}${each.missing ? `, ${each.missing} missing` : ""}${each.done !== null ? `, ${each.action} ${percent(each.done)}` : ""}</p>`)}<//>`;
+  return html`
+    <${Tile} title="Disks" value=${bad.length ? `${bad.length} with problems` : "all present"}
+        level=${bad.length ? "bad" : "good"}>
+      ${arrays.map(
+        (each) => html`
+          <p>
+            ${each.name} ${each.level}: ${each.condition}
+            ${each.missing ? `, ${each.missing} missing` : ""}
+            ${each.done !== null ? `, ${each.action} ${percent(each.done)}` : ""}
+          </p>
+        `,
+      )}
+    <//>
+  `;
 }
 
 function Consumers({ groups, worst }) {
   const isBehind = worst !== null && worst.records > 0;
   const isLate = isBehind && worst.seconds !== null;
-  return html`<${Tile} title="Consumers" href="#/groups" value=${isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "none behind"} unit=${isBehind ? (isLate ? "behind" : "records behind") : ""}>
-    <p>${isBehind ? `${worst.group}, ${some(worst.records, "record")}` : "everybody has read what there is"}</p>${isBehind && worst.no_commit_records > 0 && html`<p>${count(worst.no_commit_records)} of them without a commit yet</p>`}<p>${some(groups, "group")}</p><//>`;
+  return html`
+    <${Tile} title="Consumers" href="#/groups"
+        value=${
+          isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "none behind"
+        } unit=${isBehind ? (isLate ? "behind" : "records behind") : ""}>
+      <p>
+        ${
+          isBehind
+            ? `${worst.group}, ${some(worst.records, "record")}`
+            : "all groups have read everything"
+        }
+      </p>
+      ${
+        isBehind &&
+        worst.no_commit_records > 0 &&
+        html`<p>${count(worst.no_commit_records)} of them in partitions without a commit</p>`
+      }
+      <p>${some(groups, "group")}</p>
+    <//>
+  `;
 }
 
 function Exports({ of }) {
   const { failed, worst } = of;
-  const level = failed || worst?.lost_records ? "bad" : worst?.seconds_left !== null && worst?.seconds_left < 86400 ? "warn" : "good";
-  const value = failed ? `${failed} failed` : worst?.behind_seconds ? duration(worst.behind_seconds) : worst?.behind_records ? short(worst.behind_records) : "up to date";
-  return html`<${Tile} title="Exports" href="#/exports" level=${level} value=${value} unit=${failed || !worst?.behind_records ? "" : worst.behind_seconds ? "behind" : "records behind"}>
-    <p>${worst ? `${worst.name}, ${count(worst.behind_records)} records` : ""}</p><p>${count(of.exports)} defined</p><//>`;
+  const level =
+    failed || worst?.lost_records
+      ? "bad"
+      : worst?.seconds_left !== null && worst?.seconds_left < 86400
+        ? "warn"
+        : "good";
+  const value = failed
+    ? `${failed} failed`
+    : worst?.behind_seconds
+      ? duration(worst.behind_seconds)
+      : worst?.behind_records
+        ? short(worst.behind_records)
+        : "up to date";
+  return html`
+    <${Tile} title="Exports" href="#/exports" level=${level} value=${value}
+        unit=${
+          failed || !worst?.behind_records ? "" : worst.behind_seconds ? "behind" : "records behind"
+        }>
+      <p>${worst ? `${worst.name}, ${count(worst.behind_records)} records` : ""}</p>
+      <p>${count(of.exports)} defined</p>
+    <//>
+  `;
 }
 
-/** The state of a broker that does not answer. What it said before is of another time, and not shown as if it were not. */
+/** The state of a broker that does not answer. Its last health is old, and is not shown. */
 function NotKnown({ since, samples }) {
-  return html`<section class="card sentence unknown" aria-live="polite"><div class="mark" style="font-size:1.3rem"><${Mark} level="unknown" /></div>
-      <div><p>Not known: the broker does not answer since ${clock(since)}.</p><p class="muted">What it said of itself before is not shown: it may not be so any more.</p></div></section>
-    ${samples.length > 1 && html`<div class="tiles"><${Traffic} samples=${samples} skipped=${0} until=${since} /></div>`}`;
+  return html`
+    <section class="card sentence unknown" aria-live="polite">
+      <div class="mark" style="font-size:1.3rem"><${Mark} level="unknown" /></div>
+      <div>
+        <p>Unknown: the broker has not answered since ${clock(since)}.</p>
+        <p class="muted">Its last health report is hidden, because it may be outdated.</p>
+      </div>
+    </section>
+    ${
+      samples.length > 1 &&
+      html`<div class="tiles"><${Traffic} samples=${samples} skipped=${0} until=${since} /></div>`
+    }
+  `;
 }
 
 export function Home({ me }) {
-  const facts = useLive((state) => state.health), isCut = useLive((state) => state.isCut), since = useLive((state) => state.since);
+  const facts = useLive((state) => state.health);
+  const isCut = useLive((state) => state.isCut);
+  const since = useLive((state) => state.since);
   const samples = useLive((state) => state.samples);
   const skipped = useLive((state) => state.skipped);
   const now = samples.at(-1);
   if (isCut) return html`<${Head} title="Home" /><${NotKnown} since=${since} samples=${samples} />`;
   if (!facts) return html`<${Head} title="Home" /><p class="muted" aria-busy="true">…</p>`;
-  return html`<${Head} title="Home" />
+  return html`
+    <${Head} title="Home" />
     <${Sentence} facts=${facts} />
     ${facts.findings.some((each) => each.area === "clock") && html`<${DoubtedClock} me=${me} />`}
     ${facts.findings.some((each) => each.area === "ledger") && html`<${OpenLosses} me=${me} />`}
@@ -98,9 +234,17 @@ export function Home({ me }) {
       ${facts.exports?.exports > 0 && html`<${Exports} of=${facts.exports} />`}
       ${facts.storage && html`<${Storage} storage=${facts.storage} />`}
       ${facts.unflushed && html`<${Durability} unflushed=${facts.unflushed} />`}
-      <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics"><p>${some(facts.partitions, "partition")}, the broker's own too</p><p>${bytes(facts.size_bytes)} of logs</p><//>
+      <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics">
+        <p>${some(facts.partitions, "partition")}, with the broker's own</p>
+        <p>${bytes(facts.size_bytes)} of logs</p>
+      <//>
       <${Raid} arrays=${facts.raid} />
-      <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings"><p>version ${facts.version}, node ${facts.node_id}</p>
-        <p>Kafka <code>${facts.listeners.kafka}</code></p><p>ZooKeeper ${facts.zookeeper ?? "not used"}</p><p>clock ${facts.clock.state}</p><//>
-    </div>`;
+      <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings">
+        <p>version ${facts.version}, node ${facts.node_id}</p>
+        <p>Kafka <code>${facts.listeners.kafka}</code></p>
+        <p>ZooKeeper ${facts.zookeeper ?? "not used"}</p>
+        <p>clock ${facts.clock.state}</p>
+      <//>
+    </div>
+  `;
 }

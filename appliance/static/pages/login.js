@@ -2,7 +2,9 @@ import { html, useState } from "../html.js";
 import { api } from "../api.js";
 
 export function Login({ onIn }) {
-  const [user, setUser] = useState(""), [password, setPassword] = useState(""), [error, setError] = useState(null);
+  const [user, setUser] = useState("");
+  const [password, setPassword] = useState("");
+  const [error, setError] = useState(null);
   const submit = async (event) => {
     event.preventDefault();
     try {
@@ -13,18 +15,32 @@ export function Login({ onIn }) {
       setPassword("");
     }
   };
-  return html`<main class="login"><form class="card fields" onSubmit=${submit}>
-    <h1>appliance</h1>
-    <label>User<input name="user" autocomplete="username" required autofocus value=${user} onInput=${(event) => setUser(event.target.value)} /></label>
-    <label>Password<input name="password" type="password" autocomplete="current-password" required value=${password} onInput=${(event) => setPassword(event.target.value)} /></label>
-    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-    <button class="primary">Log in</button>
-  </form></main>`;
+  return html`
+    <main class="login">
+      <form class="card fields" onSubmit=${submit}>
+        <h1>appliance</h1>
+        <label>
+          User
+          <input name="user" autocomplete="username" required autofocus value=${user}
+              onInput=${(event) => setUser(event.target.value)} />
+        </label>
+        <label>
+          Password
+          <input name="password" type="password" autocomplete="current-password" required
+              value=${password} onInput=${(event) => setPassword(event.target.value)} />
+        </label>
+        ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+        <button class="primary">Log in</button>
+      </form>
+    </main>
+  `;
 }
 
-/** The link that the broker prints at its first start leads here. */
+/** The page behind the link that the broker prints at its first start. */
 export function Setup({ secret, onIn }) {
-  const [name, setName] = useState("admin"), [password, setPassword] = useState(""), [error, setError] = useState(null);
+  const [name, setName] = useState("admin");
+  const [password, setPassword] = useState("");
+  const [error, setError] = useState(null);
   const submit = async (event) => {
     event.preventDefault();
     try {
@@ -34,11 +50,27 @@ export function Setup({ secret, onIn }) {
       setError(refused.message);
     }
   };
-  return html`<main class="login"><form class="card fields" onSubmit=${submit}>
-    <h1>The first user</h1><p class="muted">From now on these pages ask for a password. This user may do everything and make others.</p>
-    <label>User<input name="user" autocomplete="username" required value=${name} onInput=${(event) => setName(event.target.value)} /></label>
-    <label>Password<input name="password" type="password" autocomplete="new-password" required autofocus value=${password} onInput=${(event) => setPassword(event.target.value)} /></label>
-    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-    <button class="primary">Set the password</button>
-  </form></main>`;
+  return html`
+    <main class="login">
+      <form class="card fields" onSubmit=${submit}>
+        <h1>Create the first user</h1>
+        <p class="muted">
+          After this the console asks for a password. This user is an admin and can create other
+          users.
+        </p>
+        <label>
+          User
+          <input name="user" autocomplete="username" required value=${name}
+              onInput=${(event) => setName(event.target.value)} />
+        </label>
+        <label>
+          Password
+          <input name="password" type="password" autocomplete="new-password" required autofocus
+              value=${password} onInput=${(event) => setPassword(event.target.value)} />
+        </label>
+        ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+        <button class="primary">Create user</button>
+      </form>
+    </main>
+  `;
 }

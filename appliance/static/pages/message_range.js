@@ -1,43 +1,81 @@
-// A range of messages: as a file, or written once more into another topic. What it holds is shown first.
+// A range of messages: downloaded as a file, or copied to another topic after a preview.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { api } from "../api.js";
 import { Dialog } from "../parts/dialog.js";
 import { bytes, count, some, time } from "../format.js";
 
-const FORMATS = [["jsonl", "JSON lines"], ["csv", "CSV"], ["arrow", "Arrow stream"], ["parquet", "Parquet"]];
+const FORMATS = [
+  ["jsonl", "JSON lines"],
+  ["csv", "CSV"],
+  ["arrow", "Arrow stream"],
+  ["parquet", "Parquet"],
+];
 const PREVIEW = 5; // messages
 
 const pathOf = (topic) => `/topics/${encodeURIComponent(topic)}`;
-const place = ({ kind, value }) => (kind === "time" ? `time:${new Date(value).getTime()}` : kind === "offset" ? `offset:${value}` : undefined);
+const boundOf = ({ kind, value }) =>
+  kind === "time"
+    ? `time:${new Date(value).getTime()}`
+    : kind === "offset"
+      ? `offset:${value}`
+      : undefined;
 const first = { kind: "all", value: "" };
 
 function End({ label, whole, chosen, choose }) {
   const { kind, value } = chosen;
-  return html`<label>${label}<select value=${kind} onChange=${(event) => choose({ kind: event.target.value, value: "" })}><option value="all">${whole}</option><option value="offset">an offset</option><option value="time">a time</option></select></label>
-    ${kind !== "all" && html`<label>${kind === "time" ? "Time" : "Offset"}<input required type=${kind === "time" ? "datetime-local" : "number"} step="1" value=${value} onInput=${(event) => choose({ kind, value: event.target.value })} /></label>`}`;
+  return html`
+    <label>
+      ${label}
+      <select value=${kind} onChange=${(event) => choose({ kind: event.target.value, value: "" })}>
+        <option value="all">${whole}</option>
+        <option value="offset">offset</option>
+        <option value="time">time</option>
+      </select>
+    </label>
+    ${
+      kind !== "all" &&
+      html`
+        <label>
+          ${kind === "time" ? "Time" : "Offset"}
+          <input required type=${kind === "time" ? "datetime-local" : "number"} step="1"
+              value=${value} onInput=${(event) => choose({ kind, value: event.target.value })} />
+        </label>
+      `
+    }
+  `;
 }
 
-/** Where the range lies, found out by the broker as soon as it is chosen. */
+/** The range as the broker resolves it, as soon as it is chosen. */
 function useRange(topic, partition) {
-  const [from, setFrom] = useState(first), [until, setUntil] = useState(first), [only, setOnly] = useState(partition ?? "");
-  const [found, setFound] = useState(null), [error, setError] = useState(null);
+  const [from, setFrom] = useState(first);
+  const [until, setUntil] = useState(first);
+  const [only, setOnly] = useState(partition ?? "");
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState(null);
   const asking = useRef();
   const isWhole = [from, until].every((each) => each.kind === "all" || each.value !== "");
-  const asked = new URLSearchParams(Object.entries({ from: place(from), until: place(until), partition: only }).filter(([, value]) => value !== undefined && value !== "")).toString();
+  const asked = new URLSearchParams(
+    Object.entries({ from: boundOf(from), until: boundOf(until), partition: only }).filter(
+      ([, value]) => value !== undefined && value !== "",
+    ),
+  ).toString();
   useEffect(() => {
     const abort = new AbortController();
     setFound(null);
     setError(null);
     if (isWhole) {
       asking.current = api(`${pathOf(topic)}/range?${asked}`, { signal: abort.signal });
-      asking.current.then(setFound, (refused) => refused.name === "AbortError" || setError(refused.message));
+      asking.current.then(
+        setFound,
+        (refused) => refused.name === "AbortError" || setError(refused.message),
+      );
     }
     return () => abort.abort();
   }, [topic, asked, isWhole]);
-  /** Whoever is quick waits until it is known. */
+  /** Waits until the broker has resolved the range. */
   const cursor = async () => {
     const { cursor } = await asking.current;
-    if (!cursor) throw new Error("There is no record in this range.");
+    if (!cursor) throw new Error("No records in this range.");
     return cursor;
   };
   return { from, setFrom, until, setUntil, only, setOnly, found, error, cursor };
@@ -45,53 +83,156 @@ function useRange(topic, partition) {
 
 function Range({ range, partitions, where }) {
   const { found, error } = range;
-  return html`<div class="row">
-      <${End} label="From" whole="the first record" chosen=${range.from} choose=${range.setFrom} /><${End} label="Up to" whole="the last record" chosen=${range.until} choose=${range.setUntil} />
-      <label>Of partition<select value=${range.only} onChange=${(event) => range.setOnly(event.target.value)}><option value="">all</option>${partitions.map((each) => html`<option>${each.partition}</option>`)}</select></label></div>
+  return html`
+    <div class="row">
+      <${End} label="From" whole="first record" chosen=${range.from} choose=${range.setFrom} />
+      <${End} label="Up to" whole="last record" chosen=${range.until} choose=${range.setUntil} />
+      <label>
+        Partition
+        <select value=${range.only} onChange=${(event) => range.setOnly(event.target.value)}>
+          <option value="">all</option>
+          ${partitions.map((each) => html`<option>${each.partition}</option>`)}
+        </select>
+      </label>
+    </div>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-    ${found && html`<p class="muted" role="status">${found.offsets ? `${some(found.offsets, "offset")} in ${some(found.partitions.length, "partition")}` : "There is no record in this range."}${where ? html`; of these the messages where <code>${where}</code>` : ""}</p>`}`;
+    ${
+      found &&
+      html`
+        <p class="muted" role="status">
+          ${
+            found.offsets
+              ? `${some(found.offsets, "offset")} in ${some(found.partitions.length, "partition")}`
+              : "No records in this range."
+          }
+          ${where ? html`; only messages where <code>${where}</code>` : ""}
+        </p>
+      `
+    }
+  `;
 }
 
 export function Export({ topic, partitions, partition, where, onClose }) {
   const range = useRange(topic, partition);
   const [format, setFormat] = useState("jsonl");
   const send = async () => {
-    const asked = new URLSearchParams({ format, cursor: await range.cursor(), ...(where && { filter: where }) });
-    // what is wrong with the filter is told here, and not in a file
-    await api(`${pathOf(topic)}/messages?${new URLSearchParams({ from: "newest", limit: 1, ...(where && { filter: where }) })}`);
-    Object.assign(document.createElement("a"), { href: `/api/v1${pathOf(topic)}/export?${asked}`, download: `${topic}.${format}` }).click();
+    const asked = new URLSearchParams({
+      format,
+      cursor: await range.cursor(),
+      ...(where && { filter: where }),
+    });
+    // an error of the filter must show here, not in the file
+    const probe = new URLSearchParams({
+      from: "newest",
+      limit: 1,
+      ...(where && { filter: where }),
+    });
+    await api(`${pathOf(topic)}/messages?${probe}`);
+    Object.assign(document.createElement("a"), {
+      href: `/api/v1${pathOf(topic)}/export?${asked}`,
+      download: `${topic}.${format}`,
+    }).click();
   };
-  return html`<${Dialog} title=${`Messages of ${topic} as a file`} send="Download" onSend=${send} onClose=${onClose}><div class="fields">
-    <label>Format<select value=${format} onChange=${(event) => setFormat(event.target.value)}>${FORMATS.map(([id, title]) => html`<option value=${id}>${title}</option>`)}</select></label>
-    <${Range} range=${range} partitions=${partitions} where=${where} /></div><//>`;
+  return html`
+    <${Dialog} title=${`Export messages of ${topic}`} send="Download" onSend=${send}
+        onClose=${onClose}>
+      <div class="fields">
+        <label>
+          Format
+          <select value=${format} onChange=${(event) => setFormat(event.target.value)}>
+            ${FORMATS.map(([id, title]) => html`<option value=${id}>${title}</option>`)}
+          </select>
+        </label>
+        <${Range} range=${range} partitions=${partitions} where=${where} />
+      </div>
+    <//>
+  `;
 }
 
-const cut = (data) => (data === null ? html`<i class="muted">null</i>` : html`<span class="mono">${data.text.slice(0, 120)}</span>`);
+const cut = (data) =>
+  data === null
+    ? html`<i class="muted">null</i>`
+    : html`<span class="mono">${data.text.slice(0, 120)}</span>`;
 
 function Preview({ found }) {
-  return html`<p class="notice">${found.next ? "At least " : ""}${some(found.count, "message")}, ${bytes(found.bytes)}, among ${some(found.scanned_offsets, "offset")}.${found.first.length ? " The first of them:" : ""}</p>
-    ${found.first.length > 0 && html`<div class="scroll"><table><thead><tr><th scope="col" class="num">Partition</th><th scope="col" class="num">Offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th></tr></thead>
-      <tbody>${found.first.slice(0, PREVIEW).map((each) => html`<tr><td class="num">${each.partition}</td><td class="num">${count(each.offset)}</td><td class="time">${time(each.timestamp_ms)}</td><td class="long">${cut(each.key)}</td><td class="long">${cut(each.value)}</td></tr>`)}</tbody></table></div>`}`;
+  return html`
+    <p class="notice">
+      ${found.next ? "At least " : ""}${some(found.count, "message")}, ${bytes(found.bytes)} in
+      ${" "}
+      ${some(found.scanned_offsets, "offset")}.${found.first.length ? " First messages:" : ""}
+    </p>
+    ${
+      found.first.length > 0 &&
+      html`
+        <div class="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col" class="num">Partition</th>
+                <th scope="col" class="num">Offset</th>
+                <th scope="col">Time</th>
+                <th scope="col">Key</th>
+                <th scope="col">Value</th>
+              </tr>
+            </thead>
+            <tbody>
+              ${found.first.slice(0, PREVIEW).map(
+                (each) => html`
+                  <tr>
+                    <td class="num">${each.partition}</td>
+                    <td class="num">${count(each.offset)}</td>
+                    <td class="time">${time(each.timestamp_ms)}</td>
+                    <td class="long">${cut(each.key)}</td>
+                    <td class="long">${cut(each.value)}</td>
+                  </tr>
+                `,
+              )}
+            </tbody>
+          </table>
+        </div>
+      `
+    }
+  `;
 }
 
 export function Replay({ topic, partitions, partition, where, onClose }) {
   const range = useRange(topic, partition);
-  const [to, setTo] = useState(""), [preview, setPreview] = useState(null), [done, setDone] = useState(null);
+  const [to, setTo] = useState("");
+  const [preview, setPreview] = useState(null);
+  const [done, setDone] = useState(null);
   useEffect(() => setPreview(null), [range.found?.cursor, to]);
   const send = async () => {
     const cursor = await range.cursor();
     const body = { to_topic: to, cursor, filter: where };
-    if (preview === null) { setPreview(await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, dry_run: true } })); return false; }
+    if (preview === null) {
+      setPreview(
+        await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, dry_run: true } }),
+      );
+      return false;
+    }
     for (let next = cursor, total = 0; next;) {
-      const part = await api(`${pathOf(topic)}/replay`, { method: "POST", body: { ...body, cursor: next, dry_run: false } });
+      const part = await api(`${pathOf(topic)}/replay`, {
+        method: "POST",
+        body: { ...body, cursor: next, dry_run: false },
+      });
       total += part.count;
       next = part.next;
       setDone(total);
     }
   };
-  return html`<${Dialog} title=${`Write messages of ${topic} once more`} send=${preview === null ? "Show what would be written" : "Write them"} onSend=${send} onClose=${onClose} wide><div class="fields">
-    <label>To the topic<input required spellcheck=${false} value=${to} onInput=${(event) => setTo(event.target.value)} /></label>
-    <${Range} range=${range} partitions=${partitions} where=${where} />
-    ${preview && html`<${Preview} found=${preview} />`}
-    ${done !== null && html`<p role="status">${some(done, "message")} written</p>`}</div><//>`;
+  return html`
+    <${Dialog} title=${`Replay messages of ${topic}`}
+        send=${preview === null ? "Preview" : "Replay"} onSend=${send} onClose=${onClose} wide>
+      <div class="fields">
+        <label>
+          Target topic
+          <input required spellcheck=${false} value=${to}
+              onInput=${(event) => setTo(event.target.value)} />
+        </label>
+        <${Range} range=${range} partitions=${partitions} where=${where} />
+        ${preview && html`<${Preview} found=${preview} />`}
+        ${done !== null && html`<p role="status">${some(done, "message")} written</p>`}
+      </div>
+    <//>
+  `;
 }

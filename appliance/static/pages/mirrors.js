@@ -1,4 +1,4 @@
-// Topics that a mirror writes here, and how far each is behind its source.
+// Topics that a mirror writes here, and their lag behind the source.
 import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { href } from "../router.js";
@@ -7,46 +7,162 @@ import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
 import { ago, bytes, count, duration, some, time } from "../format.js";
 
-const LEVELS = { "caught up": "good", behind: "warn", "no link": "bad", refused: "bad", silent: "bad", ended: "", "not reported": "" };
-const LATE_S = 60; // a mirror of what is being written is always a moment behind, and that is no warning
-const State = ({ of }) => html`<${Badge} level=${of.state === "behind" && of.lag_s < LATE_S ? "" : LEVELS[of.state] ?? "warn"}>${of.state}<//>`;
-// where nothing is wrong no column says so
-const columns = (topics) => TOPICS.filter((each) => each.name !== "failure" || topics.some((topic) => topic.failure));
-const lost = (each) => each.lost_offsets > 0 && html` <span class="muted">(${count(each.lost_offsets)} lost)</span>`;
+const LEVELS = {
+  "caught up": "good",
+  behind: "warn",
+  "no link": "bad",
+  refused: "bad",
+  silent: "bad",
+  ended: "",
+  "not reported": "",
+};
+const LATE_S = 60; // a mirror of a busy topic is always a little behind: that is no warning
+const State = ({ of }) => html`
+  <${Badge} level=${of.state === "behind" && of.lag_s < LATE_S ? "" : (LEVELS[of.state] ?? "warn")}>
+    ${of.state}
+  <//>
+`;
+// the column of failures is shown only if there is one
+const columns = (topics) =>
+  TOPICS.filter((each) => each.name !== "failure" || topics.some((topic) => topic.failure));
+const lost = (each) =>
+  each.lost_offsets > 0 &&
+  html`${" "}<span class="muted">(${count(each.lost_offsets)} lost)</span>`;
 
 const TOPICS = [
-  { name: "topic", title: "Topic", cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>` },
+  {
+    name: "topic",
+    title: "Topic",
+    cell: (each) => html`<a href=${href(["topics", each.topic])}>${each.topic}</a>`,
+  },
   { name: "state", title: "State", cell: (each) => html`<${State} of=${each} />` },
-  { name: "lag_records", title: "Lag, records", number: true, cell: (each) => html`${count(each.lag_records)}${lost(each)}` },
+  {
+    name: "lag_records",
+    title: "Lag, records",
+    number: true,
+    cell: (each) => html`${count(each.lag_records)}${lost(each)}`,
+  },
   { name: "lag_s", title: "Lag, time", number: true, cell: (each) => duration(each.lag_s) },
   { name: "end_offset", title: "Offsets", number: true, cell: (each) => count(each.end_offset) },
-  { name: "last_write_ms", title: "Newest record", number: true, cell: (each) => ago(each.last_write_ms) },
+  {
+    name: "last_write_ms",
+    title: "Last record",
+    number: true,
+    cell: (each) => ago(each.last_write_ms),
+  },
   { name: "mirror", title: "Mirror", value: (each) => each.mirror ?? "–" },
-  { name: "failure", title: "What is wrong", long: true },
-  // its topic's id only tells whether it was made anew
-  { name: "source", title: "Source", wide: true, cell: (each) => html`<code title=${each.source}>${each.source.split("/")[0]}</code>` },
+  { name: "failure", title: "Error", long: true },
+  // the topic's id only shows whether the topic was created again
+  {
+    name: "source",
+    title: "Source",
+    wide: true,
+    cell: (each) => html`<code title=${each.source}>${each.source.split("/")[0]}</code>`,
+  },
 ];
 
 function Forget({ mirror, onClose }) {
-  return html`<${Dialog} title=${`Forget ${mirror}`} send="Forget" onSend=${() => api(`/mirrors/${encodeURIComponent(mirror)}`, { method: "DELETE" })} onClose=${onClose}><p>What it said goes from this page, until it says it again. The mirror itself goes on.</p><//>`;
+  return html`
+    <${Dialog} title=${`Forget ${mirror}`} send="Forget"
+        onSend=${() => api(`/mirrors/${encodeURIComponent(mirror)}`, { method: "DELETE" })}
+        onClose=${onClose}>
+      <p>
+        This removes the report of the mirror from this page until its next report. The mirror
+        itself keeps running.
+      </p>
+    <//>
+  `;
 }
 
 function Mirror({ of, onForget, me }) {
   const refused = Object.entries(of.refused);
-  return html`<section class="card fields"><div class="head"><h2>${of.mirror} <${State} of=${of} /></h2><button type="button" class="plain" disabled=${me.read_only} aria-label=${`Forget ${of.mirror}`} onClick=${onForget}>forget</button></div>
-    <p>From <code>${of.source}</code>: ${some(of.topics, "topic")}, ${some(of.records, "record")} and ${bytes(of.bytes)} since it began, ${some(of.lag_records, "record")} and ${duration(of.lag_s)} behind${of.lost_offsets ? `, ${count(of.lost_offsets)} offsets deleted there before they were mirrored` : ""}.</p>
-    <p class="muted">Said ${time(of.reported_ms)}, ${ago(of.reported_ms)}.${of.failures ? ` It has begun anew ${count(of.failures)} times, the last one because: ${of.last_failure}` : ""}</p>
-    ${refused.length > 0 && html`<div class="notice bad"><ul style="margin:0;padding-left:18px">${refused.map(([name, why]) => html`<li><b>${name}</b>: ${why}</li>`)}</ul></div>`}</section>`;
+  return html`
+    <section class="card fields">
+      <div class="head">
+        <h2>${of.mirror} <${State} of=${of} /></h2>
+        <button type="button" class="plain" disabled=${me.read_only}
+            aria-label=${`Forget ${of.mirror}`} onClick=${onForget}>
+          forget
+        </button>
+      </div>
+      <p>
+        From <code>${of.source}</code>: ${some(of.topics, "topic")}, ${some(of.records, "record")}
+        ${" "}and ${bytes(of.bytes)} since its start, ${some(of.lag_records, "record")} and${" "}
+        ${duration(of.lag_s)} behind
+        ${
+          of.lost_offsets
+            ? `, ${count(of.lost_offsets)} offsets deleted in the source before they were mirrored`
+            : ""
+        }.
+      </p>
+      <p class="muted">
+        Reported ${time(of.reported_ms)}, ${ago(of.reported_ms)}.
+        ${of.failures ? ` ${some(of.failures, "failure")}, last: ${of.last_failure}` : ""}
+      </p>
+      ${
+        refused.length > 0 &&
+        html`
+          <div class="notice bad">
+            <ul style="margin:0;padding-left:18px">
+              ${refused.map(([name, why]) => html`<li><b>${name}</b>: ${why}</li>`)}
+            </ul>
+          </div>
+        `
+      }
+    </section>
+  `;
 }
 
-const Nothing = () => html`<p>No topic here is written by a mirror.</p><p><code>appliance mirror --from site:9092 --to this:9092 --topics 'measurements|alarms' --report this:8780</code></p>`;
+const Nothing = () => html`
+  <p>No mirror writes to this broker.</p>
+  <p>
+    <code>
+      appliance mirror --from site:9092 --to this:9092 --topics 'measurements|alarms' --report
+      this:8780
+    </code>
+  </p>
+`;
 
 export function Mirrors({ me }) {
   const mirrors = useApi("/mirrors", 5);
   const [forgotten, forget] = useState(null);
-  return html`<${Head} title="Mirrors" /><${Loaded} from=${mirrors}>${(data) => html`
-    ${data.mirrors.map((each) => html`<${Mirror} key=${each.mirror} of=${each} me=${me} onForget=${() => forget(each.mirror)} />`)}
-    <section class="card"><div class="head"><h2>Topics</h2></div><${Table} id="mirrors" sort="-lag_records" rows=${data.topics} columns=${columns(data.topics)} text=${(each) => `${each.topic} ${each.state} ${each.source}`} empty=${html`<${Nothing} />`} /></section>
-    ${data.topics.some((each) => each.state === "not reported") && html`<p class="muted">Only the mirror knows how far its source is ahead. It says so here when it is started with <code>--report</code>.</p>`}`}<//>
-    ${forgotten && html`<${Forget} mirror=${forgotten} onClose=${() => { forget(null); mirrors.reload(); }} />`}`;
+  return html`
+    <${Head} title="Mirrors" />
+    <${Loaded} from=${mirrors}>
+      ${(data) => html`
+        ${data.mirrors.map(
+          (each) => html`
+            <${Mirror} key=${each.mirror} of=${each} me=${me}
+                onForget=${() => forget(each.mirror)} />
+          `,
+        )}
+        <section class="card">
+          <div class="head"><h2>Topics</h2></div>
+          <${Table} id="mirrors" sort="-lag_records" rows=${data.topics}
+              columns=${columns(data.topics)}
+              text=${(each) => `${each.topic} ${each.state} ${each.source}`}
+              empty=${html`<${Nothing} />`} />
+        </section>
+        ${
+          data.topics.some((each) => each.state === "not reported") &&
+          html`
+            <p class="muted">
+              Only the mirror knows the end of its source. It reports its lag here if it is started
+              with <code>--report</code>.
+            </p>
+          `
+        }
+      `}
+    <//>
+    ${
+      forgotten &&
+      html`
+        <${Forget} mirror=${forgotten}
+            onClose=${() => {
+              forget(null);
+              mirrors.reload();
+            }} />
+      `
+    }
+  `;
 }

@@ -1,4 +1,4 @@
-// What the broker wrote down: its log, and who changed what.
+// The broker's log, and the audit trail.
 import { html } from "../html.js";
 import { useApi } from "../api.js";
 import { href } from "../router.js";
@@ -9,25 +9,57 @@ import { time } from "../format.js";
 const LEVELS = { error: "bad", critical: "bad", warning: "warn" };
 const LOG = [
   { name: "at_ms", title: "Time", time: true, cell: (each) => time(each.at_ms, true) },
-  { name: "level", title: "Level", cell: (each) => html`<${Badge} level=${LEVELS[each.level] ?? ""}>${each.level}<//>` },
-  { name: "name", title: "Part" },
-  { name: "text", title: "Text", wide: true, cell: (each) => html`<span class="mono" style="white-space:pre-wrap">${each.text}</span>` },
+  {
+    name: "level",
+    title: "Level",
+    cell: (each) => html`<${Badge} level=${LEVELS[each.level] ?? ""}>${each.level}<//>`,
+  },
+  { name: "name", title: "Component" },
+  {
+    name: "text",
+    title: "Text",
+    wide: true,
+    cell: (each) => html`<span class="mono" style="white-space:pre-wrap">${each.text}</span>`,
+  },
 ];
 const AUDIT = [
   { name: "at_ms", title: "Time", time: true, cell: (each) => time(each.at_ms, true) },
-  { name: "who", title: "Who", cell: (each) => each.who || "–" },
-  { name: "action", title: "What", wide: true, cell: (each) => html`<code>${each.action}</code>` },
+  { name: "who", title: "User", cell: (each) => each.who || "–" },
+  {
+    name: "action",
+    title: "Action",
+    wide: true,
+    cell: (each) => html`<code>${each.action}</code>`,
+  },
   { name: "peer", title: "From" },
   { name: "details", title: "Details", long: true },
-  { name: "status", title: "Answer", cell: (each) => html`<${Badge} level=${each.status < 400 ? "good" : "warn"}>${each.status}<//>` },
+  {
+    name: "status",
+    title: "Status",
+    cell: (each) => html`<${Badge} level=${each.status < 400 ? "good" : "warn"}>${each.status}<//>`,
+  },
 ];
 
 export function Records({ route }) {
   const isAudit = route.query.tab === "audit";
   const answer = useApi(isAudit ? "/audit" : "/log", 3);
   const rows = (data) => (isAudit ? data.entries : data.lines);
-  return html`<${Head} title="Log and audit" />
-    <nav class="tabs" aria-label="Which of them"><a href=${href(["records"])} aria-current=${isAudit ? undefined : "page"}>Log</a><a href=${href(["records"], { tab: "audit" })} aria-current=${isAudit ? "page" : undefined}>Audit trail</a></nav>
-    <section class="card"><${Loaded} from=${answer}>${(data) => html`<${Table} key=${isAudit} id=${isAudit ? "audit" : "log"} sort="-at_ms" rows=${rows(data)} columns=${isAudit ? AUDIT : LOG}
-      text=${(each) => Object.values(each).join(" ")} empty=${isAudit ? "Nobody has changed anything yet." : "Nothing was logged since the start."} />`}<//></section>`;
+  return html`
+    <${Head} title="Log and audit" />
+    <nav class="tabs" aria-label="Log or audit trail">
+      <a href=${href(["records"])} aria-current=${isAudit ? undefined : "page"}>Log</a>
+      <a href=${href(["records"], { tab: "audit" })} aria-current=${isAudit ? "page" : undefined}>
+        Audit trail
+      </a>
+    </nav>
+    <section class="card">
+      <${Loaded} from=${answer}>
+        ${(data) => html`
+          <${Table} key=${isAudit} id=${isAudit ? "audit" : "log"} sort="-at_ms" rows=${rows(data)}
+              columns=${isAudit ? AUDIT : LOG} text=${(each) => Object.values(each).join(" ")}
+              empty=${isAudit ? "No changes yet." : "No log lines since the start."} />
+        `}
+      <//>
+    </section>
+  `;
 }

@@ -1,4 +1,4 @@
-// A line over time. The canvas says nothing to a screen reader, so a sentence and a table say the same.
+// A line chart over time. For screen readers there are a sentence and a table with the same data.
 import { html, useEffect, useRef, useState } from "../html.js";
 import uPlot from "../vendor/uplot.mjs";
 import { time } from "../format.js";
@@ -9,18 +9,38 @@ function options(series, unit, width, height) {
   const grid = { stroke: css("--line"), width: 1 };
   const axis = { stroke: css("--muted"), grid, ticks: { show: false }, font: "12px system-ui" };
   return {
-    width, height, legend: { show: false }, cursor: { y: false, points: { size: 7 } }, scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
-    axes: [{ ...axis, grid: { show: false }, size: 28, values: (_, splits) => splits.map((second) => time(second * 1000).slice(11)), space: 66 }, { ...axis, size: 74, values: (_, splits) => splits.map(unit) }],
-    series: [{}, ...series.map((name, index) => ({
-      label: name, stroke: css(`--plot-${index + 1}`), width: 2, points: { show: false },
-      fill: index === 0 ? `color-mix(in srgb, ${css("--plot-1")} 12%, transparent)` : undefined,
-    }))],
+    width,
+    height,
+    legend: { show: false },
+    cursor: { y: false, points: { size: 7 } },
+    scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        size: 28,
+        values: (_, splits) => splits.map((second) => time(second * 1000).slice(11)),
+        space: 66,
+      },
+      { ...axis, size: 74, values: (_, splits) => splits.map(unit) },
+    ],
+    series: [
+      {},
+      ...series.map((name, index) => ({
+        label: name,
+        stroke: css(`--plot-${index + 1}`),
+        width: 2,
+        points: { show: false },
+        fill: index === 0 ? `color-mix(in srgb, ${css("--plot-1")} 12%, transparent)` : undefined,
+      })),
+    ],
   };
 }
 
-/** `data`: [seconds[], values of the first series[], …]; `unit` writes a value. */
+/** `data` is [seconds[], values of the first series[], …]. `unit` formats a value. */
 export function Chart({ label, series, data, unit, height = 190 }) {
-  const box = useRef(), plot = useRef();
+  const box = useRef();
+  const plot = useRef();
   const [asTable, setAsTable] = useState(false);
   const [at, setAt] = useState(null);
   const newest = data[0].length - 1;
@@ -32,24 +52,80 @@ export function Chart({ label, series, data, unit, height = 190 }) {
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: holder.clientWidth, height }));
     watch.observe(holder);
-    return () => { watch.disconnect(); made.destroy(); plot.current = undefined; };
+    return () => {
+      watch.disconnect();
+      made.destroy();
+      plot.current = undefined;
+    };
   }, [asTable, theme, series.join()]);
-  useEffect(() => { plot.current?.setData(data); }, [data]);
+  useEffect(() => {
+    plot.current?.setData(data);
+  }, [data]);
   const pointed = at === null ? newest : Math.min(at, newest);
-  const said = newest < 0 ? "no data yet" : `${time(data[0][pointed] * 1000)}: ${series.map((name, index) => `${name} ${unit(data[index + 1][pointed])}`).join(", ")}`;
+  const values = series.map((name, index) => `${name} ${unit(data[index + 1][pointed])}`);
+  const said =
+    newest < 0 ? "no data yet" : `${time(data[0][pointed] * 1000)}: ${values.join(", ")}`;
   const onKey = (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, Home: -newest, End: newest }[event.key];
     if (step === undefined) return;
     event.preventDefault();
     const next = Math.max(0, Math.min(newest, pointed + step));
     setAt(next);
-    if (plot.current) plot.current.setCursor({ left: plot.current.valToPos(data[0][next], "x"), top: 0 });
+    if (plot.current)
+      plot.current.setCursor({ left: plot.current.valToPos(data[0][next], "x"), top: 0 });
   };
-  return html`<div>
-    <div class="head"><div class="legend">${series.map((name, index) => html`<span class=${`swatch-${index + 1}`}>${name} <b class="num">${newest < 0 ? "–" : unit(data[index + 1][pointed])}</b></span>`)}</div>
-      <button type="button" class="plain" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>${asTable ? "show as a line" : "show as a table"}</button></div>
-    ${asTable ? html`<div class="scroll" style="max-height:260px;overflow-y:auto" tabindex="0" role="region" aria-label=${label}><table><thead><tr><th scope="col">time</th>${series.map((name) => html`<th scope="col" class="num">${name}</th>`)}</tr></thead>
-        <tbody>${data[0].map((second, index) => html`<tr key=${second}><td>${time(second * 1000)}</td>${series.map((_, each) => html`<td class="num">${unit(data[each + 1][index])}</td>`)}</tr>`).reverse()}</tbody></table></div>`
-      : html`<div class="chart" ref=${box} role="img" tabindex="0" aria-label=${`${label}. ${said}. Arrow keys move along the line.`} onKeyDown=${onKey} onBlur=${() => setAt(null)}></div>`}
-  </div>`;
+  return html`
+    <div>
+      <div class="head">
+        <div class="legend">
+          ${series.map(
+            (name, index) => html`
+              <span class=${`swatch-${index + 1}`}>
+                ${name} <b class="num">${newest < 0 ? "–" : unit(data[index + 1][pointed])}</b>
+              </span>
+            `,
+          )}
+        </div>
+        <button type="button" class="plain" aria-pressed=${asTable}
+            onClick=${() => setAsTable(!asTable)}>
+          ${asTable ? "Show as chart" : "Show as table"}
+        </button>
+      </div>
+      ${
+        asTable
+          ? html`
+            <div class="scroll" style="max-height:260px;overflow-y:auto" tabindex="0" role="region"
+                aria-label=${label}>
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">Time</th>
+                    ${series.map((name) => html`<th scope="col" class="num">${name}</th>`)}
+                  </tr>
+                </thead>
+                <tbody>
+                  ${data[0]
+                    .map(
+                      (second, index) => html`
+                        <tr key=${second}>
+                          <td>${time(second * 1000)}</td>
+                          ${series.map(
+                            (_, each) => html`<td class="num">${unit(data[each + 1][index])}</td>`,
+                          )}
+                        </tr>
+                      `,
+                    )
+                    .reverse()}
+                </tbody>
+              </table>
+            </div>
+          `
+          : html`
+            <div class="chart" ref=${box} role="img" tabindex="0"
+                aria-label=${`${label}. ${said}. Arrow keys move along the line.`}
+                onKeyDown=${onKey} onBlur=${() => setAt(null)}></div>
+          `
+      }
+    </div>
+  `;
 }

@@ -1,11 +1,27 @@
-// A question before something happens. What the broker refuses is shown here, and the dialog stays open.
+// A dialog before an action. It stays open and shows the error if the broker refuses the action.
 import { html, useEffect, useRef, useState } from "../html.js";
 
-/** `onSend` does it; `danger` paints the button; `confirm`: a text that must be typed before the button works. */
-export function Dialog({ title, children, send = "OK", cancel = "Cancel", danger = false, confirm, onSend, onClose, wide = false }) {
+/** `onSend` runs the action. `danger` colours the button. `confirm` is a text that the user must
+    type before the button works. */
+export function Dialog({
+  title,
+  children,
+  send = "OK",
+  cancel = "Cancel",
+  danger = false,
+  confirm,
+  onSend,
+  onClose,
+  wide = false,
+}) {
   const box = useRef();
-  const [error, setError] = useState(null), [busy, setBusy] = useState(false), [typed, setTyped] = useState("");
-  useEffect(() => { box.current.showModal(); return () => box.current?.close(); }, []);
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const [typed, setTyped] = useState("");
+  useEffect(() => {
+    box.current.showModal();
+    return () => box.current?.close();
+  }, []);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -17,16 +33,40 @@ export function Dialog({ title, children, send = "OK", cancel = "Cancel", danger
     }
     setBusy(false);
   };
-  return html`<dialog ref=${box} aria-labelledby="dialog-title" style=${wide ? "width:min(980px,calc(100vw - 28px))" : ""} onCancel=${(event) => { event.preventDefault(); onClose(); }}>
-    <form onSubmit=${submit}>
-      <h2 id="dialog-title">${title}</h2>
-      ${children}
-      ${confirm && html`<label>Type <code>${confirm}</code> to go on<input autocomplete="off" spellcheck=${false} value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}
-      ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-      <div class="row" style="justify-content:flex-end">
-        <button type="button" onClick=${onClose}>${cancel}</button>
-        ${onSend && html`<button class=${`primary ${danger ? "danger" : ""}`} disabled=${busy || (confirm && typed !== confirm)}>${busy ? "…" : send}</button>`}
-      </div>
-    </form>
-  </dialog>`;
+  return html`
+    <dialog ref=${box} aria-labelledby="dialog-title"
+        style=${wide ? "width:min(980px,calc(100vw - 28px))" : ""}
+        onCancel=${(event) => {
+          event.preventDefault();
+          onClose();
+        }}>
+      <form onSubmit=${submit}>
+        <h2 id="dialog-title">${title}</h2>
+        ${children}
+        ${
+          confirm &&
+          html`
+            <label>
+              Type <code>${confirm}</code> to confirm
+              <input autocomplete="off" spellcheck=${false} value=${typed}
+                  onInput=${(event) => setTyped(event.target.value)} />
+            </label>
+          `
+        }
+        ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+        <div class="row" style="justify-content:flex-end">
+          <button type="button" onClick=${onClose}>${cancel}</button>
+          ${
+            onSend &&
+            html`
+              <button class=${`primary ${danger ? "danger" : ""}`}
+                  disabled=${busy || (confirm && typed !== confirm)}>
+                ${busy ? "…" : send}
+              </button>
+            `
+          }
+        </div>
+      </form>
+    </dialog>
+  `;
 }

@@ -1,4 +1,4 @@
-// By what schema a topic's keys and values are shown.
+// The schemas by which a topic's keys and values are decoded for display.
 import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { Dialog } from "./dialog.js";
@@ -10,25 +10,42 @@ const PROTOC = "protoc --include_imports --descriptor_set_out=orders.desc orders
 
 export const useSchemas = (topic) => useApi(`/topics/${encodeURIComponent(topic)}/schemas`);
 
-/** What the address says about schemas, for the API. */
-export const asWords = (query) => PARTS.filter((part) => query[`${part}_as`] === "plain").map((part) => [`${part}_as`, "plain"]);
+/** The query parameters about schemas, for the API. */
+export const asWords = (query) =>
+  PARTS.filter((part) => query[`${part}_as`] === "plain").map((part) => [`${part}_as`, "plain"]);
 
 export function ShownAs({ schemas, query, set }) {
-  return PARTS.filter((part) => schemas?.[part]).map((part) => html`<label>${part === "key" ? "Keys" : "Values"} as<select value=${query[`${part}_as`] ?? "auto"} onChange=${set(`${part}_as`)}>
-    <option value="auto">${FORMS[schemas[part].form]}${schemas[part].message ? `: ${schemas[part].message}` : ""}</option><option value="plain">they are</option></select></label>`);
+  return PARTS.filter((part) => schemas?.[part]).map(
+    (part) => html`
+      <label>
+        ${part === "key" ? "Keys" : "Values"} as
+        <select value=${query[`${part}_as`] ?? "auto"} onChange=${set(`${part}_as`)}>
+          <option value="auto">
+            ${FORMS[schemas[part].form]}${schemas[part].message ? `: ${schemas[part].message}` : ""}
+          </option>
+          <option value="plain">plain text</option>
+        </select>
+      </label>
+    `,
+  );
 }
 
-/** A file of descriptors is no text: it goes as base64. */
-const inBase64 = (file) => new Promise((resolve, reject) => {
-  const reader = new FileReader();
-  reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
-  reader.onerror = () => reject(reader.error);
-  reader.readAsDataURL(file);
-});
+/** A descriptor set is binary: it is sent as base64. */
+const inBase64 = (file) =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
 
 export function SchemaDialog({ topic, schemas, onClose }) {
-  const [part, setPart] = useState("value"), known = schemas?.[part];
-  const [form, setForm] = useState(known?.form ?? "avro"), [text, setText] = useState(known?.form === "avro" ? known.text : ""), [file, setFile] = useState(null), [message, setMessage] = useState("");
+  const [part, setPart] = useState("value");
+  const known = schemas?.[part];
+  const [form, setForm] = useState(known?.form ?? "avro");
+  const [text, setText] = useState(known?.form === "avro" ? known.text : "");
+  const [file, setFile] = useState(null);
+  const [message, setMessage] = useState("");
   const path = `/topics/${encodeURIComponent(topic)}/schemas/${part}`;
   const choose = (event) => {
     const next = schemas?.[event.target.value];
@@ -37,18 +54,72 @@ export function SchemaDialog({ topic, schemas, onClose }) {
     setText(next?.form === "avro" ? next.text : "");
   };
   const send = async () => {
-    const body = form === "avro" ? { form, text } : { form, text: await inBase64(file), ...(message && { message }) };
+    const body =
+      form === "avro"
+        ? { form, text }
+        : { form, text: await inBase64(file), ...(message && { message }) };
     await api(path, { method: "PUT", body });
   };
-  const remove = async () => { await api(path, { method: "DELETE" }); onClose(); };
-  return html`<${Dialog} title=${`Schemas of ${topic}`} send="Use it" onSend=${send} onClose=${onClose} wide><div class="fields">
-    <div class="row"><label>For the<select value=${part} onChange=${choose}>${PARTS.map((each) => html`<option value=${each}>${each}s</option>`)}</select></label>
-      <label>Form<select value=${form} onChange=${(event) => setForm(event.target.value)}>${Object.entries(FORMS).map(([id, name]) => html`<option value=${id}>${name}</option>`)}</select></label></div>
-    ${known && html`<p class="muted">Now: ${FORMS[known.form]} ${known.message}, since ${time(known.updated_ms)} <button type="button" class="plain" onClick=${remove}>remove</button></p>`}
-    ${known?.problem && html`<p class="notice bad">${known.problem}</p>`}
-    ${form === "avro" ? html`<label>Schema, as JSON<textarea rows="12" required spellcheck=${false} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`
-      : html`<label>Descriptor set<input type="file" required onChange=${(event) => setFile(event.target.files[0])} /></label>
-        <p class="muted">Made by <code>${PROTOC}</code></p>
-        <label>Message (empty: there is one only)<input spellcheck=${false} class="mono" placeholder="shop.Order" value=${message} onInput=${(event) => setMessage(event.target.value)} /></label>`}
-    <p class="muted">Only how messages are shown here changes. Confluent's head before each is skipped where it is there.</p></div><//>`;
+  const remove = async () => {
+    await api(path, { method: "DELETE" });
+    onClose();
+  };
+  return html`
+    <${Dialog} title=${`Schemas of ${topic}`} send="Save" onSend=${send} onClose=${onClose} wide>
+      <div class="fields">
+        <div class="row">
+          <label>
+            Schema of
+            <select value=${part} onChange=${choose}>
+              ${PARTS.map((each) => html`<option value=${each}>${each}s</option>`)}
+            </select>
+          </label>
+          <label>
+            Format
+            <select value=${form} onChange=${(event) => setForm(event.target.value)}>
+              ${Object.entries(FORMS).map(
+                ([id, name]) => html`<option value=${id}>${name}</option>`,
+              )}
+            </select>
+          </label>
+        </div>
+        ${
+          known &&
+          html`
+            <p class="muted">
+              Current: ${FORMS[known.form]} ${known.message}, since ${time(known.updated_ms)}${" "}
+              <button type="button" class="plain" onClick=${remove}>remove</button>
+            </p>
+          `
+        }
+        ${known?.problem && html`<p class="notice bad">${known.problem}</p>`}
+        ${
+          form === "avro"
+            ? html`
+              <label>
+                Schema, as JSON
+                <textarea rows="12" required spellcheck=${false} value=${text}
+                    onInput=${(event) => setText(event.target.value)}></textarea>
+              </label>
+            `
+            : html`
+              <label>
+                Descriptor set
+                <input type="file" required onChange=${(event) => setFile(event.target.files[0])} />
+              </label>
+              <p class="muted">Create it with <code>${PROTOC}</code></p>
+              <label>
+                Message type (empty if there is only one)
+                <input spellcheck=${false} class="mono" placeholder="shop.Order" value=${message}
+                    onInput=${(event) => setMessage(event.target.value)} />
+              </label>
+            `
+        }
+        <p class="muted">
+          A schema changes only how the console shows messages. A Confluent header before the data
+          is skipped.
+        </p>
+      </div>
+    <//>
+  `;
 }

@@ -1,4 +1,4 @@
-// A table that sorts and filters; of a long one only what is in sight is drawn.
+// A table with sorting and filter. Of a long table only the visible rows are drawn.
 import { html, useMemo } from "../html.js";
 import { setQuery, useRoute } from "../router.js";
 import { useWindow } from "./window.js";
@@ -7,9 +7,11 @@ const collator = new Intl.Collator(undefined, { numeric: true });
 
 const compare = (a, b) => {
   if (a === b) return 0;
-  if (a === null || a === undefined) return 1; // what is not known stands last, whichever way one sorts
+  if (a === null || a === undefined) return 1; // unknown values come last in both directions
   if (b === null || b === undefined) return -1;
-  return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b));
+  return typeof a === "number" && typeof b === "number"
+    ? a - b
+    : collator.compare(String(a), String(b));
 };
 
 function sorted(rows, columns, name) {
@@ -17,58 +19,168 @@ function sorted(rows, columns, name) {
   const column = columns.find((each) => each.name === name.replace(/^-/, ""));
   if (!column) return rows;
   const value = column.value ?? ((row) => row[column.name]);
-  return rows.map((row) => [value(row), row]).sort(([a], [b]) => (down && a != null && b != null ? compare(b, a) : compare(a, b))).map(([, row]) => row);
+  return rows
+    .map((row) => [value(row), row])
+    .sort(([a], [b]) => (down && a != null && b != null ? compare(b, a) : compare(a, b)))
+    .map(([, row]) => row);
 }
 
 function Heading({ column, sort }) {
   const isBy = sort.replace(/^-/, "") === column.name;
   const down = isBy && sort.startsWith("-");
-  const next = isBy ? (down ? column.name : `-${column.name}`) : column.number ? `-${column.name}` : column.name;
+  const next = isBy
+    ? down
+      ? column.name
+      : `-${column.name}`
+    : column.number
+      ? `-${column.name}`
+      : column.name;
   const order = isBy ? (down ? "descending" : "ascending") : undefined;
-  return html`<th scope="col" class=${column.number ? "num" : ""} aria-sort=${order}>
-    ${column.fixed ? column.title : html`<button type="button" onClick=${() => setQuery({ sort: next })}>${column.title}${isBy ? (down ? " ↓" : " ↑") : ""}</button>`}
-  </th>`;
+  return html`
+    <th scope="col" class=${column.number ? "num" : ""} aria-sort=${order}>
+      ${
+        column.fixed
+          ? column.title
+          : html`
+            <button type="button" onClick=${() => setQuery({ sort: next })}>
+              ${column.title}${isBy ? (down ? " ↓" : " ↑") : ""}
+            </button>
+          `
+      }
+    </th>
+  `;
 }
 
 function csv(rows, columns) {
-  // A spreadsheet takes what begins so for a formula, and texts are written by anybody. Numbers stay numbers.
-  const harmless = (text) => (/^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text);
+  // A spreadsheet takes such a start for a formula, and anybody can write these texts. Numbers stay
+  // numbers.
+  const harmless = (text) =>
+    /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(text) &&
+    !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)
+      ? `'${text}`
+      : text;
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const cell = (text) => quoted(harmless(text));
-  const lines = rows.map((row) => columns.map((column) => cell(String((column.value ?? ((r) => r[column.name]))(row) ?? ""))).join(","));
+  const lines = rows.map((row) =>
+    columns
+      .map((column) => cell(String((column.value ?? ((r) => r[column.name]))(row) ?? "")))
+      .join(","),
+  );
   return [columns.map((column) => cell(column.title)).join(","), ...lines].join("\n") + "\n";
 }
 
 export function download(name, text, type = "text/csv") {
-  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  const link = Object.assign(document.createElement("a"), {
+    href: URL.createObjectURL(new Blob([text], { type })),
+    download: name,
+  });
   link.click();
   URL.revokeObjectURL(link.href);
 }
 
-/** `columns`: {name, title, value(row), cell(row), number, fixed, long: cut off where it is, wide: a line of its own on a telephone}; `text(row)`: what the filter looks into. */
-export function Table({ rows, columns, text, id, sort: first = "", caption, empty = "Nothing here.", tools }) {
+/** `columns`: {name, title, value(row), cell(row), number, fixed (not sortable), long (cut off),
+    wide (a line of its own on a telephone)}. `text(row)` is the text that the filter searches. */
+export function Table({
+  rows,
+  columns,
+  text,
+  id,
+  sort: first = "",
+  caption,
+  empty = "No entries.",
+  tools,
+}) {
   const { query } = useRoute();
   const sort = query.sort ?? first;
   const wanted = (query.filter ?? "").toLowerCase();
-  const found = useMemo(() => {
-    const kept = wanted && text ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
+  const shown = useMemo(() => {
+    const kept =
+      wanted && text ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
     return sorted(kept, columns, sort);
   }, [rows, columns, sort, wanted]);
-  const { body, first: from, end, above, below } = useWindow(found.length);
-  const space = (px) => px > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${`height:${px}px`}></td></tr>`;
-  return html`<div>
-    ${(text || tools) && html`<div class="row table-tools">
-      ${text && html`<input class="search" type="search" data-filter placeholder="Filter ( / )" aria-label="Filter the table" value=${query.filter ?? ""} onInput=${(event) => setQuery({ filter: event.target.value })} />`}
-      <span class="muted" role="status">${wanted ? `${found.length} of ${rows.length}` : ""}</span>
-      <span style="flex:1"></span>${tools}
-      <button type="button" onClick=${() => download(`${id}.csv`, csv(found, columns))}>CSV</button>
-    </div>`}
-    ${found.length === 0 ? html`<div class="empty">${wanted ? `None of ${rows.length} matches “${query.filter}”.` : empty}</div>` : html`<div class="scroll"><table class="cards" id=${id} aria-rowcount=${found.length + 1}>
-      ${caption && html`<caption>${caption}</caption>`}
-      <thead><tr>${columns.map((column) => html`<${Heading} key=${column.name} column=${column} sort=${sort} />`)}</tr></thead>
-      <tbody ref=${body}>${space(above)}${found.slice(from, end).map((row, index) => html`<tr key=${row.key ?? row.name ?? from + index} data-row aria-rowindex=${from + index + 2}>
-        ${columns.map((column) => html`<td key=${column.name} data-label=${column.title} class=${[column.number && "num", column.long && "long", column.wide && "wide", column.time && "time"].filter(Boolean).join(" ")}>${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}</td>`)}
-      </tr>`)}${space(below)}</tbody>
-    </table></div>`}
-  </div>`;
+  const { body, first: from, end, above, below } = useWindow(shown.length);
+  const space = (px) =>
+    px > 0 &&
+    html`
+      <tr class="space" aria-hidden="true">
+        <td colspan=${columns.length} style=${`height:${px}px`}></td>
+      </tr>
+    `;
+  return html`
+    <div>
+      ${
+        (text || tools) &&
+        html`
+          <div class="row table-tools">
+            ${
+              text &&
+              html`
+                <input class="search" type="search" data-filter placeholder="Filter ( / )"
+                    aria-label="Filter the table" value=${query.filter ?? ""}
+                    onInput=${(event) => setQuery({ filter: event.target.value })} />
+              `
+            }
+            <span class="muted" role="status">
+              ${wanted ? `${shown.length} of ${rows.length}` : ""}
+            </span>
+            <span style="flex:1"></span>
+            ${tools}
+            <button type="button" onClick=${() => download(`${id}.csv`, csv(shown, columns))}>
+              CSV
+            </button>
+          </div>
+        `
+      }
+      ${
+        shown.length === 0
+          ? html`
+            <div class="empty">
+              ${wanted ? `No match for “${query.filter}” in ${rows.length} rows.` : empty}
+            </div>
+          `
+          : html`
+            <div class="scroll">
+              <table class="cards" id=${id} aria-rowcount=${shown.length + 1}>
+                ${caption && html`<caption>${caption}</caption>`}
+                <thead>
+                  <tr>
+                    ${columns.map(
+                      (column) => html`
+                        <${Heading} key=${column.name} column=${column} sort=${sort} />
+                      `,
+                    )}
+                  </tr>
+                </thead>
+                <tbody ref=${body}>
+                  ${space(above)}
+                  ${shown.slice(from, end).map(
+                    (row, index) => html`
+                      <tr key=${row.key ?? row.name ?? from + index} data-row
+                          aria-rowindex=${from + index + 2}>
+                        ${columns.map(
+                          (column) => html`
+                            <td key=${column.name} data-label=${column.title}
+                                class=${[
+                                  column.number && "num",
+                                  column.long && "long",
+                                  column.wide && "wide",
+                                  column.time && "time",
+                                ]
+                                  .filter(Boolean)
+                                  .join(" ")}>
+                              ${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}
+                            </td>
+                          `,
+                        )}
+                      </tr>
+                    `,
+                  )}
+                  ${space(below)}
+                </tbody>
+              </table>
+            </div>
+          `
+      }
+    </div>
+  `;
 }

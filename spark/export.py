@@ -242,17 +242,17 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
     spark = Sessions(master, conf)
     broker = None if offline else AdminPort(admin, token)
     with progress(spark, "verify"):
-        found = export_verify.verify(Target(target_path(target)), spark, broker, retries)
+        report = export_verify.verify(Target(target_path(target)), spark, broker, retries)
     if as_json:
-        click.echo(json.dumps(vars(found)))
+        click.echo(json.dumps(vars(report)))
     else:
-        for problem in found.problems:
+        for problem in report.problems:
             click.echo(problem)
-        click.echo(f"{found.files} files, {found.rows} rows; compared with the log: "
-                   f"{found.rows_compared}, compacted away: {found.rows_compacted}, "
-                   f"no longer in it: {found.rows_not_in_log}; "
-                   f"{len(found.problems)} problems")
-    if found.problems:
+        click.echo(f"{report.files} files, {report.rows} rows; compared with the log: "
+                   f"{report.rows_compared}, compacted away: {report.rows_compacted}, "
+                   f"no longer in it: {report.rows_not_in_log}; "
+                   f"{len(report.problems)} problems")
+    if report.problems:
         raise click.exceptions.Exit(FOUND)
 
 

@@ -1,4 +1,4 @@
-"""`appliance bench ...`: what the machine gives, measured as the broker uses it."""
+"""`appliance bench ...`: measures this machine in the way in which the broker uses it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import click
 
 from appliance.cli import disk_bench
-from appliance.cli.disk_bench import BULK_PARTITIONS, IN_MEMORY, NO_FLUSH_US, Found, Times
+from appliance.cli.disk_bench import BULK_PARTITIONS, IN_MEMORY, NO_FLUSH_US, DiskFigures, Times
 from appliance.cli.remote.output import put_json, put_table
 from appliance.process.command import Command
-from appliance.process.progress import Progress
+from appliance.process.progress import ProgressBar
 from appliance.process.spoken import size
 
 
 @click.group()
 def bench() -> None:
-    """What this machine gives, measured as the broker uses it."""
+    """Measure this machine as the broker uses it."""
 
 
 @bench.command(cls=Command)
@@ -28,44 +28,44 @@ def bench() -> None:
     default="data",
     show_default=True,
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-    help="A folder on the disk that is meant; what is written goes again.",
+    help="A folder on the disk to measure. The files are deleted afterwards.",
 )
 @click.option(
     "--seconds",
     default=15.0,
     show_default=True,
     type=click.FloatRange(0.1, 3600),
-    help="How long to measure, in all.",
+    help="Total time to measure.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def disk(data_dir: Path, seconds: float, as_json: bool) -> None:
-    """Measure how soon a disk has what is written, and say what durable rates to expect.
+    """Measure how fast a disk makes writes durable, and which durable rates to expect.
 
-    A broker beside it goes on, and both are slower for it."""
+    A broker may run meanwhile. Then both are slower."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and clean up
-    found = disk_bench.measure(data_dir, seconds, Progress("measured"))
+    figures = disk_bench.measure(data_dir, seconds, ProgressBar("measured"))
     if as_json:
-        put_json(as_object(found))
+        put_json(as_object(figures))
         return
-    put_tables(found)
-    click.echo(f"\n{sentence(found)}")
-    for each in doubts(found):
+    put_tables(figures)
+    click.echo(f"\n{sentence(figures)}")
+    for each in doubts(figures):
         click.echo(each)
 
 
-def put_tables(found: Found) -> None:
-    click.echo(f"{found.directory}: {found.file_system}, {size(found.free_bytes)} free\n")
+def put_tables(figures: DiskFigures) -> None:
+    click.echo(f"{figures.directory}: {figures.file_system}, {size(figures.free_bytes)} free\n")
     heads = ["one file", "size", "writes", "p50", "p99", "a second", "bytes a second"]
     put_table(heads, [
         (each.way, size(each.size_bytes), *columns(each.times), f"{each.times.per_s:.0f}",
          size(each.size_bytes * each.times.per_s))
-        for each in found.writes
+        for each in figures.writes
     ])  # fmt: skip
     click.echo()
     heads = ["group commit", "partitions", "commits", "p50", "p99", "partitions a second"]
     put_table(heads, [
         (each.sync, each.partitions, *columns(each.times), f"{each.per_s:.0f}")
-        for each in found.commits
+        for each in figures.commits
     ])  # fmt: skip
 
 
@@ -77,38 +77,38 @@ def took(us: float) -> str:
     return f"{us:.0f} us" if us < 1000 else f"{us / 1000:.1f} ms"
 
 
-def sentence(found: Found) -> str:
-    alone, group = found.alone, found.together
+def sentence(figures: DiskFigures) -> str:
+    alone, group = figures.alone, figures.together
     return (
         f"Expect about {alone.per_s:.0f} durable commits/s where one producer waits for each "
         f"({took(alone.p50_us)}, one of a hundred {took(alone.p99_us)}), "
         f"{group.per_s:.0f}/s over {group.partitions} partitions that share a commit, and "
-        f"{found.bulk_bytes_per_s / 1e6:.0f} MB/s with group commit of large batches."
+        f"{figures.bulk_bytes_per_s / 1e6:.0f} MB/s with group commit of large batches."
     )
 
 
-def doubts(found: Found) -> list[str]:
-    """What would make these figures mean less than they say."""
-    if found.file_system in IN_MEMORY:
-        return [f"{found.file_system} is memory: nothing that was measured survives a power cut."]
-    fastest = min(each.times.p50_us for each in found.writes)
+def doubts(figures: DiskFigures) -> list[str]:
+    """Reasons not to trust these figures."""
+    if figures.file_system in IN_MEMORY:
+        return [f"{figures.file_system} is in memory: these writes do not survive a power cut."]
+    fastest = min(each.times.p50_us for each in figures.writes)
     if fastest < NO_FLUSH_US:
         return [
-            f"The fastest write took {took(fastest)}: this disk has memory that survives a power "
-            "cut, or it says that it has written before it has. Find out which."
+            f"The fastest write took {took(fastest)}: this disk has a cache that survives a power "
+            "cut, or it confirms writes too early. Find out which."
         ]
     return []
 
 
-def as_object(found: Found) -> dict[str, Any]:
-    alone, group = found.alone, found.together
+def as_object(figures: DiskFigures) -> dict[str, Any]:
+    alone, group = figures.alone, figures.together
     return {
-        "directory": found.directory,
-        "file_system": found.file_system,
-        "free_bytes": found.free_bytes,
+        "directory": figures.directory,
+        "file_system": figures.file_system,
+        "free_bytes": figures.free_bytes,
         "writes": [
             {"way": each.way, "size_bytes": each.size_bytes, **each.times._asdict()}
-            for each in found.writes
+            for each in figures.writes
         ],
         "group_commits": [
             {
@@ -117,14 +117,14 @@ def as_object(found: Found) -> dict[str, Any]:
                 **each.times._asdict(),
                 "partitions_per_s": each.per_s,
             }
-            for each in found.commits
+            for each in figures.commits
         ],
         "expect": {
             "commits_per_s": alone.per_s,
             "partitions_per_s": group.per_s,
-            "bytes_per_s": found.bulk_bytes_per_s,
+            "bytes_per_s": figures.bulk_bytes_per_s,
             "bulk_partitions": BULK_PARTITIONS,
         },
-        "sentence": sentence(found),
-        "doubts": doubts(found),
+        "sentence": sentence(figures),
+        "doubts": doubts(figures),
     }

@@ -51,9 +51,9 @@ class Times(NamedTuple):
 
     @classmethod
     def of(cls, took_s: list[float]) -> Times:
-        found = sorted(took_s)
-        rate = len(found) / sum(found)
-        return cls(len(found), at(found, 0.5) * 1e6, at(found, 0.99) * 1e6, rate)
+        ordered = sorted(took_s)
+        rate = len(ordered) / sum(ordered)
+        return cls(len(ordered), at(ordered, 0.5) * 1e6, at(ordered, 0.99) * 1e6, rate)
 
 
 class Write(NamedTuple):
@@ -73,7 +73,7 @@ class GroupCommit(NamedTuple):
         return self.partitions * self.times.per_s
 
 
-class Found(NamedTuple):
+class DiskFigures(NamedTuple):
     directory: str
     file_system: str
     free_bytes: int
@@ -83,9 +83,9 @@ class Found(NamedTuple):
 
     @property
     def alone(self) -> Times:
-        """What a producer waits that is the only one."""
-        found = [each.times for each in self.commits if each.partitions == 1]
-        return max(found, key=lambda times: times.per_s)
+        """How long a single producer waits."""
+        alone = [each.times for each in self.commits if each.partitions == 1]
+        return max(alone, key=lambda times: times.per_s)
 
     @property
     def together(self) -> GroupCommit:
@@ -95,13 +95,13 @@ class Found(NamedTuple):
 Tick = Callable[[int, int], None]
 
 
-def at(found: list[float], part: float) -> float:
-    """The value that so large a part of them does not pass."""
-    return found[max(0, math.ceil(part * len(found)) - 1)]
+def at(ordered: list[float], part: float) -> float:
+    """The quantile `part` of sorted values."""
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
 
 
-def measure(directory: Path, seconds: float, progress: Tick) -> Found:
-    """Takes about so long; what it writes is gone afterwards."""
+def measure(directory: Path, seconds: float, progress: Tick) -> DiskFigures:
+    """Takes about `seconds`, and deletes its files afterwards."""
     check_space(directory)
     free = shutil.disk_usage(directory).free
     jobs = len(WAYS) * len(SIZES) + len(SYNCS) * len(PARTITIONS) + 1
@@ -124,7 +124,7 @@ def measure(directory: Path, seconds: float, progress: Tick) -> Found:
             took = rounds(logs, BULK_BYTES, share)
         progress(jobs, jobs)
     bulk = BULK_PARTITIONS * BULK_BYTES * len(took) / sum(took)
-    return Found(str(directory), file_system(directory), free, writes, commits, bulk)
+    return DiskFigures(str(directory), file_system(directory), free, writes, commits, bulk)
 
 
 def check_space(directory: Path) -> None:
@@ -139,13 +139,13 @@ def check_space(directory: Path) -> None:
 
 def file_system(directory: Path) -> str:
     """Its type: of the last mount over the longest part of the path."""
-    path, found = str(directory.resolve()), ("", "unknown")
+    path, deepest = str(directory.resolve()), ("", "unknown")
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape").rstrip("/")
-        if f"{path}/".startswith(f"{point}/") and len(point) >= len(found[0]):
-            found = point, after.split()[0]
-    return found[1]
+        if f"{path}/".startswith(f"{point}/") and len(point) >= len(deepest[0]):
+            deepest = point, after.split()[0]
+    return deepest[1]
 
 
 # One file

@@ -1,5 +1,5 @@
-"""`appliance log ...`: what lies in the data directory of a stopped broker, of which nothing is
-changed; and `repair`, for a running one."""
+"""`appliance log ...`: reads the data directory of a stopped broker and changes nothing in it.
+`repair` is for a running broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from appliance.cli.remote.repair import repair
 from appliance.data_dir import log_files, log_verify, promises
 from appliance.process import event_log
 from appliance.process.command import NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
-from appliance.process.progress import Progress
+from appliance.process.progress import ProgressBar
 from appliance.process.spoken import size
 from appliance.record import _batch
 
@@ -29,9 +29,9 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object 
 
 @click.group()
 def log() -> None:
-    """Files of logs: list, dump and verify those of a stopped broker, repair a running one's.
+    """Log files: list, dump and verify those of a stopped broker, repair those of a running one.
 
-    The first three need no broker, change nothing, and read what Apache Kafka wrote as well."""
+    The first three need no broker and change nothing. They also read files of Apache Kafka."""
 
 
 log.add_command(repair)
@@ -39,7 +39,7 @@ log.add_command(repair)
 
 @contextmanager
 def files_of(data_dir: Path) -> Iterator[list[log_files.Partition]]:
-    """The partitions of a directory that no broker has open, nor opens meanwhile."""
+    """The partitions of a directory. No broker has it open, and none can open it meanwhile."""
     try:
         with log_files.held(data_dir):
             yield log_files.partitions(data_dir)
@@ -51,7 +51,7 @@ def files_of(data_dir: Path) -> Iterator[list[log_files.Partition]]:
 @DIRECTORY
 @AS_JSON
 def list_logs(data_dir: Path, as_json: bool) -> None:
-    """List the partitions in DIR, as their files tell. The broker must be stopped."""
+    """List the partitions in DIR from their files. The broker must be stopped."""
     form = (
         "{topic}-{partition}: offsets {first_offset} to {end_offset}, {segments} segments, {size} B"
     )
@@ -73,9 +73,11 @@ def list_logs(data_dir: Path, as_json: bool) -> None:
 @DIRECTORY
 @click.argument("topic")
 @click.argument("partition", type=int)
-@click.option("--offset", default=0, help="Where to begin.")
-@click.option("--max", "count_max", default=100, show_default=True, help="How many to print.")
-@click.option("--batches", is_flag=True, help="Batch headers instead of records.")
+@click.option("--offset", default=0, help="First offset to print.")
+@click.option(
+    "--max", "count_max", default=100, show_default=True, help="Largest number of records."
+)
+@click.option("--batches", is_flag=True, help="Print batch headers instead of records.")
 @AS_JSON
 def dump(
     data_dir: Path,
@@ -86,7 +88,7 @@ def dump(
     batches: bool,
     as_json: bool,
 ) -> None:
-    """Print what a partition in DIR holds. The broker must be stopped."""
+    """Print the records of a partition in DIR. The broker must be stopped."""
     with files_of(data_dir) as partitions:
         found = [each for each in partitions if (each.topic, each.partition) == (topic, partition)]
         if not found:
@@ -129,7 +131,7 @@ def text_of(data: bytes | None) -> str | None:
 
 @dataclass
 class Verified:
-    """What was read, and what was wrong in it."""
+    """Counts of what was read and of what was damaged."""
 
     partitions: int
     segments: int = 0
@@ -137,7 +139,7 @@ class Verified:
     damaged: int = 0
     tails: int = 0
     missing: int = 0
-    fault: str = ""  # why what was promised is not, or not all, known
+    fault: str = ""  # why the promised offsets are not known, or not all of them
 
     def sentence(self) -> str:
         read = (
@@ -156,15 +158,15 @@ class Verified:
 
 @log.command("verify", cls=Command)
 @DIRECTORY
-@click.option("--topic", help="Of this topic only.")
+@click.option("--topic", help="Only this topic.")
 @AS_JSON
 @click.pass_context
 def verify(context: click.Context, data_dir: Path, topic: str | None, as_json: bool) -> None:
-    """Read every segment in DIR, and check each batch and that none is missing.
+    """Read every segment in DIR, check each batch, and check that none is missing.
 
-    Exit code 10 when one is damaged, or when records are missing of which the checkpoint journal
-    says that they were durable, or when that is not known. The broker must be stopped. What a power
-    cut left at an end is no damage: nobody was promised it, and the next start cuts it."""
+    The exit code is 10 when a batch is damaged, when records are missing that were durable by the
+    checkpoint journal, or when the journal cannot be read. The broker must be stopped. A torn tail
+    of a power cut is no damage: it was never acknowledged, and the next start cuts it."""
     with files_of(data_dir) as partitions:
         chosen = [each for each in partitions if topic in (None, each.topic)]
         promised = promises.read(data_dir)
@@ -183,16 +185,16 @@ def verify(context: click.Context, data_dir: Path, topic: str | None, as_json: b
         context.exit(UNHEALTHY)
 
 
-def row_of(found: log_verify.Finding) -> dict[str, Any]:
-    row = dict(vars(found))
+def row_of(finding: log_verify.Finding) -> dict[str, Any]:
+    row = dict(vars(finding))
     return {**row, "segment": str(row["segment"])} if "segment" in row else row
 
 
-def line_of(found: log_verify.Finding) -> str:
-    if isinstance(found, log_verify.Missing):
-        return f"missing: {found}"
-    word = "tail" if found.is_tail else "damage"
-    return f"{word}: {found.segment} position {found.position}: {found.what}"
+def line_of(finding: log_verify.Finding) -> str:
+    if isinstance(finding, log_verify.Missing):
+        return f"missing: {finding}"
+    word = "tail" if finding.is_tail else "damage"
+    return f"{word}: {finding.segment} position {finding.position}: {finding.what}"
 
 
 def findings(
@@ -200,9 +202,9 @@ def findings(
     promised: dict[str, promises.Promise],
     seen: Verified,
 ) -> Iterator[log_verify.Finding]:
-    """Counts in `seen` as it goes."""
+    """Adds to the counts of `seen` while it reads."""
     sizes = sum(path.stat().st_size for each in partitions for path in each.segments)
-    progress = Progress("verified", size)
+    progress = ProgressBar("verified", size)
 
     def on_bytes(count: int) -> None:
         seen.bytes += count

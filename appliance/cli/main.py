@@ -1,5 +1,5 @@
-"""The `appliance` command: run the broker, or a ZooKeeper for it; ask a running one (`remote/`);
-look into the data directory of a stopped one (`log`)."""
+"""The `appliance` command. It runs the broker or a ZooKeeper, asks a running broker (`remote/`),
+and reads the data directory of a stopped one (`log`)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from appliance.cli.log import log
 from appliance.cli.remote import acl, broker, clock, group, ledger, messages, scrub, topic, user
 from appliance.process import event_log, owner_only
 from appliance.process.command import Command
-from appliance.process.progress import Progress
+from appliance.process.progress import ProgressBar
 from appliance.zookeeper.server import ZooKeeperServer
 
 
 class Commands(click.Group):
-    """Those that bring much with them are imported when they are asked for."""
+    """Commands with large imports are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), "bench", "mirror"])
@@ -52,25 +52,25 @@ EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schema", "ta
 
 
 class ExportCommands(click.Group):
-    """They come with Spark, which is an extra and large: it is imported when one is asked for."""
+    """These commands need Spark, a large extra. It is imported when one of them is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(EXPORT_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         try:
-            from appliance_spark.export import export as found
+            from appliance_spark.export import export as commands
         except ImportError as error:
             raise click.ClickException(
-                f"exports want {error.name}, which is not there: "
+                f"exports need {error.name}, which is not installed: "
                 "pip install 'appliance-log[export]'"
             ) from error
-        return found.get_command(ctx, cmd_name)
+        return commands.get_command(ctx, cmd_name)
 
 
 @main.group(cls=ExportCommands)
 def export() -> None:
-    """Topics to Parquet files, each record once."""
+    """Export topics to Parquet files, each record once."""
 
 
 for each in (
@@ -99,21 +99,23 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "pairs",
             multiple=True,
             metavar="KEY=VALUE",
-            help="One setting; may be repeated.",
+            help="A setting; may be repeated.",
         ),
         click.option(
             "--zookeeper",
             metavar="HOST:PORT[,...]/PATH",
-            help="Where to register, if anywhere (zookeeper.connect).",
+            help="ZooKeeper to register in (zookeeper.connect).",
         ),
         click.option(
-            "--admin", metavar="HOST:PORT", help="Where health is served (admin.address)."
+            "--admin", metavar="HOST:PORT", help="Address of the admin port (admin.address)."
         ),
         click.option(
-            "--listen", metavar="HOST:PORT", help="Where Kafka clients come in (listen.address)."
+            "--listen", metavar="HOST:PORT", help="Address for Kafka clients (listen.address)."
         ),
-        click.option("--data-dir", metavar="DIR", help="Where the logs are kept (data.dir)."),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="Settings as TOML."),
+        click.option("--data-dir", metavar="DIR", help="Directory of the logs (data.dir)."),
+        click.option(
+            "--config", "file", type=click.Path(path_type=Path), help="A TOML file with settings."
+        ),
     ):
         command = option(command)
     return command
@@ -143,25 +145,25 @@ def serve(**options: Any) -> None:
     event_log.to_stderr()
     os.umask(owner_only.UMASK)
     server = Server(load_config(**options))
-    asyncio.run(server.run(Progress("recovering partitions")))
-    # Or the interpreter looks at all that is left several times before it ends: with 48,000 groups,
-    # on a busy machine, that took 13 s after the last line of the log.
+    asyncio.run(server.run(ProgressBar("recovering partitions")))
+    # Without this the interpreter collects garbage several times before it ends. That took 13 s
+    # after the last line of the log, with 48,000 groups on a busy machine.
     gc.freeze()
 
 
 @main.command(cls=Command)
-@click.option("--port", default=2181, show_default=True, help="Where it listens, on loopback.")
+@click.option("--port", default=2181, show_default=True, help="Port on loopback.")
 @click.option(
     "--data-dir",
     default="zookeeper",
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where it keeps its data.",
+    help="Directory of its data.",
 )
 def zookeeper(port: int, data_dir: Path) -> None:
-    """Run a single ZooKeeper to try things out with, until SIGTERM or SIGINT.
+    """Run a single ZooKeeper for a try-out, until SIGTERM or SIGINT.
 
-    It is Apache's own, from PySpark's jars, and needs Java."""
+    It is Apache ZooKeeper from PySpark's jars, and needs Java."""
     server = ZooKeeperServer(data_dir, port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.terminate())
@@ -199,7 +201,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def completion(shell: str, as_json: bool) -> None:
-    """Print what makes SHELL complete our commands and options.
+    """Print the script by which SHELL completes our commands and options.
 
     \b
     bash, zsh:  eval "$(appliance completion bash)"

@@ -1,4 +1,4 @@
-"""The way in which our commands end when something is wrong. Exit codes are part of the interface:
+"""How our commands end after an error. Exit codes are part of the interface:
 
     0 done   1 failed   2 wrong command line   3 not found   4 refused   5 not reached
     10 unhealthy, damaged
@@ -19,7 +19,7 @@ FAILED, NOT_FOUND, REFUSED, UNREACHABLE, UNHEALTHY = 1, 3, 4, 5, 10
 
 
 class Failed(click.ClickException):
-    """One line on stderr, and an exit code that tells what it is."""
+    """An error: one line on stderr, and an exit code for its kind."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -27,7 +27,7 @@ class Failed(click.ClickException):
 
 
 class Command(click.Command):
-    """Facts stated by the broker end a command with one line and exit code 1, not with a trace."""
+    """Errors of the broker end a command with one line and exit code 1, not with a trace."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -37,13 +37,13 @@ class Command(click.Command):
         except BrokenPipeError as error:
             if not _is_unread():
                 raise click.ClickException(str(error)) from error
-            raise  # `| head` has seen enough: click ends the command without a word
+            raise  # `| head` has read enough: click ends the command silently
         except (ApplianceError, OSError) as error:
             raise click.ClickException(str(error)) from error
 
 
 def _is_unread() -> bool:
-    """Whether who read our output has gone: a socket may break as well, and that is told."""
+    """Whether the reader of our output is gone. A broken socket is reported instead."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), 0)

@@ -98,11 +98,11 @@ class Repeats(logging.Filter):
         now: float,
     ) -> Window:
         kind = (record.name, record.levelno, text, of)
-        found = self._windows.get(kind)
-        if found is None:
-            found = Window(record.name, record.levelno, text, facts, now + WINDOW_S)
-            self._windows[kind] = found
-        return found
+        window = self._windows.get(kind)
+        if window is None:
+            window = Window(record.name, record.levelno, text, facts, now + WINDOW_S)
+            self._windows[kind] = window
+        return window
 
     def _ended(self, now: float) -> list[Window]:
         ended = []

@@ -1,4 +1,4 @@
-"""Numbers as a person says them: 1.9 GiB, 3 groups, 2.0 min. Programs get the numbers."""
+"""Numbers for people: 1.9 GiB, 3 groups, 2.0 min. Programs get the plain numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def size(count: float | None) -> str:
 
 
 def disk_full(free_bytes: int, low_water_bytes: int) -> str:
-    """Why writes are refused, and what to do. They go on a little above the mark: `_storage`."""
+    """Why writes are refused, and what to do. Writes resume a little above the mark: `_storage`."""
     wanted = low_water_bytes + low_water_bytes // 8
     if free_bytes < wanted:
         room = f"{size(free_bytes)} free, {size(wanted)} wanted (storage.low.water.bytes)"
@@ -36,7 +36,7 @@ def disk_full(free_bytes: int, low_water_bytes: int) -> str:
 
 
 def read_only(path: str) -> str:
-    """Why nothing can be started there, and what to do."""
+    """Why the broker cannot start there, and what to do."""
     return (
         f"{path} is on a file system that is read-only: it was mounted so, or the kernel made it "
         "so after an error, which its log tells (dmesg). Check it, mount it to be written, and "

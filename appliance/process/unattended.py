@@ -1,7 +1,7 @@
-"""Work that goes on to its end although who asked for it is gone.
+"""Work that is finished even if the client that asked for it has gone.
 
-`asyncio.shield` does that, but then nobody looks at an error of it, and Python reports each of them
-as one of ours, with a trace, although most only tell the asker what was wrong with the question.
+`asyncio.shield` does that, but then nobody retrieves its error. Python would report each error with
+a trace, although most of them only tell the client what was wrong with its request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LoggedTasks(Tasks):
 
 
 async def outcome(task: asyncio.Task[Result]) -> Result:
-    """Of a task that is not cancelled with who waits for it."""
+    """The result of a task. Cancelling the caller does not cancel the task."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -77,6 +77,6 @@ def _look_at(work: asyncio.Future[Any]) -> None:
     try:
         work.result()
     except ApplianceError:
-        return  # the asker's, who is gone
+        return  # an answer for a client that has gone
     except Exception:
-        logger.exception("what nobody waits for any more failed in a way that was not foreseen")
+        logger.exception("a task that nobody waits for failed unexpectedly")

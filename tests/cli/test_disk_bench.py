@@ -146,14 +146,14 @@ def test_a_file_system_has_a_name(tmp_path: Path) -> None:
     assert disk_bench.file_system(tmp_path) not in ("", "unknown")
 
 
-def found_with(p50_us: float, file_system: str) -> disk_bench.Found:
+def found_with(p50_us: float, file_system: str) -> disk_bench.DiskFigures:
     times = disk_bench.Times(100, p50_us, 2 * p50_us, 1e6 / p50_us)
     writes = [disk_bench.Write("growing", 4096, times)]
     commits = [disk_bench.GroupCommit("files", 1, times)]
-    return disk_bench.Found("data", file_system, 1 << 30, writes, commits, 1e8)
+    return disk_bench.DiskFigures("data", file_system, 1 << 30, writes, commits, 1e8)
 
 
 def test_figures_that_mean_little_are_doubted() -> None:
     assert bench.doubts(found_with(1000.0, "ext4")) == []
-    assert "says that it has written" in bench.doubts(found_with(5.0, "ext4"))[0]
-    assert "tmpfs is memory" in bench.doubts(found_with(1000.0, "tmpfs"))[0]
+    assert "confirms writes too early" in bench.doubts(found_with(5.0, "ext4"))[0]
+    assert "tmpfs is in memory" in bench.doubts(found_with(1000.0, "tmpfs"))[0]

@@ -70,8 +70,8 @@ def test_what_was_merged_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 NOBODY = ("--admin", "127.0.0.1:1")
-NO_BROKER = ("http://127.0.0.1:1 is not reached: [Errno 111] Connection refused. Does the broker "
-             "run (appliance serve)? Another address is given by --admin or "
+NO_BROKER = ("http://127.0.0.1:1 cannot be reached: [Errno 111] Connection refused. Is the "
+             "broker running (appliance serve)? Give another address with --admin or "
              "APPLIANCE_ADMIN_ADDRESS")
 
 

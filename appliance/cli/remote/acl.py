@@ -15,16 +15,16 @@ from appliance.process.spoken import some
 
 HEADS = ("principal", "may", "operation", "resource", "name", "pattern", "host")
 RESOURCES = {
-    "topic": "Of this topic.",
-    "group": "Of this group.",
-    "transactional_id": "Of this transactional id.",
-    "user": "Of this user's tokens.",
+    "topic": "A rule for this topic.",
+    "group": "A rule for this group.",
+    "transactional_id": "A rule for this transactional id.",
+    "user": "A rule for this user's tokens.",
 }
 
 
 @click.group()
 def acl() -> None:
-    """Access rules of Kafka clients. They are kept and shown, not enforced yet."""
+    """Access rules of Kafka clients. The broker stores them, and does not enforce them yet."""
 
 
 def about_rules(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,33 +33,33 @@ def about_rules(command: Callable[..., Any]) -> Callable[..., Any]:
             command
         )
     for option in (
-        click.option("--cluster", is_flag=True, help="Of the cluster."),
-        click.option("--prefixed", is_flag=True, help="Of all whose name begins with NAME."),
-        click.option("--principal", metavar="User:NAME", help="Of whom."),
+        click.option("--cluster", is_flag=True, help="A rule for the cluster."),
+        click.option("--prefixed", is_flag=True, help="NAME is a prefix."),
+        click.option("--principal", metavar="User:NAME", help="Whom the rule is for."),
         click.option("--operation", metavar="OPERATION", help="read, write, describe, all, ..."),
-        click.option("--host", metavar="ADDRESS", help="From there; * is from anywhere."),
-        click.option("--deny", "permission", flag_value="deny", help="A rule that forbids."),
-        click.option("--allow", "permission", flag_value="allow", help="A rule that allows."),
+        click.option("--host", metavar="ADDRESS", help="Client address; * is any."),
+        click.option("--deny", "permission", flag_value="deny", help="The rule denies."),
+        click.option("--allow", "permission", flag_value="allow", help="The rule allows."),
     ):
         command = option(command)
     return command
 
 
 def rule(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields that were given."""
+    """The fields of a rule from the options."""
     named = [name for name in RESOURCES if options[name] is not None]
     if len(named) + options["cluster"] > 1:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in RESOURCES)
         raise click.UsageError(f"wanted one of {flags} and --cluster")
     given = {key: options[key] for key in ("principal", "operation", "host", "permission")}
-    found = {key: value for key, value in given.items() if value is not None}
+    fields = {key: value for key, value in given.items() if value is not None}
     if options["cluster"]:
-        found |= {"resource_type": "cluster", "resource_name": "kafka-cluster"}
+        fields |= {"resource_type": "cluster", "resource_name": "kafka-cluster"}
     elif named:
-        found |= {"resource_type": named[0], "resource_name": options[named[0]]}
+        fields |= {"resource_type": named[0], "resource_name": options[named[0]]}
     if options["prefixed"]:
-        found["pattern_type"] = "prefixed"
-    return found
+        fields["pattern_type"] = "prefixed"
+    return fields
 
 
 def put(rows: list[dict[str, Any]]) -> None:
@@ -73,27 +73,27 @@ def put(rows: list[dict[str, Any]]) -> None:
     )  # fmt: skip
 
 
-def warn(found: dict[str, Any]) -> None:
-    if found["warning"]:
-        click.echo(found["warning"], err=True)
+def warn(answer: dict[str, Any]) -> None:
+    if answer["warning"]:
+        click.echo(answer["warning"], err=True)
 
 
 @acl.command("list", cls=Command)
 @asks_a_broker
 def list_acls(api: Api, as_json: bool) -> None:
-    """All rules."""
-    found = api.get("/acls")
+    """List all rules."""
+    answer = api.get("/acls")
     if as_json:
-        return put_json(found)
-    put(found["acls"])
-    warn(found)
+        return put_json(answer)
+    put(answer["acls"])
+    warn(answer)
 
 
 @acl.command("add", cls=Command)
 @about_rules
 @asks_a_broker
 def add_acl(api: Api, as_json: bool, **options: Any) -> None:
-    """Add a rule; it allows, unless told --deny.
+    """Add a rule. It allows, or denies with --deny.
 
     \b
     appliance acl add --principal User:anna --operation read --topic orders"""
@@ -102,26 +102,28 @@ def add_acl(api: Api, as_json: bool, **options: Any) -> None:
                         ("principal", "--principal"), ("operation", "--operation")):  # fmt: skip
         if field not in wanted:
             raise click.UsageError(f"missing {flag}")
-    found = api.post("/acls", {"acls": [wanted]})
+    answer = api.post("/acls", {"acls": [wanted]})
     if as_json:
-        return put_json(found)
-    click.echo(f"added; rules now: {len(found['acls'])}")
-    warn(found)
+        return put_json(answer)
+    click.echo(f"added; rules now: {len(answer['acls'])}")
+    warn(answer)
 
 
 @acl.command("remove", cls=Command)
 @about_rules
-@click.option("--dry-run", is_flag=True, help="Only show which.")
+@click.option("--dry-run", is_flag=True, help="Only show the rules.")
 @YES
 @asks_a_broker
 def remove_acl(api: Api, as_json: bool, dry_run: bool, is_sure: bool, **options: Any) -> None:
-    """Remove all rules that fit what is given."""
+    """Remove all rules that match the options."""
     wanted = rule(options)
     if not wanted:
-        raise click.UsageError("nothing given: that would be all rules; wanted --principal, ...")
+        raise click.UsageError(
+            "no option given, which would match all rules; wanted --principal, ..."
+        )
     plan = api.post("/acls/remove", {**wanted, "dry_run": True})
     if not plan["acls"]:
-        raise Failed("no rule fits; `appliance acl list` shows them all", NOT_FOUND)
+        raise Failed("no rule matches; `appliance acl list` shows all rules", NOT_FOUND)
     if not as_json:
         put(plan["acls"])
     if not dry_run:

@@ -25,7 +25,7 @@ class Api:
 
     @contextmanager
     def open(self, path: str, **query: Any) -> Iterator[IO[bytes]]:
-        """An answer that is read piece by piece, and may break off."""
+        """An answer that is read in parts, and may break off."""
         with _explained(), Rest(self.address, self.token).open("GET", path, None, query) as answer:
             try:
                 yield answer
@@ -54,46 +54,46 @@ def _explained() -> Iterator[None]:
 
 
 def refused(error: Exception, status: int) -> Failed:
-    """How a command ends whose request the broker refused."""
-    hint = ". A token is given by --token or APPLIANCE_TOKEN" if status == 401 else ""
+    """The error of a command whose request the broker refused."""
+    hint = ". Give a token with --token or APPLIANCE_TOKEN" if status == 401 else ""
     return Failed(f"{error}{hint}", EXITS.get(status, FAILED))
 
 
 def unreached(error: Exception) -> Failed:
-    """How it ends when nobody answered."""
+    """The error of a command that got no answer."""
     return Failed(
-        f"{error}. Does the broker run (appliance serve)? Another address is given by --admin or "
+        f"{error}. Is the broker running (appliance serve)? Give another address with --admin or "
         "APPLIANCE_ADMIN_ADDRESS",
         UNREACHABLE,
     )
 
 
 def part(text: str) -> str:
-    """As one part of a path."""
+    """Quoted as one segment of a path."""
     return quote(text, safe="")
 
 
 def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every such command; it is given `api` and `as_json`."""
+    """Adds the options of a command that asks a broker. The command gets `api` and `as_json`."""
 
     def with_api(admin: str, token: str | None, **options: Any) -> Any:
         return command(api=Api(admin, token), **options)
 
     with_api.__name__, with_api.__doc__ = command.__name__, command.__doc__
-    found: Callable[..., Any] = with_api
-    vars(found)["__click_params__"] = getattr(command, "__click_params__", [])
+    decorated: Callable[..., Any] = with_api
+    vars(decorated)["__click_params__"] = getattr(command, "__click_params__", [])
     for option in (
         click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
-        click.option("--token", envvar="APPLIANCE_TOKEN", help="Of the admin pages, if it has a "
-                     "password. Rather in the environment: APPLIANCE_TOKEN."),
+        click.option("--token", envvar="APPLIANCE_TOKEN", help="Token for the admin port. "
+                     "APPLIANCE_TOKEN in the environment is safer."),
         click.option("--admin", envvar="APPLIANCE_ADMIN_ADDRESS", default="127.0.0.1:8780",
-                     show_default=True, metavar="HOST:PORT", help="Where the broker's pages are."),
+                     show_default=True, metavar="HOST:PORT", help="Address of the admin port."),
     ):
-        found = option(found)
-    return found
+        decorated = option(decorated)
+    return decorated
 
 
 def sure(question: str, is_sure: bool) -> None:
-    """Asks before what cannot be taken back."""
+    """Asks for confirmation before a change that cannot be undone."""
     if not is_sure and not click.confirm(question, err=True):
         raise Failed("nothing was done", FAILED)

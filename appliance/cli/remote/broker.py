@@ -17,33 +17,33 @@ from appliance.process.spoken import duration, size, some
 @click.command(cls=Command)
 @asks_a_broker
 def health(api: Api, as_json: bool) -> None:
-    """How the broker is, in one sentence and what it found. Exit code 0: healthy, 10: degraded or
-    failing, 5: not reached."""
-    found = api.get("/health")
+    """Show the health of the broker in one sentence, and what is wrong. Exit code 0: healthy,
+    10: degraded or failing, 5: not reached."""
+    answer = api.get("/health")
     if as_json:
-        put_json(found)
+        put_json(answer)
     else:
-        put_findings(found)
-    if found["status"] != "ok":
+        put_findings(answer)
+    if answer["status"] != "ok":
         click.get_current_context().exit(UNHEALTHY)
 
 
 @click.command(cls=Command)
 @asks_a_broker
 def status(api: Api, as_json: bool) -> None:
-    """The broker on one screen."""
-    found = api.get("/health")
+    """Show the state of the broker on one screen."""
+    answer = api.get("/health")
     if as_json:
-        return put_json(found)
-    put_findings(found)
-    storage, behind = found["storage"], found["most_behind"]
-    connected = some(found["connections"], "connection")
+        return put_json(answer)
+    put_findings(answer)
+    storage, behind = answer["storage"], answer["most_behind"]
+    connected = some(answer["connections"], "connection")
     rows = [
-        ("version", f"{found['version']}, up {duration(found['uptime_s'])}"),
-        ("clients at", f"{found['listeners'].get('kafka')}, {connected}"),
-        ("data", f"{found['data_dir']}, {size(found['size_bytes'])}"),
-        ("topics", f"{found['topics']} with {some(found['partitions'], 'partition')}"),
-        ("groups", f"{found['groups']}" + (
+        ("version", f"{answer['version']}, up {duration(answer['uptime_s'])}"),
+        ("clients at", f"{answer['listeners'].get('kafka')}, {connected}"),
+        ("data", f"{answer['data_dir']}, {size(answer['size_bytes'])}"),
+        ("topics", f"{answer['topics']} with {some(answer['partitions'], 'partition')}"),
+        ("groups", f"{answer['groups']}" + (
             f", {behind['group']} is {some(behind['records'], 'record')} behind, "
             f"{duration(behind['seconds'])}" if behind and behind["records"] else "")),
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def status(api: Api, as_json: bool) -> None:
         if storage["full_in_s"] is not None:
             room += f", full in {duration(storage['full_in_s'])} at this rate"
         rows.append(("disk", room))
-    unflushed, traffic = found["unflushed"], found["traffic"]
+    unflushed, traffic = answer["unflushed"], answer["traffic"]
     if unflushed:
         text = f"{size(unflushed['bytes'])} not yet" if unflushed["records"] else "everything"
         if unflushed["last_flush_ms"] is not None:
@@ -61,29 +61,29 @@ def status(api: Api, as_json: bool) -> None:
     if traffic:
         rate = f"in {size(traffic['received_bytes_per_s'])}/s"
         rows.append(("traffic", f"{rate}, out {size(traffic['sent_bytes_per_s'])}/s"))
-    if found["zookeeper"]:
-        rows.append(("zookeeper", found["zookeeper"]))
+    if answer["zookeeper"]:
+        rows.append(("zookeeper", answer["zookeeper"]))
     for name, text in rows:
         click.echo(f"{name:<12}{text}")
 
 
-def put_findings(found: dict[str, Any]) -> None:
-    click.echo(found["sentence"])
-    if len(found["findings"]) > 1:  # of one the sentence has told
-        for each in found["findings"]:
+def put_findings(answer: dict[str, Any]) -> None:
+    click.echo(answer["sentence"])
+    if len(answer["findings"]) > 1:  # a single one is in the sentence
+        for each in answer["findings"]:
             click.echo(f"{each['level']}: {each['text']}")
 
 
 @click.group()
 def config() -> None:
-    """Settings of a running broker."""
+    """Show and change settings of a running broker."""
 
 
 @config.command("get", cls=Command)
 @click.argument("text", default="")
 @asks_a_broker
 def get_config(api: Api, as_json: bool, text: str) -> None:
-    """Settings whose name holds TEXT, with where each was set."""
+    """List settings whose name contains TEXT, with the source of each value."""
     rows = [each for each in api.get("/settings")["settings"] if text in each["name"]]
     if as_json:
         return put_json(rows)
@@ -97,12 +97,12 @@ def get_config(api: Api, as_json: bool, text: str) -> None:
 @click.argument("pairs", nargs=-1, required=True, metavar="NAME=VALUE...")
 @asks_a_broker
 def set_config(api: Api, as_json: bool, pairs: tuple[str, ...]) -> None:
-    """Change settings that need no restart; NAME= goes back."""
+    """Change settings that need no restart. NAME= restores the configured value."""
     changes = {name: value or None for name, value in map(split, pairs)}
-    found = api.ask("PATCH", "/settings", {"configs": changes})
+    answer = api.ask("PATCH", "/settings", {"configs": changes})
     if as_json:
-        return put_json(found)
-    for each in found["settings"]:
+        return put_json(answer)
+    for each in answer["settings"]:
         if each["name"] in changes:
             click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
 
@@ -112,14 +112,14 @@ def set_config(api: Api, as_json: bool, pairs: tuple[str, ...]) -> None:
                 default="appliance-bundle.zip")
 @asks_a_broker
 def bundle(api: Api, as_json: bool, file: Path) -> None:
-    """Write a support bundle to FILE: everything about the broker, no records."""
+    """Write a support bundle to FILE. It describes the broker and holds no records."""
     with api.open(f"{PREFIX}/bundle") as answer:
         data = answer.read()
     try:
         with file.open("xb") as out:
             out.write(data)
     except FileExistsError:
-        raise Failed(f"{file} exists already; name another", FAILED) from None
+        raise Failed(f"{file} already exists; choose another name", FAILED) from None
     if as_json:
         return put_json({"file": str(file), "size": len(data)})
     click.echo(f"{file}: {size(len(data))}")

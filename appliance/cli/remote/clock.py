@@ -1,4 +1,4 @@
-"""`appliance clock ...`: whether the broker believes the machine's clock."""
+"""`appliance clock ...`: whether the broker trusts the machine's clock."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from appliance.process.spoken import moment
 
 @click.group()
 def clock() -> None:
-    """The time, as the broker believes it."""
+    """The machine's clock, and whether the broker trusts it."""
 
 
 @clock.command("show", cls=Command)
 @asks_a_broker
 def show(api: Api, as_json: bool) -> None:
-    """What the machine's clock says, what is believed, and why they differ."""
-    found = api.get("/clock")
+    """Show the machine's clock, the time that the broker believes, and why they differ."""
+    answer = api.get("/clock")
     if as_json:
-        return put_json(found)
-    click.echo(f"the clock   {moment(found['wall_ms'])}")
-    click.echo(f"believed    {moment(found['believed_ms'])}")
-    click.echo(found["text"])
+        return put_json(answer)
+    click.echo(f"the clock   {moment(answer['wall_ms'])}")
+    click.echo(f"believed    {moment(answer['believed_ms'])}")
+    click.echo(answer["text"])
 
 
 @clock.command("confirm", cls=Command)
 @YES
 @asks_a_broker
 def confirm(api: Api, as_json: bool, is_sure: bool) -> None:
-    """Say that the machine's clock is right. What is old by it is deleted from then on."""
-    found = api.get("/clock")
-    if found["doubt"] is not None:
-        click.echo(found["text"], err=True)
-        sure(f"Is it {moment(found['wall_ms'])} now?", is_sure)
-        found = api.post("/clock/confirm")
+    """Confirm that the machine's clock is right. Then records that are too old by it are
+    deleted."""
+    answer = api.get("/clock")
+    if answer["doubt"] is not None:
+        click.echo(answer["text"], err=True)
+        sure(f"Is it {moment(answer['wall_ms'])} now?", is_sure)
+        answer = api.post("/clock/confirm")
     if as_json:
-        return put_json(found)
-    click.echo(f"{found['text']}: it is {moment(found['wall_ms'])}")
+        return put_json(answer)
+    click.echo(f"{answer['text']}: it is {moment(answer['wall_ms'])}")

@@ -23,20 +23,20 @@ def group() -> None:
 
 @group.command("list", cls=Command)
 @click.argument("text", default="")
-@click.option("--by-lag", is_flag=True, help="Largest lag first.")
+@click.option("--by-lag", is_flag=True, help="Sort by lag, largest first.")
 @asks_a_broker
 def list_groups(api: Api, as_json: bool, text: str, by_lag: bool) -> None:
-    """List groups, or those whose id holds TEXT."""
+    """List groups, or those whose id contains TEXT."""
     order = "lag" if by_lag else "group"
-    found = api.get("/groups", q=text, order=order, limit=10_000)
+    answer = api.get("/groups", q=text, order=order, limit=10_000)
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     put_table(
         ("group", "protocol", "state", "members", "lag", "behind"),
         [
             (row["group"], row["protocol"], row["state"], row["members"], row["lag_records"],
              duration(row["lag_seconds"]))
-            for row in found["groups"]
+            for row in answer["groups"]
         ],
     )  # fmt: skip
 
@@ -45,46 +45,46 @@ def list_groups(api: Api, as_json: bool, text: str, by_lag: bool) -> None:
 @NAME
 @asks_a_broker
 def describe_group(api: Api, as_json: bool, name: str) -> None:
-    """One group: what it read, how far it is behind, who reads."""
-    found = api.get(f"/groups/{part(name)}")
+    """Show a group: its committed offsets, its lag and its members."""
+    answer = api.get(f"/groups/{part(name)}")
     if as_json:
-        return put_json(found)
-    clients = {each["member_id"]: each["client_id"] for each in found["member_rows"]}
+        return put_json(answer)
+    clients = {each["member_id"]: each["client_id"] for each in answer["member_rows"]}
     put_table(
         ("topic", "partition", "committed", "end", "lag", "behind", "client"),
         [
             (row["topic"], row["partition"], row["committed"], row["end"], row["lag_records"],
              duration(row["lag_seconds"]), clients.get(row["member_id"]))
-            for row in found["offsets"]
+            for row in answer["offsets"]
         ],
     )  # fmt: skip
-    behind = f"{some(found['lag_records'], 'record')} behind"
-    click.echo(f"{found['state']}, {some(found['members'], 'member')}, {behind}")
-    if found["no_commit_partitions"]:
+    behind = f"{some(answer['lag_records'], 'record')} behind"
+    click.echo(f"{answer['state']}, {some(answer['members'], 'member')}, {behind}")
+    if answer["no_commit_partitions"]:
         click.echo(
-            f"no commit yet in {some(found['no_commit_partitions'], 'partition')}: their "
-            f"{some(found['no_commit_records'], 'record')} count from the first one there is, or "
+            f"no commit yet in {some(answer['no_commit_partitions'], 'partition')}: their "
+            f"{some(answer['no_commit_records'], 'record')} count from the first one there is, or "
             "from where a share group is set to begin"
         )
-    for each in found["unread"]:
+    for each in answer["unread"]:
         click.echo(f"nobody reads {each['topic']}-{each['partition']}")
 
 
 @group.command("reset", cls=Command)
 @NAME
 @click.argument("to", metavar="TO")
-@click.option("--topic", "topics", multiple=True, help="Of this topic only; may be repeated.")
-@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @YES
 @asks_a_broker
 def reset_group(
     api: Api, as_json: bool, name: str, to: str, topics: tuple[str, ...], dry_run: bool,
     is_sure: bool,
 ) -> None:  # fmt: skip
-    """Set committed offsets anew.
+    """Reset committed offsets.
 
     TO is earliest, latest, an OFFSET, a shift (+100, -100), a time (@2026-11-21T08:00, @-1h), or
-    group:NAME for what that group has committed."""
+    group:NAME for the committed offsets of that group."""
     body: dict[str, Any] = target(to)
     if topics:
         body["topics"] = [{"topic": each} for each in topics]
@@ -92,8 +92,8 @@ def reset_group(
     plan = api.post(path, {**body, "dry_run": True})
     if not plan["partitions"]:
         raise Failed(
-            f"group {name} has committed nothing, so there is nothing to set; --topic names a "
-            "topic for which it shall begin", NOT_FOUND)  # fmt: skip
+            f"group {name} has no committed offsets, so there is nothing to reset; --topic names a "
+            "topic to set offsets for", NOT_FOUND)  # fmt: skip
     if not as_json:
         put_table(
             ("topic", "partition", "before", "after", "note"),
@@ -101,7 +101,7 @@ def reset_group(
              for row in plan["partitions"]],
         )  # fmt: skip
     if not dry_run:
-        sure(f"Set {some(len(plan['partitions']), 'offset')} of {name} so?", is_sure)
+        sure(f"Reset {some(len(plan['partitions']), 'offset')} of {name}?", is_sure)
         plan = api.post(path, {**body, "dry_run": False})
     if as_json:
         put_json(plan)
@@ -128,7 +128,7 @@ def target(text: str) -> dict[str, Any]:
 @YES
 @asks_a_broker
 def delete_group(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
-    """Delete a group with what it committed."""
+    """Delete a group with its committed offsets."""
     sure(f"Delete group {name} with its offsets?", is_sure)
     api.ask("DELETE", f"/groups/{part(name)}")
     if as_json:

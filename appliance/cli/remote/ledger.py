@@ -1,4 +1,4 @@
-"""`appliance ledger`: what was lost or damaged, and whether a person has seen it."""
+"""`appliance ledger`: losses and damage, and who has acknowledged them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ AT_ONCE = 1000  # entries
 
 @click.group()
 def ledger() -> None:
-    """What was lost or damaged."""
+    """Losses and damage."""
 
 
 def entries(api: Api, **which: str) -> Iterator[dict[str, Any]]:
-    """The newest first, page by page."""
+    """Reads the ledger page by page, newest first."""
     before: int | None = None
     while True:
-        found = api.get("/ledger", before=before, limit=AT_ONCE, **which)
-        yield from found["entries"]
-        before = found["next"]
+        answer = api.get("/ledger", before=before, limit=AT_ONCE, **which)
+        yield from answer["entries"]
+        before = answer["next"]
         if before is None:
             return
 
 
 @ledger.command("list", cls=Command)
-@click.option("--all", "is_all", is_flag=True, help="Also what was acknowledged.")
+@click.option("--all", "is_all", is_flag=True, help="Show acknowledged entries too.")
 @asks_a_broker
 def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
-    """Losses and damages. Exit code 10: some are not acknowledged."""
+    """List losses and damage. Exit code 10: some are not acknowledged."""
     rows = [*entries(api, state="all" if is_all else "open")]
     if as_json:
         put_json(rows)
@@ -56,7 +56,7 @@ def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
 
 
 def place(row: dict[str, Any]) -> str | None:
-    """None: of the whole directory."""
+    """None: the entry is about the whole directory."""
     return None if row["partition"] < 0 else f"{row['topic']}-{row['partition']}"
 
 
@@ -69,14 +69,14 @@ def offsets(row: dict[str, Any]) -> str:
 
 @ledger.command("acknowledge", cls=Command)
 @click.argument("ids", nargs=-1, type=int, metavar="ID...")
-@click.option("--all", "is_all", is_flag=True, help="Whatever is open now.")
+@click.option("--all", "is_all", is_flag=True, help="All open entries.")
 @asks_a_broker
 def acknowledge(api: Api, as_json: bool, ids: tuple[int, ...], is_all: bool) -> None:
-    """Say that you have seen these entries: health tells them no more."""
+    """Acknowledge entries. Health no longer reports them."""
     if bool(ids) == is_all:
         raise click.UsageError("name entries of `appliance ledger list`, or give --all")
     which = {"up_to_id": api.get("/ledger", limit=1)["last_id"]} if is_all else {"ids": list(ids)}
-    found = api.ask("POST", "/ledger/acknowledge", which)
+    answer = api.ask("POST", "/ledger/acknowledge", which)
     if as_json:
-        return put_json(found)
-    click.echo(f"{some(found['acknowledged'], 'damage')} acknowledged, {found['open']} open")
+        return put_json(answer)
+    click.echo(f"{some(answer['acknowledged'], 'damage')} acknowledged, {answer['open']} open")

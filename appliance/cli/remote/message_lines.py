@@ -1,8 +1,8 @@
 """A message as a line, and a line as a message: of text, or a JSON object.
 
-JSON has no bytes. What is no UTF-8 is base64 in it, and `key_is_base64` or `value_is_base64` says
-so, as in the files that the console exports; headers of which one is such, or whose names are not
-all different, are a list of `name`, `value` and `is_base64` instead of an object.
+JSON has no bytes. Bytes that are not UTF-8 are written as base64, and `key_is_base64` or
+`value_is_base64` is set, as in the files that the console exports. Headers are an object. They
+are a list of `name`, `value` and `is_base64` if a value is base64 or a name occurs twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from appliance.process.command import FAILED, Failed
 def message_of(line: bytes, separator: str | None, is_json: bool) -> dict[str, Any]:
     if is_json:
         return of_object(line)
-    key, found, value = line.partition(separator.encode()) if separator else (b"", b"", line)
-    if not found:
+    key, has_key, value = line.partition(separator.encode()) if separator else (b"", b"", line)
+    if not has_key:
         return {"value": of_bytes(line)}
     return {"key": of_bytes(key), "value": of_bytes(value)}
 
@@ -32,13 +32,13 @@ def of_bytes(data: bytes) -> dict[str, Any]:
 
 def of_object(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
-        headers = found.get("headers") or []
+        message = json.loads(line)
+        headers = message.get("headers") or []
         if isinstance(headers, dict):
             headers = [{"name": name, "value": value} for name, value in headers.items()]
         return {
-            "key": _data(found.get("key"), found.get("key_is_base64")),
-            "value": _data(found.get("value"), found.get("value_is_base64")),
+            "key": _data(message.get("key"), message.get("key_is_base64")),
+            "value": _data(message.get("value"), message.get("value_is_base64")),
             "headers": [
                 {"name": each["name"], "value": _data(each["value"], each.get("is_base64"))}
                 for each in headers
@@ -61,7 +61,7 @@ def _data(value: Any, is_base64: bool | None) -> dict[str, Any] | None:
 
 
 def to_object(message: dict[str, Any]) -> dict[str, Any]:
-    """As `of_object` takes it, with where it was found."""
+    """The form that `of_object` reads, with partition, offset and timestamp."""
     place = {name: message[name] for name in ("partition", "offset", "timestamp_ms")}
     headers = [
         _told(each["value"], "value", "is_base64") | {"name": each["name"]}

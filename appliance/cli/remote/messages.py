@@ -18,25 +18,25 @@ from appliance.cli.remote.ledger import entries, offsets
 from appliance.cli.remote.message_lines import message_of, text_of, to_object
 from appliance.cli.remote.output import cell
 from appliance.process.command import FAILED, NOT_FOUND, UNHEALTHY, Command, Failed
-from appliance.process.progress import Progress
+from appliance.process.progress import ProgressBar
 from appliance.process.spoken import size as in_bytes
 from appliance.process.spoken import some
 
 BATCH = 500  # messages in one request
-BATCH_BYTES = 2 << 20  # of them as JSON: the broker takes a body of 4 MiB
+BATCH_BYTES = 2 << 20  # as JSON; the broker accepts a body of 4 MiB
 COPY_BYTES = 64 << 10  # of a file at once
 TOPIC = click.argument("topic", metavar="TOPIC")
 FILES = ("csv", "arrow", "parquet")  # formats that the broker makes
-UNREADABLE = "appliance.consume.unreadable"  # how many places the command met
+UNREADABLE = "appliance.consume.unreadable"  # counts unreadable ranges that the command met
 
 
 @click.command(cls=Command)
 @TOPIC
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("--key-separator", "-K", "separator", help="What stands between key and value.")
-@click.option("--json-lines", is_flag=True, help="Each line an object with key, value, headers.")
-@click.option("--whole", is_flag=True, help="Each file is one message, not a message a line.")
-@click.option("--partition", "-p", type=int, help="Of the topic; else by key.")
+@click.option("--key-separator", "-K", "separator", help="Separator between key and value.")
+@click.option("--json-lines", is_flag=True, help="Each line is an object with key, value, headers.")
+@click.option("--whole", is_flag=True, help="Each file is one message.")
+@click.option("--partition", "-p", type=int, help="Partition; by key if not given.")
 @asks_a_broker
 def produce(
     api: Api, as_json: bool, topic: str, files: tuple[BinaryIO, ...], separator: str | None,
@@ -44,10 +44,11 @@ def produce(
 ) -> None:  # fmt: skip
     """Produce a message for each line of FILES, or of the standard input.
 
-    What `consume --json` writes can be given with --json-lines. It ends when all is on disk."""
+    --json-lines reads the output of `consume --json`. The command ends when all messages are on
+    disk."""
     regular = [file for file in files if os.path.isfile(file.name)]
     size = sum(os.path.getsize(file.name) for file in regular)
-    progress = Progress("sent", in_bytes)
+    progress = ProgressBar("sent", in_bytes)
     pieces = pieces_of(files or (sys.stdin.buffer,), whole)
     messages = (message_of(each, separator, json_lines) for each in pieces)
     count = 0
@@ -75,8 +76,8 @@ def send(api: Api, topic: str, batch: list[dict[str, Any]]) -> None:
     except Failed as error:
         if error.exit_code != NOT_FOUND or "there is no topic" not in error.message:
             raise
-        # a misspelt name must not become a topic
-        hint = f"{error.message}. `appliance topic create {topic}` makes it"
+        # a misspelt name must not create a topic
+        hint = f"{error.message}. `appliance topic create {topic}` creates it"
         raise Failed(hint, NOT_FOUND) from error
 
 
@@ -99,27 +100,28 @@ def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 @TOPIC
 @click.option("--offset", "-o", default="earliest", show_default=True,
               help="earliest, latest, -N, N, N:M, @TIME, @TIME:@TIME (@2026-11-21T08:30, @-1h).")
-@click.option("--max", "-n", "count_max", type=click.IntRange(0), help="How many to print.")
-@click.option("--partition", "-p", type=int, help="Of this partition only.")
+@click.option("--max", "-n", "count_max", type=click.IntRange(0), help="Print at most so many.")
+@click.option("--partition", "-p", type=int, help="Only this partition.")
 @click.option("--filter", "-f", "wanted", default="",
               help="Conditions: 'value.id = 7 and header.type contains order'.")
-@click.option("--group", "-g", help="Go on where this group stopped, and commit what was printed.")
+@click.option("--group", "-g",
+              help="Start at the committed offsets of this group, and commit what was printed.")
 @click.option("--format", "form", type=click.Choice(("lines", "json", *FILES)), default="lines",
-              show_default=True, help="Of what is printed; csv, arrow and parquet are one file.")
+              show_default=True, help="Output format; csv, arrow and parquet are one file.")
 @click.option("--key-separator", "-K", "separator",
-              help="Print keys too, and this between key and value.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+              help="Print keys too, with this separator.")
+@click.option("--follow", is_flag=True, help="Print new messages until interrupted.")
 @asks_a_broker
 def consume(
     api: Api, as_json: bool, topic: str, offset: str, count_max: int | None,
     partition: int | None, wanted: str, group: str | None, form: str, separator: str | None,
     follow: bool,
 ) -> None:  # fmt: skip
-    """Print messages: values by line, or with --json an object a line.
+    """Print messages: a value a line, or with --json an object a line.
 
-    Nothing is committed, but with --group: then up to what there was at the start, after it was
-    printed, and only while nobody else reads for the group. Exit code 10: some cannot be read, or
-    are lost, and nobody has acknowledged that."""
+    The command commits offsets only with --group. It then reads to the end that the topic had at
+    the start, commits what was printed, and refuses if the group has members. Exit code 10: some
+    messages are unreadable or lost, and nobody has acknowledged that."""
     at = where.parse(offset)
     show = shown_by("json" if as_json else form, separator)
     if form in FILES:
@@ -131,16 +133,16 @@ def consume(
                follow or None, None if offset == "earliest" else offset)  # fmt: skip
         read_for(api, topic, group, partition, wanted, count_max, show)
         return tell_of_damage(api, topic, partition)
-    found = stored(api, topic, at, partition, wanted)
+    messages = stored(api, topic, at, partition, wanted)
     if follow:
-        found = chained(found, followed(api, topic, wanted))
-    for each in islice(found, count_max):
+        messages = chained(messages, followed(api, topic, wanted))
+    for each in islice(messages, count_max):
         show(each)
     tell_of_damage(api, topic, partition)
 
 
 def tell_of_damage(api: Api, topic: str, partition: int | None) -> None:
-    """What was printed is not all that there was: exit code 10."""
+    """Ends with exit code 10 if messages were unreadable or are lost."""
     lost = [
         each
         for each in entries(api, state="open", topic=topic)
@@ -167,7 +169,7 @@ def shown_by(form: str, separator: str | None) -> Callable[[dict[str, Any]], Non
         text = text_of(message["value"])
         if separator is not None and message["key"] is not None:
             text = f"{text_of(message['key'])}{separator}{text}"
-        # at a terminal a value can be anything: what is not printed as it is, is escaped
+        # a value may hold control characters: a terminal gets them escaped
         click.echo(cell(text) if sys.stdout.isatty() else text)
 
     return show
@@ -176,12 +178,13 @@ def shown_by(form: str, separator: str | None) -> Callable[[dict[str, Any]], Non
 def put_file(
     api: Api, topic: str, at: where.Where, partition: int | None, wanted: str, form: str
 ) -> None:
-    """The file is made by the broker."""
+    """The broker makes the file."""
     if sys.stdout.isatty() and form != "csv":
-        raise Failed(f"{form} is nothing for a terminal: `... > {topic}.{form}`", FAILED)
+        raise Failed(f"{form} cannot be shown on a terminal: `... > {topic}.{form}`", FAILED)
     path = f"/topics/{part(topic)}"
-    found = api.get(f"{path}/range", until=at.until, partition=partition, **{"from": at.begin})
-    chosen = {"cursor": found["cursor"]} if found["cursor"] else {"from": where.parse("end").begin}
+    range_ = api.get(f"{path}/range", until=at.until, partition=partition, **{"from": at.begin})
+    cursor = range_["cursor"]
+    chosen = {"cursor": cursor} if cursor else {"from": where.parse("end").begin}
     query = {"format": form, "filter": wanted or None, **chosen}
     with api.open(f"{PREFIX}{path}/export", **query) as answer:
         shutil.copyfileobj(answer, sys.stdout.buffer, COPY_BYTES)
@@ -192,29 +195,29 @@ def read_for(
     api: Api, topic: str, group: str, partition: int | None, wanted: str, count_max: int | None,
     show: Callable[[dict[str, Any]], None],
 ) -> None:  # fmt: skip
-    """Partition by partition; what was printed is committed, also when it ends early."""
+    """Reads partition by partition. It commits what was printed, also if it is interrupted."""
     path, left = f"/topics/{part(topic)}", count_max
     for number, before in places(api, topic, group, partition).items():
         begin = "oldest" if before is None else f"offset:{before}"
-        found = api.get(f"{path}/range", partition=number, **{"from": begin})["partitions"]
-        if not found or left == 0:
+        ranges = api.get(f"{path}/range", partition=number, **{"from": begin})["partitions"]
+        if not ranges or left == 0:
             continue
         at = before
         try:
-            for each in islice(stored(api, topic, where.Where(begin, found[0]["end_offset"]),
+            for each in islice(stored(api, topic, where.Where(begin, ranges[0]["end_offset"]),
                                       number, wanted), left):  # fmt: skip
                 show(each)
                 at = each["offset"] + 1
                 left = left and left - 1
-            if left != 0:  # then all of them were looked at, whatever the filter left out
-                at = found[0]["end_offset"]
+            if left != 0:  # then the filter has seen all of them
+                at = ranges[0]["end_offset"]
         finally:
             if at != before:
                 commit(api, group, topic, number, at)
 
 
 def places(api: Api, topic: str, group: str, partition: int | None) -> dict[int, int | None]:
-    """What the group has committed, by partition. A group that others read for is refused."""
+    """The committed offsets of the group by partition. A group with members is refused."""
     which = {"topic": topic} | ({} if partition is None else {"partitions": [partition]})
     plan = api.post(f"/groups/{part(group)}/reset",
                     {"to": "earliest", "topics": [which], "dry_run": True})  # fmt: skip
@@ -230,8 +233,8 @@ def commit(api: Api, group: str, topic: str, number: int, offset: int | None) ->
 def chained(
     first: Iterator[dict[str, Any]], then: Iterator[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """What is there, and then what comes: following begins first, so that nothing is between them;
-    what both have is printed once."""
+    """Stored messages, then new ones. The stream of new ones opens first, so that no message is
+    missed. A message that both have is printed once."""
     next_ = next(then)  # the stream is open from here on
     assert next_ == {}
     ends: dict[int, int] = {}
@@ -269,7 +272,7 @@ def stored(
 
 
 def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
-    """The first is empty: the stream is open."""
+    """New messages. The first item is empty and says that the stream is open."""
     path = f"{PREFIX}/topics/{part(topic)}/messages/live"
     with api.open(path, filter=wanted or None, full=True) as stream:
         yield {}

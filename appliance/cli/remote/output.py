@@ -14,7 +14,7 @@ def put_json(value: Any) -> None:
 
 
 def put_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Numbers to the right, the rest to the left."""
+    """Numbers are aligned right, texts left."""
     cells = [[cell(each) for each in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     rights = [
@@ -30,7 +30,7 @@ def put_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """Of a name from elsewhere nothing reaches the terminal but what can be printed."""
+    """Names may hold control characters. Only printable text reaches the terminal."""
     if value is None:
         return "-"
     text = str(value)

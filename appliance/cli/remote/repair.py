@@ -1,4 +1,4 @@
-"""`appliance log repair`: a partition of a running broker is mended."""
+"""`appliance log repair`: repairs a partition of a running broker."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from appliance.process.spoken import size
 @click.command("repair", cls=Command)
 @click.argument("name", metavar="TOPIC-PARTITION")
 @click.option("--reopen", "is_reopen", is_flag=True,
-              help="Open it again, after a failed write or when it could not be opened.")
-@click.option("--skip", "is_skip", is_flag=True, help="Readers pass what is damaged or gone.")
+              help="Open the partition again, after a failed write or a failed open.")
+@click.option("--skip", "is_skip", is_flag=True, help="Let readers skip damage and gaps.")
 @click.option("--import", "file", metavar="FILE",
-              help="Bring back what was set aside: a file of those that are shown without options.")
+              help="Import a file that was set aside. Without options the command lists them.")
 @click.option("--into", metavar="TOPIC",
-              help="To the end of this topic, not at the offsets that the records had.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+              help="Append the file to this topic instead, with new offsets.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @asks_a_broker
 def repair(
@@ -35,18 +35,18 @@ def repair(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Mend a partition of a running broker; without options, show what there is to mend."""
+    """Repair a partition of a running broker. Without options, show its damage."""
     path = path_of(name)
     body = body_of(is_reopen, is_skip, file, into)
     if body is None:
         return put_repairable(api.get(path), as_json)
-    found = api.post(path, {**body, "dry_run": True})
+    answer = api.post(path, {**body, "dry_run": True})
     if not dry_run:
-        sure(f"{found['text']}. Go on?", yes)
-        found = api.post(path, {**body, "dry_run": False})
+        sure(f"{answer['text']}. Continue?", yes)
+        answer = api.post(path, {**body, "dry_run": False})
     if as_json:
-        return put_json(found)
-    put_repaired(found)
+        return put_json(answer)
+    put_repaired(answer)
 
 
 def path_of(name: str) -> str:
@@ -70,24 +70,24 @@ def body_of(
     return {"action": "import", "file": file} if file else None
 
 
-def put_repairable(found: dict[str, Any], as_json: bool) -> None:
+def put_repairable(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        return put_json(found)
-    if found["state"] != "open":
-        click.echo(f"{found['state']}: {found['why']}")
-    for each in found["damaged"]:
+        return put_json(answer)
+    if answer["state"] != "open":
+        click.echo(f"{answer['state']}: {answer['why']}")
+    for each in answer["damaged"]:
         what = "damaged" if each["has_bytes"] else "gone"
         passed = ", readers pass" if each["is_skipped"] else ""
         click.echo(f"{what}: offsets {each['first_offset']} to {each['end_offset'] - 1}{passed}")
-    for each in found["set_aside"]:
+    for each in answer["set_aside"]:
         click.echo(f"set aside: {each['file']}, {size(each['size_bytes'])}")
-    if found["state"] == "open" and not found["damaged"] and not found["set_aside"]:
+    if answer["state"] == "open" and not answer["damaged"] and not answer["set_aside"]:
         click.echo("nothing is damaged, and nothing was set aside")
 
 
-def put_repaired(found: dict[str, Any]) -> None:
-    click.echo(found["text"])
-    for each in found["still_missing"]:
+def put_repaired(answer: dict[str, Any]) -> None:
+    click.echo(answer["text"])
+    for each in answer["still_missing"]:
         click.echo(f"still missing: offsets {each['first_offset']} to {each['end_offset'] - 1}")
-    if found["left_out"]:
-        click.echo(f"left out: {found['left_out']} batches of other offsets")
+    if answer["left_out"]:
+        click.echo(f"left out: {answer['left_out']} batches of other offsets")

@@ -1,4 +1,4 @@
-"""One request to a broker's admin port: its answer, or why there is none."""
+"""One request to a broker's admin port: its answer, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RestRefused(Exception):
 
 
 class RestUnreached(Exception):
-    """It did not answer."""
+    """The broker did not answer."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Rest:
         return RestRefused(text, error.code)
 
     def _unreached(self, error: Exception) -> RestUnreached:
-        return RestUnreached(f"{self.url} is not reached: {getattr(error, 'reason', error)}")
+        return RestUnreached(f"{self.url} cannot be reached: {getattr(error, 'reason', error)}")
 
 
 def _word(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`appliance scrub`: every segment verified from the disk, while the broker runs."""
+"""`appliance scrub`: a running broker verifies every segment from the disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from appliance.cli.remote.api import Api, asks_a_broker
 from appliance.cli.remote.output import put_json
 from appliance.process.command import FAILED, UNHEALTHY, Command, Failed
-from appliance.process.progress import Progress
+from appliance.process.progress import ProgressBar
 from appliance.process.spoken import size, some
 
 LOOK_S = 0.2
@@ -20,26 +20,26 @@ LOOK_S = 0.2
 @click.argument("topics", nargs=-1, metavar="[TOPIC...]")
 @asks_a_broker
 def scrub(api: Api, as_json: bool, topics: tuple[str, ...]) -> None:
-    """Verify every segment of the broker from the disk, or those of some topics, while it runs.
+    """Verify every segment of a running broker from the disk, or those of some topics.
 
-    What is damaged is marked, so that readers are told and everything else stays readable. Exit
-    code 10 when something is lost or damaged, also when that was known before, or could not be
-    verified."""
-    found = api.post("/scrub", {"topics": list(topics)})
-    progress = Progress("verified", size)
-    while found["is_running"]:
-        progress(found["own"]["bytes"], max(found["own"]["bytes_found"], found["own"]["bytes"]))
+    The broker marks damaged ranges. Their readers get an error, and everything else stays readable.
+    Exit code 10: something is lost or damaged, even if that was known before, or a segment could
+    not be verified."""
+    answer = api.post("/scrub", {"topics": list(topics)})
+    progress = ProgressBar("verified", size)
+    while answer["is_running"]:
+        progress(answer["own"]["bytes"], max(answer["own"]["bytes_found"], answer["own"]["bytes"]))
         time.sleep(LOOK_S)
-        found = api.get("/scrub")
-    own = found["own"]
+        answer = api.get("/scrub")
+    own = answer["own"]
     progress(own["bytes"], own["bytes"])
-    known = [each for each in found["known"] if not topics or each["topic"] in topics]
+    known = [each for each in answer["known"] if not topics or each["topic"] in topics]
     if as_json:
         put_json({**own, "known": known})
     else:
         put_round(own, known)
     if not own["is_whole"]:
-        raise Failed("the scrub ended before it was through: the broker's log says why", FAILED)
+        raise Failed("the scrub ended early; the broker's log has the reason", FAILED)
     if own["damages"] or known or has_failed(own):
         click.get_current_context().exit(UNHEALTHY)
 

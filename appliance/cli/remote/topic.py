@@ -30,20 +30,20 @@ def topic() -> None:
 
 @topic.command("list", cls=Command)
 @click.argument("text", default="")
-@click.option("--internal", is_flag=True, help="The broker's own topics too.")
-@click.option("--order", default="name", show_default=True, help="Column; with - downward.")
+@click.option("--internal", is_flag=True, help="Include the broker's own topics.")
+@click.option("--order", default="name", show_default=True, help="Sort by; -NAME is descending.")
 @asks_a_broker
 def list_topics(api: Api, as_json: bool, text: str, internal: bool, order: str) -> None:
-    """List topics, or those whose name holds TEXT."""
-    found = api.get("/topics", q=text, internal=internal, order=order, limit=10_000)
+    """List topics, or those whose name contains TEXT."""
+    answer = api.get("/topics", q=text, internal=internal, order=order, limit=10_000)
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     put_table(
         ("topic", "partitions", "records", "size", "last write", "kept"),
         [
             (row["name"], row["partitions"], row["records"], size(row["size_bytes"]),
              moment(row["last_write_ms"]), kept(row["retention_ms"]))
-            for row in found["topics"]
+            for row in answer["topics"]
         ],
     )  # fmt: skip
 
@@ -52,53 +52,53 @@ def list_topics(api: Api, as_json: bool, text: str, internal: bool, order: str) 
 @NAME
 @asks_a_broker
 def describe_topic(api: Api, as_json: bool, name: str) -> None:
-    """One topic: its partitions, and the configs that are not the defaults."""
-    found = api.get(f"/topics/{part(name)}")
+    """Show a topic: its partitions, and the configs that differ from the defaults."""
+    answer = api.get(f"/topics/{part(name)}")
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     put_table(
         ("partition", "start", "end", "durable", "visible", "segments", "size", "unflushed"),
         [
             (row["partition"], row["log_start_offset"], row["log_end_offset"],
              row["durable_offset"], row["high_watermark"], row["segments"],
              size(row["size_bytes"]), row["unflushed_records"])
-            for row in found["partition_rows"]
+            for row in answer["partition_rows"]
         ],
     )  # fmt: skip
-    for number, why in found["unserved"].items():
+    for number, why in answer["unserved"].items():
         click.echo(f"partition {number} is not open: {why}")
-    for each in found["configs"]:
+    for each in answer["configs"]:
         if each["source"] != "default":
             click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
 
 
 @topic.command("create", cls=Command)
 @NAME
-@click.option("--partitions", "-p", type=int, help="As many as the broker's setting, else.")
-@configs_option("One config; may be repeated.")
+@click.option("--partitions", "-p", type=int, help="As the broker's setting if not given.")
+@configs_option("A config; may be repeated.")
 @asks_a_broker
 def create_topic(
     api: Api, as_json: bool, name: str, partitions: int | None, pairs: tuple[str, ...]
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     body: dict[str, Any] = {"name": name, "configs": dict(map(split, pairs))}
     if partitions is not None:
         body["partitions"] = partitions
     made = api.post("/topics", body)
     if as_json:
         return put_json(made)
-    click.echo(f"{made['name']} made with {some(made['partitions'], 'partition')}")
+    click.echo(f"{made['name']} created with {some(made['partitions'], 'partition')}")
 
 
 @topic.command("alter", cls=Command)
 @NAME
-@click.option("--partitions", "-p", type=int, help="More than there are.")
-@configs_option("One config; NAME= goes back to the broker's.")
+@click.option("--partitions", "-p", type=int, help="New number of partitions.")
+@configs_option("A config; NAME= restores the broker's default. May be repeated.")
 @asks_a_broker
 def alter_topic(
     api: Api, as_json: bool, name: str, partitions: int | None, pairs: tuple[str, ...]
 ) -> None:
-    """Change configs, add partitions."""
+    """Change configs or add partitions."""
     body: dict[str, Any] = {
         "configs": {key: value or None for key, value in map(split, pairs)}
     }
@@ -116,8 +116,8 @@ def alter_topic(
 @asks_a_broker
 def delete_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
     """Delete a topic with all its records."""
-    found = api.get(f"/topics/{part(name)}")
-    held = f"{some(found['records'], 'record')}, {size(found['size_bytes'])}"
+    answer = api.get(f"/topics/{part(name)}")
+    held = f"{some(answer['records'], 'record')}, {size(answer['size_bytes'])}"
     sure(f"Delete {name} with {held}?", is_sure)
     api.ask("DELETE", f"/topics/{part(name)}")
     if as_json:
@@ -130,9 +130,9 @@ def delete_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
 @YES
 @asks_a_broker
 def empty_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
-    """Delete all records of a topic, and keep it."""
-    found = api.get(f"/topics/{part(name)}")
-    sure(f"Delete the {some(found['records'], 'record')} of {name}?", is_sure)
+    """Delete all records of a topic, and keep the topic."""
+    answer = api.get(f"/topics/{part(name)}")
+    sure(f"Delete the {some(answer['records'], 'record')} of {name}?", is_sure)
     done = api.post(f"/topics/{part(name)}/empty")
     if as_json:
         return put_json(done)

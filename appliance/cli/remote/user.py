@@ -29,16 +29,16 @@ def user() -> None:
 @user.command("list", cls=Command)
 @asks_a_broker
 def list_users(api: Api, as_json: bool) -> None:
-    """Who may log in."""
-    found = api.get("/users")
+    """List the users."""
+    answer = api.get("/users")
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     put_table(
-        ("user", "role", "messages", "logged in", "made"),
+        ("user", "role", "messages", "logged in", "created"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), each["sessions"],
              moment(each["created_ms"]))
-            for each in found["users"]
+            for each in answer["users"]
         ],
     )  # fmt: skip
 
@@ -52,17 +52,17 @@ def yes_no(is_so: bool) -> str:
 @ROLE
 @click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
               help="Whether the user may read messages.")
-@click.password_option(help="Asked for, unless given.")
+@click.password_option(help="The command asks for it if not given.")
 @asks_a_broker
 def create_user(
     api: Api, as_json: bool, name: str, role: str, may_read: bool, password: str
 ) -> None:  # fmt: skip
-    """Make a user."""
+    """Create a user."""
     body = {"name": name, "role": role, "may_read": may_read, "password": password}
-    found = api.post("/users", body)
+    answer = api.post("/users", body)
     if as_json:
-        return put_json(found)
-    click.echo(f"{name} made, {role}")
+        return put_json(answer)
+    click.echo(f"{name} created, {role}")
 
 
 @user.command("change", cls=Command)
@@ -70,21 +70,21 @@ def create_user(
 @click.option("--role", type=ROLES)
 @click.option("--messages/--no-messages", "may_read", default=None,
               help="Whether the user may read messages.")
-@click.option("--password", is_flag=True, help="Ask for another password.")
+@click.option("--password", is_flag=True, help="Ask for a new password.")
 @asks_a_broker
 def change_user(
     api: Api, as_json: bool, name: str, role: str | None, may_read: bool | None, password: bool
 ) -> None:
-    """Another role, right or password. The user's sessions end."""
+    """Change the role, the right to read messages or the password. The user's sessions end."""
     body: dict[str, Any] = {"role": role, "may_read": may_read}
     body = {key: value for key, value in body.items() if value is not None}
     if password:
         body["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     if not body:
         raise click.UsageError("nothing to change: wanted --role, --[no-]messages or --password")
-    found = api.ask("PATCH", f"/users/{part(name)}", body)
+    answer = api.ask("PATCH", f"/users/{part(name)}", body)
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     click.echo(f"{name} changed; who is logged in as {name} has to log in again")
 
 
@@ -103,14 +103,14 @@ def delete_user(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
 
 @user.command("reset", cls=Command)
 @click.argument("name")
-@click.option("--data-dir", metavar="DIR", help="Of the stopped broker (data.dir).")
-@click.password_option(help="Asked for, unless given.")
+@click.option("--data-dir", metavar="DIR", help="Directory of the stopped broker (data.dir).")
+@click.password_option(help="The command asks for it if not given.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) -> None:
-    """Another password for NAME, when nobody can log in any more. The broker must be stopped.
+    """Set the password of NAME when nobody can log in. The broker must be stopped.
 
-    Whoever may read the data directory may do it: it is everything that the broker has."""
-    # with what hashes, which no other command needs
+    Anyone who can read the data directory can do this, because it holds all data of the broker."""
+    # it imports the password hash, which no other command needs
     from appliance.admin.user_rows import UserRows
     from appliance.admin.users import UserUnknown, reset_password
 
@@ -118,7 +118,7 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
     directory = Path(settings.data_dir)
     path = directory / catalog.NAME
     if not path.exists():
-        raise Failed(f"{path} is not there; --data-dir names the broker's directory", NOT_FOUND)
+        raise Failed(f"{path} does not exist; --data-dir names the broker's directory", NOT_FOUND)
     try:
         with log_files.held(directory):
             opened = catalog.Catalog.open(path)
@@ -128,7 +128,7 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
                 opened.close()
     except log_files.DirectoryInUse as error:
         raise Failed(
-            f"{error}. While it runs, an admin gives another password in the console, or with "
+            f"{error}. While the broker runs, an admin sets a password in the console, or with "
             f"`appliance user change {name} --password`",
             REFUSED,
         ) from error
@@ -136,42 +136,42 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
         raise Failed(str(error), NOT_FOUND) from error
     if as_json:
         return put_json({"reset": name})
-    click.echo(f"{name} has another password")
+    click.echo(f"{name} has a new password")
 
 
 @user.command("token", cls=Command)
 @click.argument("name")
 @ROLE
 @click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
-              help="Whether its program may read messages.")
-@click.option("--days", type=click.IntRange(1, 3650), help="That it is good for; for ever, else.")
+              help="Whether the program may read messages.")
+@click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires; or never.")
 @asks_a_broker
 def make_token(
     api: Api, as_json: bool, name: str, role: str, may_read: bool, days: int | None
 ) -> None:
-    """Make a token for a program; it is printed this once."""
+    """Create a token for a program. It is printed only once."""
     body: dict[str, Any] = {"name": name, "role": role, "may_read": may_read}
     if days is not None:
         body["days"] = days
-    found = api.post("/tokens", body)
+    answer = api.post("/tokens", body)
     if as_json:
-        return put_json(found)
-    click.echo(found["token"])
+        return put_json(answer)
+    click.echo(answer["token"])
 
 
 @user.command("tokens", cls=Command)
 @asks_a_broker
 def list_tokens(api: Api, as_json: bool) -> None:
-    """Which programs have a token, never the token."""
-    found = api.get("/tokens")
+    """List the programs that have a token. The tokens are not shown."""
+    answer = api.get("/tokens")
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     put_table(
-        ("token", "role", "messages", "made", "until", "last used"),
+        ("token", "role", "messages", "created", "expires", "last used"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), moment(each["created_ms"]),
              moment(each["expires_ms"]), moment(each["used_ms"]))
-            for each in found["tokens"]
+            for each in answer["tokens"]
         ],
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def list_tokens(api: Api, as_json: bool) -> None:
 @YES
 @asks_a_broker
 def revoke_token(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
-    """Make a token worthless, at once."""
+    """Revoke a token at once."""
     sure(f"Revoke token {name}?", is_sure)
     api.ask("DELETE", f"/tokens/{part(name)}")
     if as_json:
@@ -192,16 +192,16 @@ def revoke_token(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
 @user.command("sessions", cls=Command)
 @asks_a_broker
 def list_sessions(api: Api, as_json: bool) -> None:
-    """Who is logged in, and from where."""
-    found = api.get("/sessions")
+    """List the sessions: who is logged in, and from where."""
+    answer = api.get("/sessions")
     if as_json:
-        return put_json(found)
+        return put_json(answer)
     put_table(
         ("session", "user", "from", "for", "not used for", "with"),
         [
             (each["session"], each["name"], each["peer"], duration(each["age_s"]),
              duration(each["unused_s"]), each["software"])
-            for each in found["sessions"]
+            for each in answer["sessions"]
         ],
     )  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""Where to read, in words: the offsets and times that commands take.
+"""The offsets and times that commands accept as a start or a range.
 
     earliest  latest  -N (the last N of each partition)  N  N:M (up to M)  @TIME  @TIME:@TIME
 
-TIME is 2026-11-21, 2026-11-21T08:30, with seconds or a zone or without (then it is UTC), or so long
-ago: -90s, -15m, -1h, -7d.
+TIME is 2026-11-21 or 2026-11-21T08:30, with seconds and a zone if wanted (UTC without one), or a
+duration before now: -90s, -15m, -1h, -7d.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ def _times(text: str) -> tuple[int, int | None]:
 
 
 def time_ms(text: str) -> int:
-    """Of @TIME, in milliseconds."""
+    """The milliseconds of @TIME."""
     bare = text.removeprefix("@")
     ago = AGO.fullmatch(bare)
     if ago:
         return round((time.time() - int(ago[1]) * SECONDS[ago[2]]) * 1000)
     try:
-        found = datetime.fromisoformat(bare.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(bare.replace("Z", "+00:00"))
     except ValueError:
         raise click.BadParameter(
-            f"got {text!r}, wanted @2026-11-21T08:30, or so long ago: @-1h"
+            f"got {text!r}, wanted @2026-11-21T08:30 or a time before now: @-1h"
         ) from None
-    zoned = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return round(zoned.timestamp() * 1000)

@@ -17,7 +17,7 @@ from appliance_spark.bounds import EARLIEST, ending, starting
 from appliance_spark.columns import columns_of
 from appliance_spark.fetching import Fetching, Source
 from appliance_spark.options import Given
-from appliance_spark.planning import Found, Planner, Settings, Split, settings_of
+from appliance_spark.planning import PlannedRange, Planner, Settings, Split, settings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,8 +44,8 @@ class BatchReader(DataSourceReader):
         planner = Planner(self.settings)
         return planner.splits(self.narrowed(planner.resolve(self.first, self.end)))
 
-    def narrowed(self, found: list[Found]) -> list[Found]:
-        return found
+    def narrowed(self, ranges: list[PlannedRange]) -> list[PlannedRange]:
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_split(self.source, partition)

@@ -43,10 +43,10 @@ def starting(given: Given, default: str) -> Bound:
 
 
 def ending(given: Given) -> Bound:
-    found = _bound(given, "ending", LATEST)
-    if EARLIEST in (found.of_all, *_values(found)):
-        raise OptionInvalid(f"option {found.option}: an end cannot be the earliest offset")
-    return found
+    bound = _bound(given, "ending", LATEST)
+    if EARLIEST in (bound.of_all, *_values(bound)):
+        raise OptionInvalid(f"option {bound.option}: an end cannot be the earliest offset")
+    return bound
 
 
 def _values(bound: Bound) -> list[str]:

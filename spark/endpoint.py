@@ -88,12 +88,12 @@ class Endpoint:
 
     def topics(self) -> list[str]:
         """Without internal ones."""
-        found: list[str] = []
+        names: list[str] = []
         while True:
-            page = self.get("/api/v1/topics", offset=len(found), limit=TOPICS_AT_ONCE)
-            found += [each["name"] for each in page["topics"]]
-            if not page["topics"] or len(found) >= page["total"]:
-                return found
+            page = self.get("/api/v1/topics", offset=len(names), limit=TOPICS_AT_ONCE)
+            names += [each["name"] for each in page["topics"]]
+            if not page["topics"] or len(names) >= page["total"]:
+                return names
 
     def kafka_address(self) -> str:
         """As the appliance knows it; where it listens on all of them, the host of the URL."""

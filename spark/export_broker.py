@@ -58,12 +58,12 @@ class AdminPort:
 
     def topics(self) -> list[str]:
         """Without internal ones."""
-        found: list[str] = []
+        names: list[str] = []
         while True:
-            page = self.ask("GET", "/api/v1/topics", offset=len(found), limit=TOPICS_AT_ONCE)
-            found += [each["name"] for each in page["topics"]]
-            if not page["topics"] or len(found) >= page["total"]:
-                return found
+            page = self.ask("GET", "/api/v1/topics", offset=len(names), limit=TOPICS_AT_ONCE)
+            names += [each["name"] for each in page["topics"]]
+            if not page["topics"] or len(names) >= page["total"]:
+                return names
 
     def unserved(self) -> dict[str, str]:
         """Topics that are there and cannot be opened, and why."""

@@ -49,8 +49,8 @@ def compact(
         staging = target.staging / f"compact-{manifest['sequence'] + 1:06d}"
         work = partial(export_tasks.merge, str(target.root), str(staging))
         try:
-            found = export_tasks.spread(spark(), tasks, work) if tasks else []
-            done = [(task, file) for task, file in zip(tasks, found, strict=True) if file]
+            written = export_tasks.spread(spark(), tasks, work) if tasks else []
+            done = [(task, file) for task, file in zip(tasks, written, strict=True) if file]
             _swap(target, manifest, done, now_ms)
             export_iceberg.follow(target, export_manifest.load(target), say)
         finally:

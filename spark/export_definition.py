@@ -107,16 +107,16 @@ def catalog_of(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def topics_of(definition: Definition, broker: AdminPort) -> list[str]:
     """Names, and of a pattern what there is now."""
-    found = list(definition.get("topics") or [])
+    names = list(definition.get("topics") or [])
     if definition.get("pattern"):
         try:
             matches = compiled(definition["pattern"]).fullmatch
         except PatternInvalid as error:
             raise ExportFailed(f"pattern: {error}") from error
-        found += sorted(each for each in broker.topics() if matches(each) and each not in found)
+        names += sorted(each for each in broker.topics() if matches(each) and each not in names)
         for name, why in broker.unserved().items():
             if matches(name):  # left out, its hours would look whole without it
                 raise ExportFailed(f"topic {name} is not served just now: {why}")
-    if not found:
+    if not names:
         raise ExportFailed(f"the export {definition.get('name')} has no topic now")
-    return found
+    return names

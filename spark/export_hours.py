@@ -56,32 +56,32 @@ def by_field(value: bytes | None, path: list[str]) -> int:
     return hour_of(json.loads(value), path)
 
 
-def hour_of(found: Any, path: list[str]) -> int:
+def hour_of(value: Any, path: list[str]) -> int:
     for name in path:
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(value, dict) or name not in value:
             raise ValueError(f"field {'.'.join(path)} is missing")
-        found = found[name]
-    hour = _microseconds(found, ".".join(path)) // HOUR_US
+        value = value[name]
+    hour = _microseconds(value, ".".join(path)) // HOUR_US
     if not 0 <= hour < HOURS_MAX:
-        raise ValueError(f"field {'.'.join(path)}: {found!r} is not a time since 1970")
+        raise ValueError(f"field {'.'.join(path)}: {value!r} is not a time since 1970")
     return hour
 
 
-def _microseconds(found: Any, name: str) -> int:
-    if isinstance(found, datetime):
-        return _of(found)
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if is_number and math.isfinite(found):
+def _microseconds(value: Any, name: str) -> int:
+    if isinstance(value, datetime):
+        return _of(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and math.isfinite(value):
         for limit, factor in UNITS:
-            if abs(found) < limit:
-                return int(found * factor)
-        return int(found) // 1000
-    if isinstance(found, str):
+            if abs(value) < limit:
+                return int(value * factor)
+        return int(value) // 1000
+    if isinstance(value, str):
         try:
-            return _of(datetime.fromisoformat(found.replace("Z", "+00:00")))
+            return _of(datetime.fromisoformat(value.replace("Z", "+00:00")))
         except ValueError:
             pass
-    raise ValueError(f"field {name}: {found!r} is not a time")
+    raise ValueError(f"field {name}: {value!r} is not a time")
 
 
 def _of(moment: datetime) -> int:

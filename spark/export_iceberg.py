@@ -418,18 +418,18 @@ def _differences(
         due = step(state, target, manifest, topic)
     except ExportFailed as error:
         return [str(error)]
-    found = [f"{name}: {path} is in it twice" for path in state.twice]
-    found += [f"{name} lacks {path}. {_RUN}" for path in due.added]
-    found += [f"{name} has {file.file_path}, which the manifest has not" for file in due.removed]
+    problems = [f"{name}: {path} is in it twice" for path in state.twice]
+    problems += [f"{name} lacks {path}. {_RUN}" for path in due.added]
+    problems += [f"{name} has {file.file_path}, which the manifest has not" for file in due.removed]
     position = export_manifest.position(manifest, topic)
     if state.position != position:
-        found.append(f"{name} is at {state.position}, the manifest at {position}. {_RUN}")
+        problems.append(f"{name} is at {state.position}, the manifest at {position}. {_RUN}")
     for path, file in _wanted(target, manifest, topic).items():
         held = state.files.get(path)
         if held is not None and (held.record_count, held.file_size_in_bytes) != (
             file["rows"], file["bytes"]
         ):
-            found.append(f"{name} has {path} with {held.record_count} rows and "
+            problems.append(f"{name} has {path} with {held.record_count} rows and "
                          f"{held.file_size_in_bytes} bytes, wanted {file['rows']} and "
                          f"{file['bytes']}")
-    return found
+    return problems

@@ -48,11 +48,11 @@ def _no_constant(name: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # readers do not agree which of two counts
+    members = dict(pairs)
+    if len(members) < len(pairs):  # readers do not agree which of two counts
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"field {twice[:80]!r} is there twice")
-    return found
+    return members
 
 
 def load(value: bytes) -> dict[str, Any]:
@@ -233,9 +233,9 @@ def parser(schema: dict[str, Any]) -> Callable[[list[bytes | None]], Parsed]:
     return parse
 
 
-def _row(found: dict[str, Any], fields: dict[str, Type], is_tombstone: bool) -> dict[str, Any]:
-    row = {name: fit(found.get(name), kind, name) for name, kind in fields.items()}
-    rest = left_over(found, {"fields": fields})
+def _row(values: dict[str, Any], fields: dict[str, Type], is_tombstone: bool) -> dict[str, Any]:
+    row = {name: fit(values.get(name), kind, name) for name, kind in fields.items()}
+    rest = left_over(values, {"fields": fields})
     row[REST] = _json_text(rest, REST) if rest else None
     row[TOMBSTONE] = is_tombstone
     return row

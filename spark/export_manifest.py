@@ -77,18 +77,18 @@ def save(target: Target, manifest: Manifest) -> None:
 
 def position(manifest: Manifest, topic: str) -> dict[int, int]:
     """The next offset to export, of each partition that was seen before."""
-    found = manifest["topics"].get(topic, {}).get("position", {})
-    return {int(partition): offset for partition, offset in found.items()}
+    offsets = manifest["topics"].get(topic, {}).get("position", {})
+    return {int(partition): offset for partition, offset in offsets.items()}
 
 
 def ranges(files: Iterable[File]) -> dict[tuple[str, int, int, int], list[dict[str, Any]]]:
     """What was read, by topic, partition, from and to, with all that came of it."""
-    found: dict[tuple[str, int, int, int], list[dict[str, Any]]] = {}
+    by_key: dict[tuple[str, int, int, int], list[dict[str, Any]]] = {}
     for file in files:
         for part in file["ranges"]:
             key = (file["topic"], part["partition"], part["from"], part["to"])
-            found.setdefault(key, []).append(part)
-    return found
+            by_key.setdefault(key, []).append(part)
+    return by_key
 
 
 def committed(

@@ -139,10 +139,10 @@ class Given:
 
     def seconds(self, name: str) -> float:
         text = self.or_default(name)
-        found = re.fullmatch(r"(\d+)\s*([a-z]+)", text.lower())
-        if not found or found[2] not in UNITS_S:
+        match = re.fullmatch(r"(\d+)\s*([a-z]+)", text.lower())
+        if not match or match[2] not in UNITS_S:
             raise OptionInvalid(f"option {name}: got {text!r}, wanted a time as 30s, 15m or 1h")
-        return int(found[1]) * UNITS_S[found[2]]
+        return int(match[1]) * UNITS_S[match[2]]
 
     def json(self, name: str) -> Any:
         try:
@@ -195,11 +195,11 @@ def topics_of(given: Given) -> Topics:
     return Topics(assigned=_assigned(given.json("assign")))
 
 
-def _assigned(found: Any) -> dict[str, tuple[int, ...]]:
-    is_right = isinstance(found, dict) and all(
+def _assigned(partitions: Any) -> dict[str, tuple[int, ...]]:
+    is_right = isinstance(partitions, dict) and all(
         isinstance(numbers, list) and all(type(each) is int and each >= 0 for each in numbers)
-        for numbers in found.values()
+        for numbers in partitions.values()
     )
-    if not is_right or not found:
-        raise OptionInvalid(f'option assign: got {found!r}, wanted {{"topic": [0, 1]}}')
-    return {name: tuple(sorted(set(numbers))) for name, numbers in found.items()}
+    if not is_right or not partitions:
+        raise OptionInvalid(f'option assign: got {partitions!r}, wanted {{"topic": [0, 1]}}')
+    return {name: tuple(sorted(set(numbers))) for name, numbers in partitions.items()}

@@ -51,7 +51,7 @@ class Split(InputPartition):
 
 
 @dataclass(frozen=True)
-class Found:
+class PlannedRange:
     """One partition, and what is asked of it."""
 
     topic: str
@@ -107,13 +107,13 @@ class Planner:
             return [name for name in self.endpoint.topics() if matches(name)]
         return sorted(topics.names)
 
-    def resolve(self, first: Bound, end: Bound) -> list[Found]:
+    def resolve(self, first: Bound, end: Bound) -> list[PlannedRange]:
         """Each partition that is chosen, with numbers for both bounds."""
         return [
             each for topic in self.topics() for each in self._resolve(topic, first, end)
         ]  # fmt: skip
 
-    def _resolve(self, topic: str, first: Bound, end: Bound) -> list[Found]:
+    def _resolve(self, topic: str, first: Bound, end: Bound) -> list[PlannedRange]:
         topic_id, ends = self._ends(topic)
         numbers = sorted(ends)
         for bound in (first, end):
@@ -124,11 +124,11 @@ class Planner:
         asked = [{number: bound.of(topic, number) or "" for number in chosen}
                  for bound in (first, end)]  # fmt: skip
         plan = self._ask(topic, as_text(asked[0]), as_text(asked[1]), 0, topic_id)
-        found = [self._found(topic, each, topic_id) for each in plan["partitions"]]
+        ranges = [self._planned(topic, each, topic_id) for each in plan["partitions"]]
         for bound, texts in zip((first, end), asked, strict=True):
-            self._check_shrunk(f"option {bound.option}", found, texts)
-        self._check_times(first, found)
-        return found
+            self._check_shrunk(f"option {bound.option}", ranges, texts)
+        self._check_times(first, ranges)
+        return ranges
 
     def _ask(self, topic: str, first: str, end: str, splits: int, topic_id: str) -> Any:
         try:
@@ -181,19 +181,21 @@ class Planner:
                 )
         return numbers
 
-    def _found(self, topic: str, plan: Mapping[str, Any], topic_id: str) -> Found:
+    def _planned(self, topic: str, plan: Mapping[str, Any], topic_id: str) -> PlannedRange:
         self._check_loss(topic, plan)
-        return Found(
+        return PlannedRange(
             topic, plan["partition"], plan["log_start_offset"], plan["end_offset"], plan["start"],
             plan["end"], topic_id,
         )  # fmt: skip
 
-    def _check_shrunk(self, who: str, found: Iterable[Found], asked: Mapping[int, str]) -> None:
+    def _check_shrunk(
+        self, who: str, ranges: Iterable[PlannedRange], asked: Mapping[int, str]
+    ) -> None:
         """The plan takes a bound behind the end for the end: who kept the offset would read less
         than it says, and never know."""
         if not self.settings.fail_on_data_loss:
             return
-        for each in found:
+        for each in ranges:
             text = asked[each.partition]
             if text.isdecimal() and int(text) > each.end_offset:
                 raise DataLost(
@@ -214,10 +216,10 @@ class Planner:
         if plan.get("holes"):
             raise DataLost(f"{where}: offsets {plan['holes']} are damaged or gone {how}")
 
-    def _check_times(self, first: Bound, found: Iterable[Found]) -> None:
+    def _check_times(self, first: Bound, ranges: Iterable[PlannedRange]) -> None:
         if not first.by_time or self.settings.strategy == LATEST_STRATEGY:
             return
-        for each in found:
+        for each in ranges:
             if each.start >= each.end_offset:
                 raise OptionInvalid(
                     f"option {first.option}: no record of {each.topic}-{each.partition} is as late "
@@ -225,14 +227,14 @@ class Planner:
                     "(startingOffsetsByTimestampStrategy=latest takes it for empty)"
                 )
 
-    def splits(self, found: list[Found]) -> list[Split]:
+    def splits(self, ranges: list[PlannedRange]) -> list[Split]:
         """Even in bytes over all topics."""
-        plans = [self._plan(topic, of, 0) for topic, of in by_topic(found).items()]
+        plans = [self._plan(topic, of, 0) for topic, of in by_topic(ranges).items()]
         sizes = [sum(each["bytes"] for each in plan["splits"]) for plan in plans]
         total = sum(sizes)
         wanted = max(self.settings.min_partitions, -(-total // self.settings.split_bytes))
         made: list[Split] = []
-        for (topic, of), plan, size in zip(by_topic(found).items(), plans, sizes, strict=True):
+        for (topic, of), plan, size in zip(by_topic(ranges).items(), plans, sizes, strict=True):
             share = -(-wanted * size // total) if total else 0
             if share > len(plan["splits"]):
                 plan = self._plan(topic, of, share)
@@ -247,11 +249,11 @@ class Planner:
         plan = self.endpoint.plan(topic, text, text, 0, self.settings.isolation)
         return int(plan["partitions"][0]["log_start_offset"])
 
-    def _plan(self, topic: str, found: list[Found], splits: int) -> Any:
-        first = {each.partition: each.start for each in found}
-        ends = {each.partition: str(each.end) for each in found}
-        plan = self._ask(topic, as_text(first), as_text(ends), splits, found[0].topic_id)
-        there = [self._found(topic, each, plan["topic_id"]) for each in plan["partitions"]]
+    def _plan(self, topic: str, ranges: list[PlannedRange], splits: int) -> Any:
+        first = {each.partition: each.start for each in ranges}
+        ends = {each.partition: str(each.end) for each in ranges}
+        plan = self._ask(topic, as_text(first), as_text(ends), splits, ranges[0].topic_id)
+        there = [self._planned(topic, each, plan["topic_id"]) for each in plan["partitions"]]
         self._check_shrunk("the plan", there, ends)
         return plan
 
@@ -275,9 +277,9 @@ def check_same(who: str, topic: str, was: str | None, now: str) -> None:
         )
 
 
-def by_topic(found: Iterable[Found]) -> dict[str, list[Found]]:
-    made: dict[str, list[Found]] = {}
-    for each in found:
+def by_topic(ranges: Iterable[PlannedRange]) -> dict[str, list[PlannedRange]]:
+    made: dict[str, list[PlannedRange]] = {}
+    for each in ranges:
         if each.start < each.end:
             made.setdefault(each.topic, []).append(each)
     return made

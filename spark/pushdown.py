@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from appliance_spark.batch_read import BatchReader
 from appliance_spark.bounds import as_text
 from appliance_spark.options import Given
-from appliance_spark.planning import Found, Planner
+from appliance_spark.planning import PlannedRange, Planner
 
 Test = Callable[[Any], bool]
 
@@ -99,26 +99,26 @@ class FilteringReader(BatchReader):
             return True
         return False
 
-    def narrowed(self, found: list[Found]) -> list[Found]:
-        kept = [self._cut(each) for each in found if self._passes(each)]
+    def narrowed(self, ranges: list[PlannedRange]) -> list[PlannedRange]:
+        kept = [self._cut(each) for each in ranges if self._passes(each)]
         kept = [each for each in kept if each.start < each.end]
         return [*self._later(kept)] if self.since_ms else kept
 
-    def _passes(self, found: Found) -> bool:
+    def _passes(self, planned: PlannedRange) -> bool:
         return all(
-            test(getattr(found, attribute_of(term)))
+            test(getattr(planned, attribute_of(term)))
             for term in self.terms
             if (test := test_of(term)) is not None
         )
 
-    def _cut(self, found: Found) -> Found:
-        start, end = max(found.start, self.offsets.start), min(found.end, self.offsets.end)
-        return replace(found, start=start, end=max(start, end))
+    def _cut(self, planned: PlannedRange) -> PlannedRange:
+        start, end = max(planned.start, self.offsets.start), min(planned.end, self.offsets.end)
+        return replace(planned, start=start, end=max(start, end))
 
-    def _later(self, found: Sequence[Found]) -> Iterator[Found]:
+    def _later(self, ranges: Sequence[PlannedRange]) -> Iterator[PlannedRange]:
         endpoint = Planner(self.settings).endpoint
-        for topic in dict.fromkeys(each.topic for each in found):
-            of = [each for each in found if each.topic == topic]
+        for topic in dict.fromkeys(each.topic for each in ranges):
+            of = [each for each in ranges if each.topic == topic]
             since = as_text({each.partition: f"@{self.since_ms}" for each in of})
             end = as_text({each.partition: each.end for each in of})
             plan = endpoint.plan(topic, since, end, 0, self.settings.isolation)

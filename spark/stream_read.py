@@ -24,8 +24,8 @@ from appliance_spark.bounds import ID, LATEST, Bound, starting
 from appliance_spark.options import READ_FROM_START, REFUSE, Given, OptionInvalid
 from appliance_spark.planning import (
     DataLost,
-    Found,
     Offsets,
+    PlannedRange,
     Planner,
     Split,
     TopicMadeAnew,
@@ -122,11 +122,11 @@ class StreamReader(DataSourceStreamReader):
 
     def _range(
         self, topic: str, partition: int, start: int | None, end: int, topic_id: str
-    ) -> Found:
+    ) -> PlannedRange:
         """A partition that came after the last batch is read from its first record on."""
         if start is None:
             start = self.planner.log_start(topic, partition)
-        return Found(topic, partition, 0, end, start, end, topic_id)
+        return PlannedRange(topic, partition, 0, end, start, end, topic_id)
 
     def _check_gone(self, start: Offsets, end: Offsets) -> None:
         gone = [(t, n) for t, of in start.items() for n in of if n not in end.get(t, {})]
@@ -135,7 +135,7 @@ class StreamReader(DataSourceStreamReader):
                 f"partitions {gone} are there no more (failOnDataLoss=false goes on without)"
             )
 
-    def _check_backwards(self, ranges: list[Found]) -> None:
+    def _check_backwards(self, ranges: list[PlannedRange]) -> None:
         for each in ranges:
             if each.start > each.end and self.settings.fail_on_data_loss:
                 raise DataLost(

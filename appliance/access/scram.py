@@ -103,14 +103,14 @@ class ScramCredentials:
 
     def iterations(self, user: str) -> dict[int, int]:
         """By mechanism."""
-        found = {
+        by_mechanism = {
             mechanism: self._iterations[user, mechanism]
             for mechanism in HASHES
             if (user, mechanism) in self._iterations
         }
-        if not found:
+        if not by_mechanism:
             raise CredentialUnknown(f"user {user!r} has no credential")
-        return found
+        return by_mechanism
 
     async def alter(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]

@@ -75,32 +75,34 @@ class Cluster:
 
     def partitions(self, topic: str, may_create: bool = False) -> tuple[BrokerPartition, ...]:
         """All of a topic, those of one broker together; TopicUnknown when there are none."""
-        found = self._registered(topic, may_create)
-        return tuple(self._metadata.leaders(topic, may_create)) if found is None else found
+        registered = self._registered(topic, may_create)
+        return (
+            tuple(self._metadata.leaders(topic, may_create)) if registered is None else registered
+        )
 
     def _registered(self, topic: str, may_create: bool) -> tuple[BrokerPartition, ...] | None:
         """None when ZooKeeper does not tell."""
         if self._registry is None:
             return None
-        found = self._registry.partitions(topic)
-        if found == () and may_create:
+        partitions = self._registry.partitions(topic)
+        if partitions == () and may_create:
             made = self._metadata.leaders(topic, may_create=True)
             self._registry.wait_for(topic, made.values())
-            found = self._registry.partitions(topic)
-        if found == ():
+            partitions = self._registry.partitions(topic)
+        if partitions == ():
             brokers = ", ".join(map(str, self._registry.brokers)) or "none"
             raise TopicUnknown(f"no broker of ZooKeeper has topic {topic!r}; brokers: {brokers}")
-        return found
+        return partitions
 
     def leader(self, topic: str, partition: BrokerPartition) -> int:
         """The broker to send to and to fetch from."""
         if self._registry and self._registry.has(topic, partition):
             return partition.broker
-        found = self._registered(topic, may_create=False)
-        if found is None:
+        partitions = self._registered(topic, may_create=False)
+        if partitions is None:
             return self._metadata.leader(topic, partition)
-        if partition not in found:
-            names = ", ".join(map(str, found))
+        if partition not in partitions:
+            names = ", ".join(map(str, partitions))
             raise PartitionUnknown(f"{topic}: no partition {partition}, there are {names}")
         return partition.broker
 

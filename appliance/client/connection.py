@@ -241,8 +241,8 @@ class Connection:
     def _exactly(
         self, size: int, deadline: float, room: Room = bytearray
     ) -> bytearray | memoryview:
-        found = room(size)
-        left = memoryview(found)
+        buffer = room(size)
+        left = memoryview(buffer)
         while left:
             try:
                 got = self._some(left, deadline)
@@ -251,7 +251,7 @@ class Connection:
             if not got:
                 self._fail(EOFError("the broker closed it"))
             left = left[got:]
-        return found
+        return buffer
 
     def _some(self, left: memoryview, deadline: float) -> int:
         """Of a large answer all, in one call: where other threads keep the GIL busy, each return

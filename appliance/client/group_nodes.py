@@ -52,15 +52,15 @@ class GroupNodes:
     def members(self, watch: Watch) -> dict[str, Subscription]:
         """All consumers of the group. One whose subscription nobody can read takes no part, and
         each consumer sees that alike."""
-        path, found = f"{self.root}/ids", {}
+        path, subscriptions = f"{self.root}/ids", {}
         for name in self.client.get_children(path, watch=watch):
             with suppress(NoNodeError):  # it went in between; the watch has fired
                 data, _ = self.client.get(f"{path}/{name}")
                 try:
-                    found[name] = subscription.parse((data or b"").decode())
+                    subscriptions[name] = subscription.parse((data or b"").decode())
                 except ValueError as error:
                     self._tell(name, error)
-        return found
+        return subscriptions
 
     def _tell(self, consumer: str, error: ValueError) -> None:
         if consumer not in self._told:

@@ -17,12 +17,12 @@ class Encoder:
     """Makes bytes of values and keys. This one takes bytes and does nothing."""
 
     def encode(self, value: Any) -> bytes | None:
-        found: bytes | None = value
-        return found
+        encoded: bytes | None = value
+        return encoded
 
     def encode_key(self, key: Any) -> bytes | None:
-        found: bytes | None = key
-        return found
+        encoded: bytes | None = key
+        return encoded
 
 
 class Partitioner:

@@ -97,16 +97,16 @@ class Metadata:
 
     def leaders(self, topic: str, may_create: bool = False) -> dict[BrokerPartition, int]:
         """The broker that leads each partition of a topic, of all clusters that have it."""
-        found, age_s = self._known(topic)
-        if not found and (age_s > FRESH_S or may_create):
+        leaders, age_s = self._known(topic)
+        if not leaders and (age_s > FRESH_S or may_create):
             self.refresh([topic], may_create)
         elif age_s * 1000 > self.config.metadata_max_age_ms:
             self._refresh_if_possible(topic)
         end = time.monotonic() + self.config.socket_timeout_ms / 1000
         while True:
-            found, _ = self._known(topic)
-            if found:
-                return found
+            leaders, _ = self._known(topic)
+            if leaders:
+                return leaders
             self._must_come(topic, may_create and time.monotonic() < end)
             time.sleep(AGAIN_S)
             self.refresh([topic], may_create)
@@ -166,8 +166,8 @@ class Metadata:
         (row,) = self.ask(address, METADATA, request).topics
         if row.error_code:
             raise BrokerRefused(row.error_code, f"topic {topic!r}")
-        found: UUID = row.topic_id
-        return None if found == NO_ID else found
+        id_: UUID = row.topic_id
+        return None if id_ == NO_ID else id_
 
     def _refresh_if_possible(self, topic: str) -> None:
         try:
@@ -243,12 +243,12 @@ def is_replicated(answer: MetadataResponse) -> bool:
 
 
 def topics_of(answer: MetadataResponse, known: Known) -> Mapping[str, Topic]:
-    now, found = time.monotonic(), {}
+    now, topics = time.monotonic(), {}
     for row in answer.topics:
         if row.name is not None and not row.is_internal:
             leaders = dict(leaders_of(row.partitions, known))
-            found[row.name] = Topic(leaders, now, row.error_code)
-    return found
+            topics[row.name] = Topic(leaders, now, row.error_code)
+    return topics
 
 
 def leaders_of(

@@ -162,9 +162,9 @@ class BrokerOffsets:
 
     def _forget(self, home: int) -> None:
         """It may have been a coordinator that is none any more."""
-        found = self._coordinators.pop(home, None)
-        if found:
-            found.close()
+        connection = self._coordinators.pop(home, None)
+        if connection:
+            connection.close()
 
     def _coordinator(self, home: int) -> Connection:
         if home in self._coordinators:
@@ -176,9 +176,9 @@ class BrokerOffsets:
         if answer.error_code:
             facts = f"broker {home}: who coordinates group {self.config.group_id}"
             raise BrokerRefused(answer.error_code, facts)
-        found = Connection(Address(answer.host, answer.port), self.config)
-        self._coordinators[home] = found
-        return found
+        connection = Connection(Address(answer.host, answer.port), self.config)
+        self._coordinators[home] = connection
+        return connection
 
 
 def offset_storage(cluster: Cluster, config: ConsumerConfig, nodes: GroupNodes) -> OffsetStorage:

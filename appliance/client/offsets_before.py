@@ -25,8 +25,8 @@ def ask_offset(
     (part,) = answered.partitions
     if part.error_code:
         raise BrokerRefused(part.error_code, f"{of}: the offset at time {time}")
-    found: int = part.offset
-    return None if found == NONE else found
+    offset: int = part.offset
+    return None if offset == NONE else offset
 
 
 def spread(first: int, last: int, count: int) -> list[int]:

@@ -34,9 +34,9 @@ def closed() -> ProducerClosed:
 
 
 def failure(hook: str, error: Exception) -> ApplianceError:
-    found = HookFailed(f"{hook}: {error!r}")
-    found.__cause__ = error
-    return found
+    failed = HookFailed(f"{hook}: {error!r}")
+    failed.__cause__ = error
+    return failed
 
 
 class Pipe:

@@ -110,10 +110,10 @@ def group(given: Records, to: BrokerPartition, values: Fields, keys: Fields | No
 def merged(groups: Iterable[Group]) -> list[Group]:
     """Those for one partition become one, so that records that were given one by one share a
     batch."""
-    found: dict[tuple[str, BrokerPartition], list[Group]] = {}
+    by_partition: dict[tuple[str, BrokerPartition], list[Group]] = {}
     for each in groups:
-        found.setdefault((each.topic, each.partition), []).append(each)
-    return [of[0] if len(of) == 1 else joined(of) for of in found.values()]
+        by_partition.setdefault((each.topic, each.partition), []).append(each)
+    return [of[0] if len(of) == 1 else joined(of) for of in by_partition.values()]
 
 
 def joined(groups: list[Group]) -> Group:

@@ -110,13 +110,13 @@ class SimpleConsumer:
         """Of many partitions at once, in the order of the requests; one question to each broker,
         all before the first answer. An error of one partition stands in its place."""
         wanted = [self._wanted(*each) for each in requests]
-        found: dict[int, Fetched | BrokerRefused] = {}
+        parts: dict[int, Fetched | BrokerRefused] = {}
         questions = [*self._by_broker(wanted)]
         self._ask_each_ahead([wanted[i] for i in indices] for indices in questions)
         for indices in questions:
             for index, part in zip(indices, self._ask([wanted[i] for i in indices]), strict=True):
-                found[index] = part
-        return [self._settled(wanted[index], found[index]) for index in range(len(wanted))]
+                parts[index] = part
+        return [self._settled(wanted[index], parts[index]) for index in range(len(wanted))]
 
     def fetch_arrow(
         self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
@@ -124,16 +124,16 @@ class SimpleConsumer:
         """What `fetch` gives, as columns: no Python object is made per record."""
         wanted = self._wanted(topic, partition, offset, size)
         part = self._whole(wanted, self._room)
-        found = MessageSet(part)
-        follows = wanted._replace(offset=found.next_offset)
+        messages = MessageSet(part)
+        follows = wanted._replace(offset=messages.next_offset)
         if (
             self.config.fetch_ahead
             and wanted == self._follows
-            and found.next_offset < part.end_offset
+            and messages.next_offset < part.end_offset
         ):
             self._ask_ahead([follows])
         self._follows = follows
-        return found.arrow()
+        return messages.arrow()
 
     # offsets
 
@@ -199,13 +199,17 @@ class SimpleConsumer:
 
     def _connection(self, broker: int, wanted: Sequence[Wanted] = ()) -> Connection:
         """Nothing is in flight on it, or the answer to `wanted`, which was asked for ahead."""
-        found = self._connections.get(broker)
+        connection = self._connections.get(broker)
         ahead = self._ahead.pop(broker, None)
-        if found and ahead and (ahead != wanted or time.monotonic() > (found.deadline or 0)):
-            found.close()  # what comes next is not wanted any more
-        if found is None or not found.is_open:
-            found = self._connections[broker] = self.cluster.connect(broker)
-        return found
+        if (
+            connection
+            and ahead
+            and (ahead != wanted or time.monotonic() > (connection.deadline or 0))
+        ):
+            connection.close()  # what comes next is not wanted any more
+        if connection is None or not connection.is_open:
+            connection = self._connections[broker] = self.cluster.connect(broker)
+        return connection
 
     def _ask_each_ahead(self, questions: Iterable[list[Wanted]]) -> None:
         """The first question to each broker, so that they all wait, or read, at the same time."""

@@ -62,8 +62,8 @@ class Filter:
 
     def streams(self, topics: Iterable[str]) -> dict[str, int]:
         regex = patterns.compiled(self.regex)
-        found = (each for each in topics if bool(regex.fullmatch(each)) != self.is_blacklist)
-        return dict.fromkeys(found, self.count)
+        chosen = (each for each in topics if bool(regex.fullmatch(each)) != self.is_blacklist)
+        return dict.fromkeys(chosen, self.count)
 
     def text(self) -> str:
         pattern = BLACKLIST if self.is_blacklist else WHITELIST

@@ -188,12 +188,12 @@ class Registry:
                     self._due.add(f"{TOPICS}/{topic}")
 
     def _read_brokers(self) -> dict[int, Address]:
-        found = {}
+        brokers = {}
         for name in self._children(IDS):
             data = self._data(f"{IDS}/{name}")
             if data is not None and name.isdecimal():
-                found[int(name)] = address_in(f"{IDS}/{name}", data)
-        return found
+                brokers[int(name)] = address_in(f"{IDS}/{name}", data)
+        return brokers
 
     def _read_topic(self, path: str) -> Counts | None:
         data = self._data(path)
@@ -201,12 +201,12 @@ class Registry:
             return {}
         if data.startswith(b"{"):
             return None
-        found = {}
+        counts = {}
         for name in self._children(path):
             text = self._data(f"{path}/{name}")
             if text is not None and name.isdecimal():
-                found[int(name)] = count_in(f"{path}/{name}", text)
-        return found
+                counts[int(name)] = count_in(f"{path}/{name}", text)
+        return counts
 
     def _children(self, path: str) -> list[str]:
         try:

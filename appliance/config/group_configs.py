@@ -109,14 +109,14 @@ def consumer_groups(configs: Configs, base: ConsumerGroupsConfig) -> ConsumerGro
 
 
 def share_groups(configs: Configs, base: ShareGroupsConfig) -> ShareGroupsConfig:
-    found = _in_force(SHARE, configs, base)
-    reset = found.auto_offset_reset
+    settings = _in_force(SHARE, configs, base)
+    reset = settings.auto_offset_reset
     if reset not in ("earliest", "latest") and reset_duration_ms(reset) is None:
         raise ConfigInvalid(
             f"{OFFSET_RESET}: got {reset!r}, wanted earliest, latest, or {_BY_DURATION} and a "
             "duration, for example PT1H or P7D"
         )
-    return found
+    return settings
 
 
 def _in_force(prefix: str, configs: Configs, base: OfGroups) -> OfGroups:
@@ -124,13 +124,13 @@ def _in_force(prefix: str, configs: Configs, base: OfGroups) -> OfGroups:
     if not own:
         return base
     values: dict[str, Any] = {FIELDS[name]: find(name).parse(text) for name, text in own.items()}
-    found = replace(base, **values)
-    if found.heartbeat_interval_ms >= found.session_timeout_ms:
+    settings = replace(base, **values)
+    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
         raise ConfigInvalid(
-            f"{prefix}{HEARTBEAT}: got {found.heartbeat_interval_ms}, wanted less than "
-            f"{prefix}{SESSION}, which is {found.session_timeout_ms}"
+            f"{prefix}{HEARTBEAT}: got {settings.heartbeat_interval_ms}, wanted less than "
+            f"{prefix}{SESSION}, which is {settings.session_timeout_ms}"
         )
-    return found
+    return settings
 
 
 def reset_duration_ms(auto_offset_reset: str) -> int | None:
@@ -159,13 +159,13 @@ def _entry(key: ConfigKey, configs: Configs, broker: BrokerConfigs) -> ConfigEnt
 
 
 def stored(
-    config: BrokerConfig, found: Mapping[str, Configs]
+    config: BrokerConfig, stored_configs: Mapping[str, Configs]
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """For configs that other settings may have allowed: those that can be used, and what is wrong
     with the rest."""
     good: dict[str, dict[str, str]] = {}
     faults = []
-    for group_id, configs in found.items():
+    for group_id, configs in stored_configs.items():
         try:
             good[group_id] = validate(configs, config)
         except ApplianceError as error:

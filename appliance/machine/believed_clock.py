@@ -51,8 +51,8 @@ def boot_id() -> str:
 
 def load(directory: Path) -> Remembered | None:
     """None: nothing was ever believed here."""
-    found = _newest(directory)
-    return found[1] if found else _by_files(directory)
+    newest = _newest(directory)
+    return newest[1] if newest else _by_files(directory)
 
 
 def _newest(directory: Path) -> tuple[int, Remembered] | None:

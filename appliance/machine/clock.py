@@ -107,17 +107,17 @@ class Clock:
         }
 
     def warnings(self) -> list[str]:
-        found = []
+        warnings = []
         if self._was_right and not self._is_right_now:
-            found.append("the clock is no longer synchronised: see to chrony, ntpd or timesyncd")
+            warnings.append("the clock is no longer synchronised: see to chrony, ntpd or timesyncd")
         if self._step is not None and (ago := self._steady_s() - self._step[1]) < STEP_TOLD_S:
             step_ms = self._step[0]
             way = "forward" if step_ms > 0 else "back"
-            found.append(
+            warnings.append(
                 f"the clock was set {way} by {abs(step_ms) / 1000:.1f} s, {ago / 60:.0f} min ago: "
                 "what was written around then has timestamps of both"
             )
-        return found
+        return warnings
 
 
 CONFIRM = "`appliance clock confirm` says that it is right"

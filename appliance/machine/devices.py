@@ -22,10 +22,10 @@ def beneath(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> frozense
         device = os.stat(directory).st_dev
     except OSError:
         return None
-    found: set[str] = set()
+    names: set[str] = set()
     for start in _starts(f"{os.major(device)}:{os.minor(device)}", sys, mounts):
-        _walk(start, found)
-    return frozenset(found) or None
+        _walk(start, names)
+    return frozenset(names) or None
 
 
 def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
@@ -44,21 +44,21 @@ def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
         made = os.stat(source).st_rdev
     except OSError:
         return
-    found = sys / "dev" / "block" / f"{os.major(made)}:{os.minor(made)}"
-    if found.exists():
-        yield found.resolve()
+    disk = sys / "dev" / "block" / f"{os.major(made)}:{os.minor(made)}"
+    if disk.exists():
+        yield disk.resolve()
 
 
-def _walk(device: Path, found: set[str]) -> None:
-    if device.name in found:
+def _walk(device: Path, names: set[str]) -> None:
+    if device.name in names:
         return
-    found.add(device.name)
+    names.add(device.name)
     if (device / "partition").exists():
-        _walk(device.parent, found)  # a partition's folder lies in its disk's
+        _walk(device.parent, names)  # a partition's folder lies in its disk's
     if (device / "loop" / "backing_file").exists():
         backing = Path((device / "loop" / "backing_file").read_text().strip())
-        found |= beneath(backing.parent) or frozenset()
+        names |= beneath(backing.parent) or frozenset()
     slaves = device / "slaves"
     if slaves.is_dir():
         for each in slaves.iterdir():
-            _walk(each.resolve(), found)
+            _walk(each.resolve(), names)

@@ -67,7 +67,7 @@ class FileSystem:
 
 def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
     try:
-        found = os.stat(directory)
+        status = os.stat(directory)
         is_read_only = bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
         with os.scandir(directory) as entries:
             next(entries, None)  # of a directory that is in memory stat alone would tell nothing
@@ -75,7 +75,7 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
         why = str(error.strerror or error)
         is_stopped = error.errno in SHUT_DOWN
         return FileSystem(stopped=why) if is_stopped else FileSystem(unseen=why)
-    number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
+    number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     mount = of_number(number, mounts)
     kind, source = (mount.kind, mount.source) if mount else ("", "")
     block = sys / "dev" / "block" / number

@@ -122,8 +122,8 @@ def _group(proc: Path, cgroups: Path) -> tuple[int | None, int | None, int | Non
 
 def _folder(root: Path, path: str) -> Path:
     """In a container the path is often the host's, and what is mounted begins at our group."""
-    found = root / path.lstrip("/")
-    return found if found.is_dir() else root
+    group_folder = root / path.lstrip("/")
+    return group_folder if group_folder.is_dir() else root
 
 
 def _by_version_1(folder: Path) -> tuple[int | None, int | None, int | None]:

@@ -48,17 +48,17 @@ def _unescaped(text: str) -> str:
 def of_number(number: str, file: Path = MOUNTS) -> Mount | None:
     """What is mounted under this device number. None: not known."""
     try:
-        found = parsed(file.read_text())
+        mounts = parsed(file.read_text())
     except OSError:
         return None
-    return next((each for each in reversed(found) if each.number == number), None)
+    return next((each for each in reversed(mounts) if each.number == number), None)
 
 
 def holding(path: Path, lines: str) -> Mount | None:
     """What holds `path`: the deepest, and of those the last."""
-    found: Mount | None = None
+    deepest: Mount | None = None
     for each in parsed(lines):
         is_above = path.is_relative_to(each.place)
-        if is_above and (found is None or len(each.place.parts) >= len(found.place.parts)):
-            found = each
-    return found
+        if is_above and (deepest is None or len(each.place.parts) >= len(deepest.place.parts)):
+            deepest = each
+    return deepest

@@ -106,8 +106,8 @@ def snapshot(
     """Every array; none is the usual answer on a machine without one. `beneath` are the devices
     below our data directory, by name; `grown` knows what was counted before."""
     grown = grown or Grown()
-    found = (_array(folder, beneath, grown) for folder in sorted(block.glob("md*")))
-    return [each for each in found if each is not None]
+    arrays = (_array(folder, beneath, grown) for folder in sorted(block.glob("md*")))
+    return [each for each in arrays if each is not None]
 
 
 def _array(folder: Path, beneath: frozenset[str] | None, grown: Grown) -> Array | None:
@@ -188,8 +188,8 @@ def _optional(file: Path) -> str | None:
 
 def _number(file: Path) -> int:
     """Files that are not there, and words such as "none", are zero."""
-    found = _LEADING.match(_optional(file) or "")
-    return int(found[0]) if found else 0
+    match = _LEADING.match(_optional(file) or "")
+    return int(match[0]) if match else 0
 
 
 # What it bears
@@ -240,7 +240,7 @@ def condition(array: Array) -> Condition:
 
 
 def _troubles(array: Array) -> list[str]:
-    found = []
+    troubles = []
     for each in array["members"]:
         words = each["state"].split(",")
         says = [text for word, text in MEMBER_TROUBLE.items() if word in words]
@@ -249,11 +249,13 @@ def _troubles(array: Array) -> list[str]:
         if each["bad_ranges"]:
             says.append(f"has {some(each['bad_ranges'], 'range')} of bad blocks")
         if says:
-            found.append(f"{each['name']} {' and '.join(says)}")
+            troubles.append(f"{each['name']} {' and '.join(says)}")
     if array["mismatches"]:
         where = "parity" if array["level"] in PARITY else "other copies"
-        found.append(f"the last check found {size(array['mismatches'])} that differ from {where}")
-    return found
+        troubles.append(
+            f"the last check found {size(array['mismatches'])} that differ from {where}"
+        )
+    return troubles
 
 
 # In words

@@ -37,6 +37,6 @@ class Machine:
         self.limits = limits.look()
         self.arrays = raid.snapshot(raid.BLOCK, devices.beneath(self._directory), self._grown)
         # The last, since a file system that hangs lets nobody go who looks at it.
-        found = file_system.look(self._directory)
-        self._was_seen |= not found.unseen
-        self.file_system = found if self._was_seen else FileSystem()
+        state = file_system.look(self._directory)
+        self._was_seen |= not state.unseen
+        self.file_system = state if self._was_seen else FileSystem()

@@ -7,7 +7,7 @@
         KeptTarget           an appliance: the same offsets
         MappedTarget         any other: its own offsets, and the map (offset_map.py)
         GroupOffsets         what groups have committed, where offsets are kept
-    Progress (progress.py)   how far it is, for the line, the JSON and the metrics
+    MirrorProgress           how far it is (progress.py), for the line, the JSON and the metrics
 
 Why it is so: docs/decisions/mirror.md.
 """

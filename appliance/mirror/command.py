@@ -19,9 +19,9 @@ from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetNotMapped
 from appliance.mirror.mirror import Mirror
-from appliance.mirror.progress import Progress, serve_metrics
+from appliance.mirror.progress import MirrorProgress, serve_metrics
 from appliance.mirror.reporter import Reporter
-from appliance.mirror.site import Place, Site
+from appliance.mirror.site import Site, TopicPartition
 from appliance.process import event_log
 from appliance.process.command import Command, CommandGroup
 
@@ -126,7 +126,7 @@ class Shown:
     """A line now and then, and one at the end."""
 
     def __init__(
-        self, progress: Progress, seconds: float, as_json: bool, reporter: Reporter | None
+        self, progress: MirrorProgress, seconds: float, as_json: bool, reporter: Reporter | None
     ) -> None:
         self._progress, self._seconds, self._as_json = progress, seconds, as_json
         self._reporter = reporter
@@ -194,10 +194,10 @@ def translate(
         site.refresh()
         if config.offsets_topic not in site.topics:
             raise OffsetNotMapped(f"{target}: there is no topic {config.offsets_topic}")
-        found = offset_map.translate(
-            site, config.offsets_topic, Place(topic, partition), offset
+        translation = offset_map.translate(
+            site, config.offsets_topic, TopicPartition(topic, partition), offset
         )
     finally:
         site.close()
-    row = {"source": found.source, "target": found.target, "is_exact": found.is_exact}
-    click.echo(json.dumps(row) if as_json else found.target)
+    row = {name: getattr(translation, name) for name in ("source", "target", "is_exact")}
+    click.echo(json.dumps(row) if as_json else translation.target)

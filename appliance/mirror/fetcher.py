@@ -19,8 +19,8 @@ from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import PositionMoved
 from appliance.mirror.inbox import Fetched, Inbox, Octets
-from appliance.mirror.progress import UNKNOWN, Progress
-from appliance.mirror.site import COMMITTED, Place
+from appliance.mirror.progress import UNKNOWN, MirrorProgress
+from appliance.mirror.site import COMMITTED, TopicPartition
 from appliance.protocol import ErrorCode, codec
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -29,7 +29,7 @@ BY_NAME = 12
 NO_SESSION = -1
 
 # (partition, records, next offset, aborted transactions) -> (payload, next offset, records, bytes)
-Prepare = Callable[[Place, Octets, int, list[tuple[int, int]]], tuple[Any, int, int, int]]
+Prepare = Callable[[TopicPartition, Octets, int, list[tuple[int, int]]], tuple[Any, int, int, int]]
 
 
 @dataclass(slots=True)
@@ -44,10 +44,10 @@ class Fetcher:
     def __init__(
         self,
         connection: Connection,
-        cursors: dict[Place, Cursor],
+        cursors: dict[TopicPartition, Cursor],
         prepare: Prepare,
         inbox: Inbox,
-        progress: Progress,
+        progress: MirrorProgress,
         config: MirrorConfig,
     ) -> None:
         self._connection, self._cursors = connection, cursors
@@ -105,11 +105,11 @@ class Fetcher:
             session_epoch=NO_SESSION,
         )
         topics: dict[str, list[FetchRequest.FetchPartition]] = defaultdict(list)
-        for place, cursor in self._cursors.items():
-            row = FetchRequest.FetchPartition(partition=place.partition)
+        for partition, cursor in self._cursors.items():
+            row = FetchRequest.FetchPartition(partition=partition.partition)
             row.fetch_offset = cursor.fetch_offset
             row.partition_max_bytes = config.fetch_partition_max_bytes
-            topics[place.topic].append(row)
+            topics[partition.topic].append(row)
         request.topics = [
             FetchRequest.FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()
         ]
@@ -120,44 +120,48 @@ class Fetcher:
         request: its first ones get the room."""
         for topic in answer.responses:
             for row in topic.partitions:
-                place = Place(topic.topic, row.partition_index)
+                partition = TopicPartition(topic.topic, row.partition_index)
                 if row.error_code:
-                    self._refuse(place, row)
+                    self._refuse(partition, row)
                     continue
-                found = self._of_partition(place, row)
-                if found is not None:
-                    del self._cursors[place]
-                    self._cursors[place] = Cursor(found.next_offset, found.next_offset)
-                    yield found
+                fetched = self._of_partition(partition, row)
+                if fetched is not None:
+                    del self._cursors[partition]
+                    self._cursors[partition] = Cursor(fetched.next_offset, fetched.next_offset)
+                    yield fetched
 
-    def _of_partition(self, place: Place, row: FetchResponse.PartitionData) -> Fetched | None:
+    def _of_partition(
+        self, partition: TopicPartition, row: FetchResponse.PartitionData
+    ) -> Fetched | None:
         end_offset = row.high_watermark if row.last_stable_offset < 0 else row.last_stable_offset
-        cursor = self._cursors[place]
+        cursor = self._cursors[partition]
         before = cursor.next_offset
-        self._progress.saw(place, end_offset, UNKNOWN if row.records else before)
+        self._progress.saw(partition, end_offset, UNKNOWN if row.records else before)
         if not row.records:
             return None
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         try:
-            payload, next_offset, records, size = self._prepare(place, row.records, before, aborted)
+            payload, next_offset, records, size = self._prepare(
+                partition, row.records, before, aborted
+            )
         except ApplianceError as error:
-            self._give_up(place, f"at offset {cursor.fetch_offset}: {error}")
+            self._give_up(partition, f"at offset {cursor.fetch_offset}: {error}")
             return None
         if next_offset == before:
             return None
-        return Fetched(place, payload, next_offset, records, size)
+        return Fetched(partition, payload, next_offset, records, size)
 
-    def _refuse(self, place: Place, row: FetchResponse.PartitionData) -> None:
-        offset = self._cursors[place].fetch_offset
+    def _refuse(self, partition: TopicPartition, row: FetchResponse.PartitionData) -> None:
+        offset = self._cursors[partition].fetch_offset
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise PositionMoved(f"{place}: offset {offset} is not in the source any more")
-        error = BrokerRefused(row.error_code, f"fetch of {place} at offset {offset}")
+            raise PositionMoved(f"{partition}: offset {offset} is not in the source any more")
+        error = BrokerRefused(row.error_code, f"fetch of {partition} at offset {offset}")
         if row.error_code == ErrorCode.CORRUPT_MESSAGE:
-            self._give_up(place, str(error))
+            self._give_up(partition, str(error))
             return
         raise error
 
-    def _give_up(self, place: Place, why: str) -> None:
+    def _give_up(self, partition: TopicPartition, why: str) -> None:
         """Damage in one partition holds up no other; the next round tries it again."""
-        del self._cursors[place]
-        self._progress.failed(place, why)
+        del self._cursors[partition]
+        self._progress.failed(partition, why)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from appliance.client.errors import BrokerRefused
-from appliance.mirror.site import GROUP, Place, Site
+from appliance.mirror.site import GROUP, Site, TopicPartition
 from appliance.process import event_log, patterns
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_groups import API as LIST_GROUPS
@@ -49,7 +49,7 @@ class Committed(NamedTuple):
     metadata: str
 
 
-Offsets = dict[Place, Committed]
+Offsets = dict[TopicPartition, Committed]
 
 
 class GroupOffsets:
@@ -68,7 +68,7 @@ class GroupOffsets:
         self._copied: dict[str, Offsets] = {}
         self._refreshed = refreshed  # when, by group: for longer than this lives
 
-    def copy(self, positions: Mapping[Place, int]) -> None:
+    def copy(self, positions: Mapping[TopicPartition, int]) -> None:
         """`positions`: what is mirrored, and up to where. One group holds up no other."""
         for group in self._groups():
             try:
@@ -96,11 +96,11 @@ class GroupOffsets:
             found.update(each.group_id for each in answer.groups)
         return sorted(each for each in found if self._pattern.fullmatch(each))
 
-    def _copy_one(self, group: str, positions: Mapping[Place, int]) -> None:
+    def _copy_one(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         there = {
-            place: each._replace(offset=min(each.offset, positions[place]))
-            for place, each in committed(self._source, group).items()
-            if place in positions
+            partition: each._replace(offset=min(each.offset, positions[partition]))
+            for partition, each in committed(self._source, group).items()
+            if partition in positions
         }
         now_s = self._clock()
         is_stale = now_s - self._refreshed.get(group, -math.inf) >= FRESH_S
@@ -108,14 +108,14 @@ class GroupOffsets:
             return
         here = committed(self._target, group)
         ahead = {
-            place: each
-            for place, each in there.items()
-            if place not in here or here[place].offset < each.offset
+            partition: each
+            for partition, each in there.items()
+            if partition not in here or here[partition].offset < each.offset
         }
         still = {
-            place: here[place]
-            for place, each in there.items()
-            if is_stale and place in here and here[place].offset == each.offset
+            partition: here[partition]
+            for partition, each in there.items()
+            if is_stale and partition in here and here[partition].offset == each.offset
         }
         if still or ahead:
             commit(self._target, group, still | ahead)
@@ -132,25 +132,25 @@ def committed(site: Site, group: str) -> Offsets:
     answer = site.ask(OFFSET_FETCH, request, site.coordinator(group, GROUP), OF_ONE_GROUP)
     if answer.error_code:
         raise BrokerRefused(answer.error_code, f"offsets of group {group}")
-    found = {}
+    offsets = {}
     for topic in answer.topics:
         for row in topic.partitions:
             if row.error_code:
                 raise BrokerRefused(row.error_code, f"offsets of group {group}")
             if row.committed_offset != NOT_COMMITTED:
-                place = Place(topic.name, row.partition_index)
-                found[place] = Committed(row.committed_offset, row.metadata or "")
-    return found
+                partition = TopicPartition(topic.name, row.partition_index)
+                offsets[partition] = Committed(row.committed_offset, row.metadata or "")
+    return offsets
 
 
 def commit(site: Site, group: str, offsets: Offsets) -> None:
     """As one who is no member: a group that has members refuses."""
     topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
-    for place, each in offsets.items():
-        row = OffsetCommitRequest.OffsetCommitRequestPartition(place.partition, each.offset)
+    for partition, each in offsets.items():
+        row = OffsetCommitRequest.OffsetCommitRequestPartition(partition.partition, each.offset)
         row.committed_metadata = each.metadata
         topics.setdefault(
-            place.topic, OffsetCommitRequest.OffsetCommitRequestTopic(place.topic)
+            partition.topic, OffsetCommitRequest.OffsetCommitRequestTopic(partition.topic)
         ).partitions.append(row)
     request = OffsetCommitRequest(group_id=group, topics=[*topics.values()])
     answer = site.ask(OFFSET_COMMIT, request, site.coordinator(group, GROUP), BY_NAME)

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.mirror.site import Place
+from appliance.mirror.site import TopicPartition
 
 Octets = bytes | memoryview  # of a Fetch: batches, the last one perhaps cut off
 
@@ -16,7 +16,7 @@ Octets = bytes | memoryview  # of a Fetch: batches, the last one perhaps cut off
 class Fetched:
     """Committed batches of one partition, ready for the target."""
 
-    place: Place
+    partition: TopicPartition
     payload: Any  # as the target's `prepare` made it
     next_offset: int  # of the source, behind them
     records: int

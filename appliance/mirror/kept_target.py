@@ -14,8 +14,8 @@ from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import TopicRefused
 from appliance.mirror.inbox import Fetched, Octets
 from appliance.mirror.pipeline import Lane, Pipeline, Then
-from appliance.mirror.progress import Progress
-from appliance.mirror.site import LATEST, Place, Site
+from appliance.mirror.progress import MirrorProgress
+from appliance.mirror.site import LATEST, Site, TopicPartition
 from appliance.process import event_log
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
@@ -26,12 +26,14 @@ log = event_log.named("mirror")
 
 class KeptTarget:
     def __init__(
-        self, site: Site, sources: dict[str, str], progress: Progress, config: MirrorConfig
+        self, site: Site, sources: dict[str, str], progress: MirrorProgress, config: MirrorConfig
     ) -> None:
         self._site, self._sources, self._progress = site, sources, progress
         self._config = config
         self._pipeline = Pipeline(site, config.request_timeout_ms)
-        self._new: dict[Place, int] = {}  # partitions that were empty, and where the source begins
+        self._new: dict[
+            TopicPartition, int
+        ] = {}  # partitions that were empty, and where the source begins
 
     def close(self) -> None:
         self._pipeline.close()
@@ -40,69 +42,75 @@ class KeptTarget:
 
     def positions(
         self,
-        starts: dict[Place, int],
-        ends: dict[Place, int],
+        starts: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
         refuse: Callable[[TopicRefused], None],
-    ) -> dict[Place, int | None]:
+    ) -> dict[TopicPartition, int | None]:
         """Where each goes on; `starts` and `ends` are the source's. None: it was never begun."""
         here = self._site.offsets(starts, LATEST)
-        for place, offset in here.items():
-            if offset > ends[place]:
+        for partition, offset in here.items():
+            if offset > ends[partition]:
                 why = (
-                    f"partition {place.partition} ends at {offset} in the target and at "
-                    f"{ends[place]} in the source, which lost records that are mirrored"
+                    f"partition {partition.partition} ends at {offset} in the target and at "
+                    f"{ends[partition]} in the source, which lost records that are mirrored"
                 )
-                refuse(TopicRefused(place.topic, why))
-        return {place: offset or None for place, offset in here.items()}
+                refuse(TopicRefused(partition.topic, why))
+        return {partition: offset or None for partition, offset in here.items()}
 
-    def pass_over(self, place: Place, offset: int | None, start: int, end: int) -> int:
+    def pass_over(self, partition: TopicPartition, offset: int | None, start: int, end: int) -> int:
         """Offsets that the source does not have. The first batch that it still has may begin below
         its start, and fills in what is missing before it; only where there is none is it done here.
         """
         if offset is None:
-            self._new[place] = start
+            self._new[partition] = start
         if start < end:
             return offset or 0
         data = _mirror.gap(offset or 0, start)
-        self.send([Fetched(place, data, start, 0, len(data))])
+        self.send([Fetched(partition, data, start, 0, len(data))])
         return start
 
     # sending
 
     def prepare(
-        self, place: Place, records: Octets, before: int, aborted: list[tuple[int, int]]
+        self,
+        partition: TopicPartition,
+        records: Octets,
+        before: int,
+        aborted: list[tuple[int, int]],
     ) -> tuple[bytes, int, int, int]:
         kept = _mirror.kept(records, before, aborted)
         return kept.data, kept.next_offset, kept.records, len(kept.data)
 
     def send(self, fetched: Iterable[Fetched]) -> None:
         """All of it as one request a lane: a mirror may send many batches a partition."""
-        of: dict[Lane, dict[Place, list[Fetched]]] = defaultdict(lambda: defaultdict(list))
+        of: dict[Lane, dict[TopicPartition, list[Fetched]]] = defaultdict(lambda: defaultdict(list))
         for each in fetched:
-            of[self._pipeline.lane(each.place)][each.place].append(each)
-        for lane, places in of.items():
-            batches = {place: [each.payload for each in rows] for place, rows in places.items()}
-            self._pipeline.send(lane, batches, self._on_answer(places), self._sources)
+            of[self._pipeline.lane(each.partition)][each.partition].append(each)
+        for lane, partitions in of.items():
+            batches = {
+                partition: [each.payload for each in rows] for partition, rows in partitions.items()
+            }
+            self._pipeline.send(lane, batches, self._on_answer(partitions), self._sources)
 
-    def _on_answer(self, sent: dict[Place, list[Fetched]]) -> Then:
+    def _on_answer(self, sent: dict[TopicPartition, list[Fetched]]) -> Then:
         return lambda _: self._written(sent)
 
-    def _written(self, sent: dict[Place, list[Fetched]]) -> None:
-        for place, rows in sent.items():
+    def _written(self, sent: dict[TopicPartition, list[Fetched]]) -> None:
+        for partition, rows in sent.items():
             records, size = sum(each.records for each in rows), sum(each.size for each in rows)
-            self._progress.wrote(place, rows[-1].next_offset, records, size)
-            if place in self._new:
-                self._forget_before(place, self._new.pop(place))
+            self._progress.wrote(partition, rows[-1].next_offset, records, size)
+            if partition in self._new:
+                self._forget_before(partition, self._new.pop(partition))
 
-    def _forget_before(self, place: Place, offset: int) -> None:
+    def _forget_before(self, partition: TopicPartition, offset: int) -> None:
         """So that the target begins where the source does, and not with a gap."""
-        row = DeleteRecordsRequest.DeleteRecordsPartition(place.partition, offset)
-        topic = DeleteRecordsRequest.DeleteRecordsTopic(place.topic, [row])
+        row = DeleteRecordsRequest.DeleteRecordsPartition(partition.partition, offset)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(partition.topic, [row])
         asked = DeleteRecordsRequest([topic], self._config.request_timeout_ms)
-        answer = self._site.ask(DELETE_RECORDS, asked, self._site.leader(place))
-        for found in answer.topics[0].partitions:
-            if found.error_code:  # of a compacted topic nothing is deleted: it begins with the gap
-                error = BrokerRefused(found.error_code, f"{place} begins with empty offsets")
+        answer = self._site.ask(DELETE_RECORDS, asked, self._site.leader(partition))
+        for result in answer.topics[0].partitions:
+            if result.error_code:  # of a compacted topic nothing is deleted: it begins with the gap
+                error = BrokerRefused(result.error_code, f"{partition} begins with empty offsets")
                 log.info("the target's beginning stays", error=error, until=offset)
 
     def settle(self, is_idle: bool) -> None:

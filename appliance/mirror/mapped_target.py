@@ -18,8 +18,8 @@ from appliance.mirror.errors import TopicRefused
 from appliance.mirror.inbox import Fetched, Octets
 from appliance.mirror.offset_map import Position, Row, Run, add_run
 from appliance.mirror.pipeline import Answer, Lane, Pipeline
-from appliance.mirror.progress import Progress
-from appliance.mirror.site import Place, Site
+from appliance.mirror.progress import MirrorProgress
+from appliance.mirror.site import Site, TopicPartition
 from appliance.mirror.transaction import Producer
 from appliance.record import _batch, _mirror
 
@@ -51,20 +51,20 @@ class MappedTarget:
         site: Site,
         sources: dict[str, str],
         batch_bytes_max: Mapping[str, int],
-        progress: Progress,
+        progress: MirrorProgress,
         config: MirrorConfig,
     ) -> None:
         """`batch_bytes_max`: what each topic takes; it may change meanwhile."""
         self._site, self._sources, self._progress = site, sources, progress
         self._batch_bytes_max = batch_bytes_max
         self._config = config
-        self._positions_place = Place(config.positions_topic, 0)
-        self._offsets_place = Place(config.offsets_topic, 0)
+        self._positions_partition = TopicPartition(config.positions_topic, 0)
+        self._offsets_partition = TopicPartition(config.offsets_topic, 0)
         name = f"mirror.{config.name}" if config.is_exactly_once else None
         timeout_ms = max(LINGER_MS, 10 * config.commit_interval_ms)
         self._producer = Producer(site, name, timeout_ms)
         self._pipeline = Pipeline(site, config.request_timeout_ms, name)
-        self._stretches: dict[Place, Stretch] = {}
+        self._stretches: dict[TopicPartition, Stretch] = {}
         self._began = 0.0  # of time.monotonic
 
     def close(self) -> None:
@@ -74,46 +74,59 @@ class MappedTarget:
 
     def positions(
         self,
-        starts: dict[Place, int],
-        ends: dict[Place, int],
+        starts: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
         refuse: Callable[[TopicRefused], None],
-    ) -> dict[Place, int | None]:
+    ) -> dict[TopicPartition, int | None]:
         """Where each goes on; `starts` and `ends` are the source's. None: it was never begun."""
         known = offset_map.positions(self._site, self._config.positions_topic)
-        for place in starts:
-            if place not in known:
+        for partition in starts:
+            if partition not in known:
                 continue
-            was, own, offset = known[place].source, self._sources[place.topic], known[place].offset
+            was, own, offset = (
+                known[partition].source,
+                self._sources[partition.topic],
+                known[partition].offset,
+            )
             if was != own:
                 why = f"its records came from {was}, the source's is {own} now: it was made anew"
-                refuse(TopicRefused(place.topic, why))
-            elif offset > ends[place]:
+                refuse(TopicRefused(partition.topic, why))
+            elif offset > ends[partition]:
                 why = (
-                    f"partition {place.partition} was mirrored up to {offset}, and the source ends "
-                    f"at {ends[place]}: it lost records"
+                    f"partition {partition.partition} was mirrored up to {offset}, and the source "
+                    f"ends at {ends[partition]}: it lost records"
                 )
-                refuse(TopicRefused(place.topic, why))
-        return {place: known[place].offset if place in known else None for place in starts}
+                refuse(TopicRefused(partition.topic, why))
+        return {
+            partition: known[partition].offset if partition in known else None
+            for partition in starts
+        }
 
-    def pass_over(self, place: Place, offset: int | None, start: int, end: int) -> int:
+    def pass_over(self, partition: TopicPartition, offset: int | None, start: int, end: int) -> int:
         """Offsets that the source does not have: the position moves on, and that is all."""
         if offset is not None:
             self._began = time.monotonic()
-            self._stretches[place] = Stretch(start)
+            self._stretches[partition] = Stretch(start)
         return start
 
     # sending
 
     def prepare(
-        self, place: Place, records: Octets, before: int, aborted: list[tuple[int, int]]
+        self,
+        partition: TopicPartition,
+        records: Octets,
+        before: int,
+        aborted: list[tuple[int, int]],
     ) -> tuple[list[Sent], int, int, int]:
-        join_max = min(self._config.request_max_bytes, self._batch_bytes_max.get(place.topic, 0))
-        found, next_offset = _mirror.committed(records, before, aborted, join_max)
+        join_max = min(
+            self._config.request_max_bytes, self._batch_bytes_max.get(partition.topic, 0)
+        )
+        committed, next_offset = _mirror.committed(records, before, aborted, join_max)
         sent = [
             Sent(each.data, each.records, each.runs)
             if each.is_as_produced
             else rebuilt(each.data, before)
-            for each in found
+            for each in committed
         ]
         sent = [each for each in sent if each.records]
         count = sum(each.records for each in sent)
@@ -124,15 +137,17 @@ class MappedTarget:
             return
         if not self._stretches:
             self._began = time.monotonic()
-        new = self._producer.add({each.place for each in fetched if each.payload})
-        waiting: dict[Lane, dict[Place, deque[Sent]]] = defaultdict(lambda: defaultdict(deque))
+        new = self._producer.add({each.partition for each in fetched if each.payload})
+        waiting: dict[Lane, dict[TopicPartition, deque[Sent]]] = defaultdict(
+            lambda: defaultdict(deque)
+        )
         for each in fetched:
-            stretch = self._stretches.setdefault(each.place, Stretch(each.next_offset))
+            stretch = self._stretches.setdefault(each.partition, Stretch(each.next_offset))
             stretch.next_offset = each.next_offset
             stretch.records += each.records
             stretch.bytes += each.size
             if each.payload:
-                waiting[self._pipeline.lane(each.place)][each.place].extend(each.payload)
+                waiting[self._pipeline.lane(each.partition)][each.partition].extend(each.payload)
         self._send_first(waiting, new)
         while waiting:
             for lane in list(waiting):
@@ -141,50 +156,57 @@ class MappedTarget:
                 else:
                     del waiting[lane]
 
-    def _send_first(self, waiting: dict[Lane, dict[Place, deque[Sent]]], new: list[Place]) -> None:
+    def _send_first(
+        self, waiting: dict[Lane, dict[TopicPartition, deque[Sent]]], new: list[TopicPartition]
+    ) -> None:
         """A Kafka that gets the first batch of a partition in a transaction asks the coordinator,
         one question for an id at a time: a second one meanwhile fails its request. So these go
         together, and are waited for."""
-        firsts: dict[int, dict[Place, deque[Sent]]] = defaultdict(dict)
-        for place in new:
-            lane = self._pipeline.lane(place)
-            firsts[lane[0]][place] = deque([waiting[lane][place].popleft()])
-            if not waiting[lane][place]:
-                del waiting[lane][place]
-        for leader, places in firsts.items():
-            while places:
-                self._send_some((leader, 0), places)
+        firsts: dict[int, dict[TopicPartition, deque[Sent]]] = defaultdict(dict)
+        for partition in new:
+            lane = self._pipeline.lane(partition)
+            firsts[lane[0]][partition] = deque([waiting[lane][partition].popleft()])
+            if not waiting[lane][partition]:
+                del waiting[lane][partition]
+        for leader, partitions in firsts.items():
+            while partitions:
+                self._send_some((leader, 0), partitions)
                 self._pipeline.settle()
 
-    def _send_some(self, lane: Lane, places: dict[Place, deque[Sent]]) -> None:
+    def _send_some(self, lane: Lane, partitions: dict[TopicPartition, deque[Sent]]) -> None:
         """The next batch of each partition, as far as they fit into one request."""
-        taken: dict[Place, Sent] = {}
+        taken: dict[TopicPartition, Sent] = {}
         size = 0
-        for place in list(places):
-            each = places[place][0]
+        for partition in list(partitions):
+            each = partitions[partition][0]
             if taken and size + len(each.data) > self._config.request_max_bytes:
                 break
-            taken[place] = places[place].popleft()
+            taken[partition] = partitions[partition].popleft()
             size += len(each.data)
-            if not places[place]:
-                del places[place]
-        for place, each in taken.items():
-            self._number(place, each)
-        batches = {place: [each.data] for place, each in taken.items()}
+            if not partitions[partition]:
+                del partitions[partition]
+        for partition, each in taken.items():
+            self._number(partition, each)
+        batches = {partition: [each.data] for partition, each in taken.items()}
         self._pipeline.send(lane, batches, lambda answers: self._wrote(taken, answers))
 
-    def _number(self, place: Place, each: Sent) -> None:
-        sequence = self._producer.sequence(place, each.records)
+    def _number(self, partition: TopicPartition, each: Sent) -> None:
+        sequence = self._producer.sequence(partition, each.records)
         _mirror.number(
-            each.data, self._producer.id, self._producer.epoch, sequence,
+            each.data,
+            self._producer.id,
+            self._producer.epoch,
+            sequence,
             self._producer.transactional_id is not None,
         )
 
-    def _wrote(self, sent: dict[Place, Sent], answers: dict[Place, Answer]) -> None:
-        for place, each in sent.items():
-            target = answers[place].base_offset
+    def _wrote(
+        self, sent: dict[TopicPartition, Sent], answers: dict[TopicPartition, Answer]
+    ) -> None:
+        for partition, each in sent.items():
+            target = answers[partition].base_offset
             for source, length in each.runs:
-                add_run(self._stretches[place].runs, source, target, length)
+                add_run(self._stretches[partition].runs, source, target, length)
                 target += length
 
     def settle(self, is_idle: bool) -> None:
@@ -204,26 +226,30 @@ class MappedTarget:
         self._pipeline.settle()
         rows = self._rows(time.time_ns() // 1_000_000)
         self._producer.add(list(rows))
-        waiting: dict[Lane, dict[Place, deque[Sent]]] = defaultdict(dict)
-        for place, own in rows.items():
+        waiting: dict[Lane, dict[TopicPartition, deque[Sent]]] = defaultdict(dict)
+        for partition, own in rows.items():
             sent = Sent(bytearray(_batch.build(own)), len(own), [])
-            waiting[self._pipeline.lane(place)][place] = deque([sent])
+            waiting[self._pipeline.lane(partition)][partition] = deque([sent])
         self._send_first(waiting, list(rows))
         if self._producer.is_open:
             self._producer.commit()
             self._progress.transactions += 1
-        for place, each in self._stretches.items():
-            self._progress.wrote(place, each.next_offset, each.records, each.bytes)
+        for partition, each in self._stretches.items():
+            self._progress.wrote(partition, each.next_offset, each.records, each.bytes)
         self._stretches.clear()
 
-    def _rows(self, now_ms: int) -> dict[Place, list[Row]]:
+    def _rows(self, now_ms: int) -> dict[TopicPartition, list[Row]]:
         """What is written down of this stretch, and where."""
-        rows: dict[Place, list[Row]] = defaultdict(list)
-        for place, each in self._stretches.items():
-            position = Position(self._sources[place.topic], each.next_offset)
-            rows[self._positions_place].append(offset_map.position_row(place, position, now_ms))
+        rows: dict[TopicPartition, list[Row]] = defaultdict(list)
+        for partition, each in self._stretches.items():
+            position = Position(self._sources[partition.topic], each.next_offset)
+            rows[self._positions_partition].append(
+                offset_map.position_row(partition, position, now_ms)
+            )
             if each.runs:
-                rows[self._offsets_place].append(offset_map.runs_row(place, each.runs, now_ms))
+                rows[self._offsets_partition].append(
+                    offset_map.runs_row(partition, each.runs, now_ms)
+                )
         return rows
 
 

@@ -18,7 +18,7 @@ from appliance.mirror.errors import (
     RoundOver,
     TopicRefused,
 )
-from appliance.mirror.progress import Progress
+from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.round import Round
 from appliance.process import event_log
 
@@ -32,7 +32,7 @@ DOUBLINGS_MAX = 30  # beyond any limit; the number must not grow for days
 class Mirror:
     def __init__(self, config: MirrorConfig) -> None:
         self.config = config
-        self.progress = Progress()
+        self.progress = MirrorProgress()
         self._stopping, self._is_over = threading.Event(), threading.Event()
         self._round: Round | None = None
         self._held: dict[str, tuple[str, float]] = {}  # topics: why, and until when

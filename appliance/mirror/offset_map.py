@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.errors import OffsetNotMapped
-from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
+from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Site, TopicPartition
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest
 from appliance.record import _batch, _mirror
@@ -51,21 +51,21 @@ class Row(NamedTuple):
     value: bytes
 
 
-def key_of(place: Place) -> bytes:
-    return f"{place.topic}/{place.partition}".encode()
+def key_of(partition: TopicPartition) -> bytes:
+    return f"{partition.topic}/{partition.partition}".encode()
 
 
-def place_of(key: bytes | None) -> Place:
+def partition_of(key: bytes | None) -> TopicPartition:
     topic, _, partition = (key or b"").decode().rpartition("/")
-    return Place(topic, int(partition))
+    return TopicPartition(topic, int(partition))
 
 
-def position_row(place: Place, position: Position, now_ms: int) -> Row:
-    return Row(now_ms, key_of(place), json.dumps(position._asdict()).encode())
+def position_row(partition: TopicPartition, position: Position, now_ms: int) -> Row:
+    return Row(now_ms, key_of(partition), json.dumps(position._asdict()).encode())
 
 
-def runs_row(place: Place, runs: Iterable[Run], now_ms: int) -> Row:
-    return Row(now_ms, key_of(place), json.dumps({"runs": list(runs)}).encode())
+def runs_row(partition: TopicPartition, runs: Iterable[Run], now_ms: int) -> Row:
+    return Row(now_ms, key_of(partition), json.dumps({"runs": list(runs)}).encode())
 
 
 def add_run(runs: list[Run], source: int, target: int, length: int) -> None:
@@ -81,22 +81,25 @@ def add_run(runs: list[Run], source: int, target: int, length: int) -> None:
 
 def read(site: Site, topic: str) -> Iterator[_batch.Record]:
     """Every committed record of its one partition, up to now."""
-    place = Place(topic, 0)
-    offset = site.offsets([place], EARLIEST)[place]
-    end_offset = site.offsets([place], LATEST, COMMITTED)[place]
-    with site.connect(site.leader(place)) as connection:
+    partition = TopicPartition(topic, 0)
+    offset = site.offsets([partition], EARLIEST)[partition]
+    end_offset = site.offsets([partition], LATEST, COMMITTED)[partition]
+    with site.connect(site.leader(partition)) as connection:
         version = connection.version(FETCH, BY_NAME)
         while offset < end_offset:
             part = FetchRequest.FetchPartition(partition=0, fetch_offset=offset)
             part.partition_max_bytes = READ_BYTES
             request = FetchRequest(
-                max_wait_ms=READ_WAIT_MS, min_bytes=1, max_bytes=READ_BYTES,
-                isolation_level=COMMITTED, session_epoch=NO_SESSION,
+                max_wait_ms=READ_WAIT_MS,
+                min_bytes=1,
+                max_bytes=READ_BYTES,
+                isolation_level=COMMITTED,
+                session_epoch=NO_SESSION,
                 topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])],
             )
             (row,) = connection.ask(FETCH, request, version=version).responses[0].partitions
             if row.error_code:
-                raise BrokerRefused(row.error_code, f"fetch of {place} at offset {offset}")
+                raise BrokerRefused(row.error_code, f"fetch of {partition} at offset {offset}")
             if not row.records:
                 return  # compaction took what stood at the end
             aborted = [(e.producer_id, e.first_offset) for e in row.aborted_transactions or ()]
@@ -105,11 +108,11 @@ def read(site: Site, topic: str) -> Iterator[_batch.Record]:
                 yield from _batch.records(each.data)
 
 
-def positions(site: Site, topic: str) -> dict[Place, Position]:
-    found = {}
+def positions(site: Site, topic: str) -> dict[TopicPartition, Position]:
+    by_partition = {}
     for record in read(site, topic):
-        found[place_of(record.key)] = Position(**json.loads(record.value or b"null"))
-    return found
+        by_partition[partition_of(record.key)] = Position(**json.loads(record.value or b"null"))
+    return by_partition
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,10 @@ class Translation:
     is_exact: bool  # False: there is no record of that offset; it is that of the next one
 
 
-def translate(site: Site, topic: str, place: Place, offset: int) -> Translation:
+def translate(site: Site, topic: str, partition: TopicPartition, offset: int) -> Translation:
     """What an offset of the source became: where a consumer that would read on from it in the
     source reads on in the target."""
-    key, last = key_of(place), None
+    key, last = key_of(partition), None
     for record in read(site, topic):
         if record.key != key:
             continue
@@ -131,11 +134,12 @@ def translate(site: Site, topic: str, place: Place, offset: int) -> Translation:
                 return Translation(offset, run.target + offset - run.source, True)
             if run.source > offset and last is None:
                 raise OffsetNotMapped(
-                    f"{place}: offset {offset} is older than the map, which begins at {run.source}"
+                    f"{partition}: offset {offset} is older than the map, which begins at "
+                    f"{run.source}"
                 )
             if run.source > offset:
                 return Translation(offset, run.target, False)
             last = run
     if last is None:
-        raise OffsetNotMapped(f"{place}: the map {topic} has no entry of it")
+        raise OffsetNotMapped(f"{partition}: the map {topic} has no entry of it")
     return Translation(offset, last.target + last.length, False)

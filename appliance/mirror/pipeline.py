@@ -16,13 +16,13 @@ from appliance.client.errors import BrokerRefused
 from appliance.mirror.config import IN_FLIGHT_MAX
 from appliance.mirror.errors import MirrorFenced, PositionMoved, TopicRefused
 from appliance.mirror.produce_body import FIRST, LAST, Batches, produce_body
-from appliance.mirror.site import Place, Site
+from appliance.mirror.site import Site, TopicPartition
 from appliance.protocol import ErrorCode, VersionUnsupported
 from appliance.protocol.messages.produce import API as PRODUCE
 from appliance.protocol.messages.produce import ProduceResponse
 
 Answer = ProduceResponse.PartitionProduceResponse
-Then = Callable[[dict[Place, Answer]], None]
+Then = Callable[[dict[TopicPartition, Answer]], None]
 
 Lane = tuple[int, int]  # a broker, and one of the connections to it
 LANES = 4
@@ -53,14 +53,14 @@ class Pipeline:
     def in_flight(self) -> int:
         return len(self._waiting)
 
-    def lane(self, place: Place) -> Lane:
+    def lane(self, partition: TopicPartition) -> Lane:
         """The way that everything of this partition goes."""
-        return self._site.leader(place), place.partition % LANES
+        return self._site.leader(partition), partition.partition % LANES
 
     def send(
         self,
         lane: Lane,
-        batches: Mapping[Place, Batches],
+        batches: Mapping[TopicPartition, Batches],
         then: Then,
         mirror_sources: Mapping[str, str] = NO_SOURCES,
     ) -> None:
@@ -89,20 +89,20 @@ class Pipeline:
         then(dict(_rows(answer)))
 
 
-def _rows(answer: ProduceResponse) -> Iterator[tuple[Place, Answer]]:
+def _rows(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, Answer]]:
     for topic in answer.responses:
         for row in topic.partition_responses:
-            place = Place(topic.name, row.index)
+            partition = TopicPartition(topic.name, row.index)
             if row.error_code:
-                raise refusal(place, row.error_code, row.error_message or "")
-            yield place, row
+                raise refusal(partition, row.error_code, row.error_message or "")
+            yield partition, row
 
 
-def refusal(place: Place, code: int, text: str) -> Exception:
+def refusal(partition: TopicPartition, code: int, text: str) -> Exception:
     """What a target's error means for the round."""
-    error = BrokerRefused(code, f"produce to {place}" + (f": {text}" if text else ""))
+    error = BrokerRefused(code, f"produce to {partition}" + (f": {text}" if text else ""))
     if code in FENCED:
         return MirrorFenced(f"another mirror of this name has taken over: {error}")
     if code in MOVED:
         return PositionMoved(str(error))
-    return error if error.retriable else TopicRefused(place.topic, str(error))
+    return error if error.retriable else TopicRefused(partition.topic, str(error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from appliance.mirror.site import Place
+from appliance.mirror.site import TopicPartition
 
 FIRST, LAST = 9, 11  # from 12 on a Produce adds its partitions to the transaction: we do that
 ALL_ACKS = -1
@@ -21,24 +21,24 @@ Batches = Sequence[bytes | bytearray]
 def produce_body(
     transactional_id: str | None,
     timeout_ms: int,
-    batches: Mapping[Place, Batches],
+    batches: Mapping[TopicPartition, Batches],
     mirror_sources: Mapping[str, str],
 ) -> list[bytes | bytearray]:
-    topics: dict[str, list[Place]] = {}
-    for place in batches:
-        topics.setdefault(place.topic, []).append(place)
+    topics: dict[str, list[TopicPartition]] = {}
+    for partition in batches:
+        topics.setdefault(partition.topic, []).append(partition)
     parts: list[bytes | bytearray] = []
     out = bytearray()
     _put_text(out, transactional_id)
     out += HEAD.pack(ALL_ACKS, timeout_ms)
     _put_varint(len(topics) + 1, out)
-    for name, places in topics.items():
+    for name, partitions in topics.items():
         _put_text(out, name)
-        _put_varint(len(places) + 1, out)
-        for place in places:
-            out += INDEX.pack(place.partition)
-            _put_varint(sum(map(len, batches[place])) + 1, out)
-            parts += [out, *batches[place]]
+        _put_varint(len(partitions) + 1, out)
+        for partition in partitions:
+            out += INDEX.pack(partition.partition)
+            _put_varint(sum(map(len, batches[partition])) + 1, out)
+            parts += [out, *batches[partition]]
             out = bytearray(1)  # no tags
         _put_source(out, mirror_sources.get(name, ""))
     out.append(0)

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from appliance.mirror.site import Place
+from appliance.mirror.site import TopicPartition
 
 UNKNOWN = -1
 
@@ -49,9 +49,9 @@ class Partition:
         return max(self.end_offset - self.position, 0)
 
 
-class Progress:
+class MirrorProgress:
     def __init__(self) -> None:
-        self.partitions: dict[Place, Partition] = {}
+        self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: dict[str, str] = {}  # topics, and why
         self.is_connected = False
         self.failures = 0  # of rounds
@@ -61,41 +61,41 @@ class Progress:
         self.groups_refreshed: dict[str, float] = {}  # of time.monotonic: by GroupOffsets
         self._lock = threading.Lock()  # of the dictionary
 
-    def of(self, place: Place) -> Partition:
+    def of(self, partition: TopicPartition) -> Partition:
         with self._lock:
-            return self.partitions.setdefault(place, Partition())
+            return self.partitions.setdefault(partition, Partition())
 
     # told by the threads
 
-    def begin(self, positions: dict[Place, int]) -> None:
+    def begin(self, positions: dict[TopicPartition, int]) -> None:
         """A round begins: what is mirrored now, and from where."""
         with self._lock:
             self.partitions = {
-                place: self.partitions.get(place, Partition()) for place in positions
+                partition: self.partitions.get(partition, Partition()) for partition in positions
             }
-        for place, offset in positions.items():
-            each = self.of(place)
+        for partition, offset in positions.items():
+            each = self.of(partition)
             each.position, each.failure, each.drained_at = offset, "", UNKNOWN
 
-    def saw(self, place: Place, end_offset: int, drained_at: int) -> None:
-        each = self.of(place)
+    def saw(self, partition: TopicPartition, end_offset: int, drained_at: int) -> None:
+        each = self.of(partition)
         each.look()  # as of what was known before: what came since is younger than that
         each.end_offset, each.drained_at = end_offset, drained_at
         each.look()
 
-    def wrote(self, place: Place, position: int, records: int, size: int) -> None:
-        each = self.of(place)
+    def wrote(self, partition: TopicPartition, position: int, records: int, size: int) -> None:
+        each = self.of(partition)
         each.position = position
         each.records += records
         each.bytes += size
         each.look()
         self.last_written = time.time()
 
-    def lost(self, place: Place, count: int) -> None:
-        self.of(place).lost_offsets += count
+    def lost(self, partition: TopicPartition, count: int) -> None:
+        self.of(partition).lost_offsets += count
 
-    def failed(self, place: Place, why: str) -> None:
-        self.of(place).failure = why
+    def failed(self, partition: TopicPartition, why: str) -> None:
+        self.of(partition).failure = why
 
     def refuse(self, topic: str, why: str) -> bool:
         """Whether that is news."""
@@ -108,7 +108,7 @@ class Progress:
 
     # asked for
 
-    def __iter__(self) -> Iterator[tuple[Place, Partition]]:
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Partition]]:
         with self._lock:
             return iter(sorted(self.partitions.items()))
 
@@ -131,22 +131,22 @@ class Progress:
             "last_failure": self.last_failure,
             "refused": {
                 **self.refused,
-                **{str(place): each.failure for place, each in self if each.failure},
+                **{str(partition): each.failure for partition, each in self if each.failure},
             },
         }
 
     def rows(self) -> list[dict[str, Any]]:
         return [
             {
-                "topic": place.topic,
-                "partition": place.partition,
+                "topic": partition.topic,
+                "partition": partition.partition,
                 "position": each.position,
                 "end_offset": each.end_offset,
                 "lag": each.lag,
                 "lost_offsets": each.lost_offsets,
                 "behind_s": round(each.behind_s, 3),
             }
-            for place, each in self
+            for partition, each in self
         ]
 
 
@@ -170,14 +170,14 @@ OF_PARTITIONS: list[tuple[type, str, str, str]] = [
 class Metrics(Collector):
     """What Prometheus is told."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: MirrorProgress) -> None:
         self._progress = progress
 
     def collect(self) -> Iterator[Metric]:
         for family, name, field, text in OF_PARTITIONS:
             metric = family(f"{PREFIX}_{name}", text, labels=LABELS)
-            for place, each in self._progress:
-                metric.add_metric([place.topic, str(place.partition)], getattr(each, field))
+            for partition, each in self._progress:
+                metric.add_metric([partition.topic, str(partition.partition)], getattr(each, field))
             yield metric
         progress = self._progress
         refused = len(progress.totals()["refused"])
@@ -200,7 +200,7 @@ class Metrics(Collector):
         )
 
 
-def serve_metrics(progress: Progress, host: str, port: int) -> int:
+def serve_metrics(progress: MirrorProgress, host: str, port: int) -> int:
     """On a thread of its own; the port that it has."""
     registry = CollectorRegistry()
     registry.register(Metrics(progress))

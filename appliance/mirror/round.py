@@ -22,8 +22,8 @@ from appliance.mirror.group_offsets import GroupOffsets
 from appliance.mirror.inbox import Fetched, Inbox, Octets
 from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
-from appliance.mirror.progress import Progress
-from appliance.mirror.site import EARLIEST, LATEST, Place, Site, Topic
+from appliance.mirror.progress import MirrorProgress
+from appliance.mirror.site import EARLIEST, LATEST, Site, Topic, TopicPartition
 from appliance.process import event_log
 
 log = event_log.named("mirror")
@@ -33,17 +33,23 @@ IDLE_S = 0.1  # between two looks at what else is to be done while nothing comes
 
 class Target(Protocol):
     def prepare(
-        self, place: Place, records: Octets, before: int, aborted: list[tuple[int, int]]
+        self,
+        partition: TopicPartition,
+        records: Octets,
+        before: int,
+        aborted: list[tuple[int, int]],
     ) -> tuple[Any, int, int, int]: ...
 
     def positions(
         self,
-        starts: dict[Place, int],
-        ends: dict[Place, int],
+        starts: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
         refuse: Callable[[TopicRefused], None],
-    ) -> dict[Place, int | None]: ...
+    ) -> dict[TopicPartition, int | None]: ...
 
-    def pass_over(self, place: Place, offset: int | None, start: int, end: int) -> int: ...
+    def pass_over(
+        self, partition: TopicPartition, offset: int | None, start: int, end: int
+    ) -> int: ...
 
     def send(self, fetched: list[Fetched]) -> None: ...
 
@@ -58,7 +64,7 @@ class Round:
     def __init__(
         self,
         config: MirrorConfig,
-        progress: Progress,
+        progress: MirrorProgress,
         stopping: threading.Event,
         once: bool,
         held: Callable[[], Mapping[str, str]],
@@ -78,9 +84,9 @@ class Round:
     def run(self) -> None:
         """Until it is stopped, or caught up and `once`; raises what ends it otherwise."""
         try:
-            found = self._arrange()
-            self._target = self._open(found)
-            cursors = self._begin(found, self._target)
+            mirrored = self._arrange()
+            self._target = self._open(mirrored)
+            cursors = self._begin(mirrored, self._target)
             self._progress.is_connected = True
             self._fetch(cursors, self._target)
             self._pump(self._target)
@@ -111,9 +117,9 @@ class Round:
         self._keeps_offsets = topics.can_keep_offsets(self._target_site, self._config)
         if self._config.groups:
             self._groups = self._group_offsets()
-        found = self._arranged()
-        self._seen = self._signature(found)
-        return found
+        mirrored = self._arranged()
+        self._seen = self._signature(mirrored)
+        return mirrored
 
     def _group_offsets(self) -> GroupOffsets:
         if not self._keeps_offsets:
@@ -131,35 +137,35 @@ class Round:
         arrangement = topics.Arrangement(
             self._source, self._target_site, self._config, self._keeps_offsets
         )
-        found = arrangement.arrange()
+        mirrored = arrangement.arrange()
         self._batch_bytes_max.update(arrangement.batch_bytes_max)
         refused = {**arrangement.refused, **self._held()}
         for name, why in refused.items():
             self._refuse(name, why)
         self._progress.forget_refused(refused.keys() | self._without_position)
-        return [each for each in found if each.name not in refused]
+        return [each for each in mirrored if each.name not in refused]
 
     def _refuse(self, topic: str, why: str) -> None:
         if self._progress.refuse(topic, why):
             log.error("topic cannot be mirrored", topic=topic, why=why)
 
-    def _signature(self, found: list[Topic]) -> object:
+    def _signature(self, mirrored: list[Topic]) -> object:
         """What a round is made of: when it changes, the next one begins."""
         here = self._target_site.topics
-        return [(each, here.get(each.name)) for each in found]
+        return [(each, here.get(each.name)) for each in mirrored]
 
-    def _open(self, found: list[Topic]) -> Target:
-        sources = {each.name: topics.source_of(self._source, each) for each in found}
+    def _open(self, mirrored: list[Topic]) -> Target:
+        sources = {each.name: topics.source_of(self._source, each) for each in mirrored}
         site, progress, config = self._target_site, self._progress, self._config
         if self._keeps_offsets:
             return KeptTarget(site, sources, progress, config)
         return MappedTarget(site, sources, self._batch_bytes_max, progress, config)
 
-    def _begin(self, found: list[Topic], target: Target) -> dict[Place, Cursor]:
+    def _begin(self, mirrored: list[Topic], target: Target) -> dict[TopicPartition, Cursor]:
         """Where each partition goes on; what the source does not have is passed over."""
-        places = [place for each in found for place in each.places]
-        starts = self._source.offsets(places, EARLIEST)
-        ends = self._source.offsets(places, LATEST)
+        partitions = [partition for each in mirrored for partition in each.partitions]
+        starts = self._source.offsets(partitions, EARLIEST)
+        ends = self._source.offsets(partitions, LATEST)
         refused = self._without_position
 
         def refuse(error: TopicRefused) -> None:
@@ -167,38 +173,38 @@ class Round:
             self._refuse(error.topic, str(error))
 
         known = target.positions(starts, ends, refuse)
-        known = {place: each for place, each in known.items() if place.topic not in refused}
-        self._progress.begin({place: each or 0 for place, each in known.items()})
+        known = {
+            partition: each for partition, each in known.items() if partition.topic not in refused
+        }
+        self._progress.begin({partition: each or 0 for partition, each in known.items()})
         cursors = {}
-        for place, offset in known.items():
-            start, end = starts[place], ends[place]
-            cursors[place] = Cursor(max(offset or 0, start), offset or 0)
+        for partition, offset in known.items():
+            start, end = starts[partition], ends[partition]
+            cursors[partition] = Cursor(max(offset or 0, start), offset or 0)
             if (offset or 0) < start:
-                self._tell_lost(place, offset, start)
-                cursors[place].next_offset = target.pass_over(place, offset, start, end)
+                self._tell_lost(partition, offset, start)
+                cursors[partition].next_offset = target.pass_over(partition, offset, start, end)
         target.settle(is_idle=True)
         return cursors
 
-    def _tell_lost(self, place: Place, offset: int | None, start: int) -> None:
+    def _tell_lost(self, partition: TopicPartition, offset: int | None, start: int) -> None:
         if offset is not None:
-            self._progress.lost(place, start - offset)
+            self._progress.lost(partition, start - offset)
             log.error(
                 "the source deleted records before they were mirrored",
-                place=place,
+                place=partition,
                 first_offset=offset,
                 last_offset=start - 1,
             )
 
-    def _fetch(self, cursors: dict[Place, Cursor], target: Target) -> None:
-        by_leader: dict[int, dict[Place, Cursor]] = defaultdict(dict)
-        for place, cursor in cursors.items():
-            by_leader[self._source.leader(place)][place] = cursor
+    def _fetch(self, cursors: dict[TopicPartition, Cursor], target: Target) -> None:
+        by_leader: dict[int, dict[TopicPartition, Cursor]] = defaultdict(dict)
+        for partition, cursor in cursors.items():
+            by_leader[self._source.leader(partition)][partition] = cursor
         for leader, own in by_leader.items():
             connection = self._source.connect(leader)
             self._fetchers.append(
-                Fetcher(
-                    connection, own, target.prepare, self._inbox, self._progress, self._config
-                )
+                Fetcher(connection, own, target.prepare, self._inbox, self._progress, self._config)
             )
         for each in self._fetchers:
             each.start()
@@ -223,7 +229,7 @@ class Round:
 
     def _copy_groups(self) -> None:
         if self._groups:
-            self._groups.copy({place: each.position for place, each in self._progress})
+            self._groups.copy({partition: each.position for partition, each in self._progress})
 
     def _take(self, target: Target) -> list[Fetched]:
         try:
@@ -236,8 +242,8 @@ class Round:
     def _look(self, target: Target) -> None:
         self._source.refresh()
         self._target_site.refresh()
-        found = self._signature(self._arranged())
-        if found != self._seen or any(each.failure for _, each in self._progress):
+        mirrored = self._signature(self._arranged())
+        if mirrored != self._seen or any(each.failure for _, each in self._progress):
             target.commit()
             raise RoundOver("topics, partitions or leaders changed, or a partition is tried again")
         self._copy_groups()

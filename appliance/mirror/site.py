@@ -39,7 +39,7 @@ COORDINATOR_OF_ONE = 3  # the last version of FindCoordinator that asks for one 
 NO_LEADER = -1
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     topic: str
     partition: int
 
@@ -54,8 +54,8 @@ class Topic:
     leaders: Mapping[int, int]  # broker by partition
 
     @property
-    def places(self) -> list[Place]:
-        return [Place(self.name, each) for each in sorted(self.leaders)]
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, each) for each in sorted(self.leaders)]
 
 
 class Site:
@@ -144,12 +144,12 @@ class Site:
             if each.name and not each.is_internal and not each.error_code
         }
 
-    def leader(self, place: Place) -> int:
-        topic = self.topics.get(place.topic)
-        found = NO_LEADER if topic is None else topic.leaders.get(place.partition, NO_LEADER)
-        if found not in self.brokers:
-            raise PartitionUnknown(f"{place} has no leader now")
-        return found
+    def leader(self, partition: TopicPartition) -> int:
+        topic = self.topics.get(partition.topic)
+        broker = NO_LEADER if topic is None else topic.leaders.get(partition.partition, NO_LEADER)
+        if broker not in self.brokers:
+            raise PartitionUnknown(f"{partition} has no leader now")
+        return broker
 
     def coordinator(self, key: str, kind: int) -> int:
         """Asked for once."""
@@ -176,25 +176,25 @@ class Site:
     # where things are
 
     def offsets(
-        self, places: Iterable[Place], when: int, isolation: int = UNCOMMITTED
-    ) -> dict[Place, int]:
+        self, partitions: Iterable[TopicPartition], when: int, isolation: int = UNCOMMITTED
+    ) -> dict[TopicPartition, int]:
         """The earliest or latest offset of each."""
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for place in places:
-            by_leader[self.leader(place)][place.topic].append(place.partition)
-        found = {}
+        for partition in partitions:
+            by_leader[self.leader(partition)][partition.topic].append(partition.partition)
+        offsets = {}
         for leader, topics in by_leader.items():
             request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation)
-            for name, partitions in topics.items():
+            for name, numbers in topics.items():
                 rows = [
                     ListOffsetsRequest.ListOffsetsPartition(partition_index=each, timestamp=when)
-                    for each in partitions
+                    for each in numbers
                 ]
                 request.topics.append(ListOffsetsRequest.ListOffsetsTopic(name, rows))
             for topic in self.ask(LIST_OFFSETS, request, leader).topics:
                 for row in topic.partitions:
-                    place = Place(topic.name, row.partition_index)
+                    partition = TopicPartition(topic.name, row.partition_index)
                     if row.error_code:
-                        raise BrokerRefused(ErrorCode(row.error_code), f"offsets of {place}")
-                    found[place] = row.offset
-        return found
+                        raise BrokerRefused(ErrorCode(row.error_code), f"offsets of {partition}")
+                    offsets[partition] = row.offset
+        return offsets

@@ -169,14 +169,14 @@ class Arrangement:
         if self._config.sync_configs:
             self._alter(topic.name, {k: v for k, v in configs.items() if here.get(k) != v})
 
-    def _check_source(self, topic: Topic, found: str) -> None:
+    def _check_source(self, topic: Topic, recorded: str) -> None:
         own = source_of(self._source, topic)
-        if found == own:
+        if recorded == own:
             return
-        if not found:
+        if not recorded:
             why = f"the target has a topic of that name which is no mirror (it has no {SOURCE})"
         else:
-            why = f"the target's repeats {found}, and the source's is {own}: it was made anew"
+            why = f"the target's repeats {recorded}, and the source's is {own}: it was made anew"
         raise TopicRefused(topic.name, f"{why}. Delete it in the target to begin again")
 
     def _grow(self, topic: Topic) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.errors import MirrorFenced, TopicRefused
 from appliance.mirror.pipeline import FENCED
-from appliance.mirror.site import TRANSACTION, Place, Site
+from appliance.mirror.site import TRANSACTION, Site, TopicPartition
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.add_partitions_to_txn import API as ADD_PARTITIONS
 from appliance.protocol.messages.add_partitions_to_txn import (
@@ -45,8 +45,8 @@ class Producer:
     def __init__(self, site: Site, transactional_id: str | None, timeout_ms: int) -> None:
         self._site, self._timeout_ms = site, timeout_ms
         self.transactional_id = transactional_id
-        self._sequences: dict[Place, int] = {}
-        self._added: set[Place] = set()
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
         self._coordinator = self._found()
         self.id, self.epoch = self._init()
 
@@ -55,11 +55,11 @@ class Producer:
         """Whether a transaction is."""
         return bool(self._added)
 
-    def sequence(self, place: Place, records: int) -> int:
+    def sequence(self, partition: TopicPartition, records: int) -> int:
         """Of the next batch, which has so many."""
-        found = self._sequences.get(place, 0)
-        self._sequences[place] = (found + records) % SEQUENCES
-        return found
+        first = self._sequences.get(partition, 0)
+        self._sequences[partition] = (first + records) % SEQUENCES
+        return first
 
     def _found(self) -> int | None:
         """The first that asks waits until a cluster has made its topic for transactions."""
@@ -83,9 +83,9 @@ class Producer:
         )
         return answer.producer_id, answer.producer_epoch
 
-    def add(self, places: Collection[Place]) -> list[Place]:
+    def add(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those that were not in the transaction yet."""
-        missing = [each for each in places if each not in self._added]
+        missing = [each for each in partitions if each not in self._added]
         if not missing or self.transactional_id is None:
             return []
         topics: dict[str, list[int]] = defaultdict(list)
@@ -96,8 +96,8 @@ class Producer:
             v3_and_below_producer_id=self.id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[
-                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, partitions)
-                for name, partitions in topics.items()
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, numbers)
+                for name, numbers in topics.items()
             ],
         )
         self._until_done(

@@ -96,11 +96,11 @@ class Table(Mapping[int, Api]):
         self._found: dict[int, Api] = {}
 
     def __getitem__(self, key: int) -> Api:
-        found = self._found.get(key)
-        if found is None:
+        api = self._found.get(key)
+        if api is None:
             module = import_module(f"appliance.protocol.messages.{MODULES[key]}")
-            found = self._found[key] = module.API
-        return found
+            api = self._found[key] = module.API
+        return api
 
     def __iter__(self) -> Iterator[int]:
         return iter(MODULES)

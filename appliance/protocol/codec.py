@@ -63,10 +63,10 @@ def decode(
 
 
 def _plan(message: type, version: int) -> Plan:
-    found = PLANS.get((message, version))
-    if found is None:
-        found = PLANS[message, version] = plan_of(message, version, _is_flexible(message, version))
-    return found
+    plan = PLANS.get((message, version))
+    if plan is None:
+        plan = PLANS[message, version] = plan_of(message, version, _is_flexible(message, version))
+    return plan
 
 
 def _is_flexible(message: Any, version: int) -> bool:

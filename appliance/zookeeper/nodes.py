@@ -223,8 +223,8 @@ class Tree:
             except NoNodeError:
                 continue  # another broker removed the empty parent at this moment
             try:
-                found, stat = self.client.get(path)
-                data = found or b""
+                value, stat = self.client.get(path)
+                data = value or b""
                 check(data, stat)
                 if stat.ephemeralOwner != owner:
                     self._replace(path, node, stat)

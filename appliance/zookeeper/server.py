@@ -44,14 +44,14 @@ class ZooKeeperUnavailable(ApplianceError):
 
 def java() -> str:
     needed = f"ZooKeeper needs Java {JAVA_NEEDED} or newer"
-    found = shutil.which("java")
-    if found is None:
+    path = shutil.which("java")
+    if path is None:
         raise ZooKeeperUnavailable(f"{needed}: there is no 'java' on PATH")
-    said = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
+    said = subprocess.run([path, "-version"], capture_output=True, text=True).stderr
     match = re.search(r'version "(\d+)', said)
     if match is None or int(match[1]) < JAVA_NEEDED:
         raise ZooKeeperUnavailable(f"{needed}, found: {said.partition(chr(10))[0] or 'none'}")
-    return found
+    return path
 
 
 def class_path() -> str:
@@ -62,10 +62,10 @@ def class_path() -> str:
             "pip install 'appliance-log[spark]'"
         )
     jars = Path(spec.origin).parent / "jars"
-    found = [path for name in JARS for path in sorted(jars.glob(f"{name}-*.jar"))]
-    if not any(path.name.startswith("zookeeper-") for path in found):
+    paths = [path for name in JARS for path in sorted(jars.glob(f"{name}-*.jar"))]
+    if not any(path.name.startswith("zookeeper-") for path in paths):
         raise ZooKeeperUnavailable(f"PySpark came without ZooKeeper: no zookeeper-*.jar in {jars}")
-    return ":".join(map(str, found))
+    return ":".join(map(str, paths))
 
 
 class ZooKeeperServer:

@@ -16,9 +16,9 @@ from appliance.cli.main import main
 from appliance.mirror import progress as mirror_progress
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.mirror import Mirror
-from appliance.mirror.progress import Partition, Progress
+from appliance.mirror.progress import MirrorProgress, Partition
 from appliance.mirror.reporter import Reporter
-from appliance.mirror.site import Place
+from appliance.mirror.site import TopicPartition
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -107,7 +107,7 @@ def test_reports_are_not_in_the_audit_trail_and_not_without_end(rest: Rest) -> N
 def test_a_partition_is_as_old_as_when_it_had_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(mirror_progress.time, "time", lambda: now[0])
-    progress, place = Progress(), Place("t", 0)
+    progress, place = MirrorProgress(), TopicPartition("t", 0)
     progress.begin({place: 5})
     found: Partition = progress.of(place)
     progress.saw(place, 5, 5)

@@ -30,7 +30,7 @@ from appliance.mirror.inbox import Fetched, Inbox
 from appliance.mirror.mirror import Mirror
 from appliance.mirror.produce_body import FIRST, LAST, produce_body
 from appliance.mirror.progress import serve_metrics
-from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
+from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Site, TopicPartition
 from appliance.protocol import codec
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest
@@ -46,7 +46,7 @@ from tests.test_server import Broker
 pytestmark = pytest.mark.first
 
 PAGE = Path(__file__).parents[2] / "docs" / "mirror.md"
-T0 = Place("t", 0)
+T0 = TopicPartition("t", 0)
 BOTH = pytest.mark.parametrize("offsets", ["keep", "map"])
 
 
@@ -137,7 +137,7 @@ def site(broker: RunningBroker) -> Iterator[Site]:
         yield made
 
 
-def read(broker: RunningBroker, place: Place = T0) -> list[tuple[int, str]]:
+def read(broker: RunningBroker, place: TopicPartition = T0) -> list[tuple[int, str]]:
     with site(broker) as found:
         return [(each.offset, each.value.decode()) for each in committed(found, place)]
 
@@ -286,12 +286,13 @@ def test_topics_partitions_and_configs_follow_the_source(
         produce(source, "x", partition=2)
         produce(source, "y", topic="u")
         until(lambda: {"t", "u"} <= mirror_topics(target).keys(), "the new topic is made")
-        until(lambda: read_values(target, Place("t", 2)) == ["x"], "the new partition arrives")
-        until(lambda: read_values(target, Place("u", 0)) == ["y"], "the new topic arrives")
+        new = TopicPartition("t", 2)
+        until(lambda: read_values(target, new) == ["x"], "the new partition arrives")
+        until(lambda: read_values(target, TopicPartition("u", 0)) == ["y"], "the new topic arrives")
         until(lambda: own_configs(target)["retention.ms"] == "7654321", "configs follow")
 
 
-def read_values(broker: RunningBroker, place: Place) -> list[str]:
+def read_values(broker: RunningBroker, place: TopicPartition) -> list[str]:
     partitions = mirror_topics(broker)[place.topic].partitions
     return [value for _, value in read(broker, place)] if place.partition in partitions else []
 
@@ -337,7 +338,7 @@ def test_a_topic_made_anew_in_the_source_is_refused_and_others_go_on(
     mirror = once(source, target, offsets=offsets)
     assert "made anew" in mirror.progress.refused["t"]
     assert [value for _, value in read(target)] == ["a"]
-    assert [value for _, value in read(target, Place("u", 0))] == ["b"]
+    assert [value for _, value in read(target, TopicPartition("u", 0))] == ["b"]
     with running(config(source, target, offsets=offsets)) as mirror:
         until(lambda: "t" in mirror.progress.refused, "refused again")
         time.sleep(0.3)  # three looks at what there is to mirror: they do not forget it
@@ -363,7 +364,7 @@ def test_a_topic_that_cannot_be_opened_waits_and_the_others_go_on(
         assert [value for _, value in read(there)] == ["a", "b"]
     with both(tmp_path) as (source, there):
         assert once(source, there).progress.refused == {}
-        assert [value for _, value in read(there, Place("u", 0))] == ["a", "b"]
+        assert [value for _, value in read(there, TopicPartition("u", 0))] == ["a", "b"]
 
 
 @contextmanager
@@ -412,7 +413,7 @@ def commit(broker: RunningBroker, group: str, offset: int, metadata: str = "") -
     consumer.close()
 
 
-def committed_by(broker: RunningBroker, group: str) -> dict[Place, tuple[int, str]]:
+def committed_by(broker: RunningBroker, group: str) -> dict[TopicPartition, tuple[int, str]]:
     with site(broker) as found:
         return {place: tuple(each) for place, each
                 in group_offsets.committed(found, group).items()}
@@ -530,7 +531,7 @@ def test_every_offset_is_translated(source: RunningBroker, target: RunningBroker
         assert between == offset_map.Translation(4, here[3][0], False)
         assert not offset_map.translate(found, topic, T0, 99).is_exact
         with pytest.raises(OffsetNotMapped, match="no entry"):
-            offset_map.translate(found, topic, Place("t", 7), 0)
+            offset_map.translate(found, topic, TopicPartition("t", 7), 0)
 
 
 def test_an_offset_older_than_the_map_is_said_to_be(
@@ -644,11 +645,12 @@ def test_two_mirrors_of_two_names_are_none_of_each_others_business(
     once(source, target, offsets="map", name="one", topics="t")
     once(source, target, offsets="map", name="two", topics="u")
     assert read_values(target, T0) == ["a"]
-    assert read_values(target, Place("u", 0)) == ["b"]
+    assert read_values(target, TopicPartition("u", 0)) == ["b"]
 
 
 def test_a_request_in_parts_is_the_one_of_the_tables() -> None:
-    batches = {Place("t", 0): [b"one", b"two"], Place("u", 3): [b"x" * 300], Place("t", 1): [b"y"]}
+    batches = {TopicPartition("t", 0): [b"one", b"two"], TopicPartition("u", 3): [b"x" * 300],
+               TopicPartition("t", 1): [b"y"]}
     for transactional_id, sources in ((None, {"t": "cluster/topic"}), ("mirror.a", {})):
         parts = produce_body(transactional_id, 1234, batches, sources)
         request = ProduceRequest(transactional_id, -1, 1234)
@@ -676,7 +678,7 @@ def test_a_damaged_batch_holds_up_its_partition_only(
     mirror = once(source, target)
     assert "t-0" in mirror.progress.totals()["refused"]
     assert read(target) == []
-    assert read_values(target, Place("t", 1)) == ["b"]
+    assert read_values(target, TopicPartition("t", 1)) == ["b"]
 
 
 # figures, settings, the command

@@ -18,7 +18,7 @@ import confluent_kafka as ck
 
 from appliance.client.config import ClientConfig
 from appliance.mirror.offset_map import READ_BYTES
-from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Place, Site
+from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Site, TopicPartition
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest
 from appliance.record import _batch
@@ -111,7 +111,7 @@ def held(address: str, topic: str, with_offsets: bool) -> dict[int, tuple[int, s
     try:
         site.refresh()
         found = {}
-        for place in site.topics[topic].places:
+        for place in site.topics[topic].partitions:
             each = Held()
             for record in committed(site, place):
                 each.add(record, with_offsets)
@@ -121,7 +121,7 @@ def held(address: str, topic: str, with_offsets: bool) -> dict[int, tuple[int, s
         site.close()
 
 
-def committed(site: Site, place: Place) -> Iterator[Any]:
+def committed(site: Site, place: TopicPartition) -> Iterator[Any]:
     """Records of committed transactions, or of none, in their order."""
     offset = site.offsets([place], EARLIEST)[place]
     end_offset = site.offsets([place], LATEST, COMMITTED)[place]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_layers import modules_of
 
+from appliance.api.handlers import HANDLERS
 from appliance.protocol import MODULES
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +116,8 @@ def test_no_file_is_an_orphan() -> None:
     ends = {".py", ".pyx", ".pxd", ".pyi", ".h"}
     files = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.suffix in ends}
     imported = {f"protocol.messages.{name}" for name in MODULES.values()}  # when they are asked for
+    # by their folder
+    imported |= {each.__name__.removeprefix("appliance.") for each in HANDLERS.values()}
     for path in sources("py", "pyx", "pxd"):
         own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("appliance.")
         imported |= modules_of(path) - {own}

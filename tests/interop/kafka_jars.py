@@ -52,6 +52,17 @@ def of_spark() -> Path:
     return _brought(SPARK_POM, "spark-kafka")
 
 
+@functools.cache
+def sources() -> Path:
+    """The jar of the client's sources, in which Kafka publishes its messages as JSON."""
+    artifact = f"org.apache.kafka:kafka-clients:{version()}:jar:sources"
+    wanted = CACHE / f"kafka-sources-{version()}"
+    with made_once(wanted) as folder:
+        if folder is not None:
+            _maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}")
+    return wanted / f"kafka-clients-{version()}-sources.jar"
+
+
 def _brought(pom: Path, name: str) -> Path:
     named = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]  # another file, other jars
     wanted = CACHE / f"{name}-{named}"
@@ -84,15 +95,16 @@ def javac() -> str:
 
 
 def _bring(pom: Path, folder: Path) -> None:
+    _maven("-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+
+
+def _maven(*words: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailable("Maven is needed once, to download jars: there is no 'mvn' on PATH")
-    goal = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies",
-            f"-DoutputDirectory={folder}"]
-    done = subprocess.run(goal, capture_output=True, text=True, timeout=900)
+    done = subprocess.run([maven, "-B", "-q", *words], capture_output=True, text=True, timeout=900)
     if done.returncode != 0:
-        raise KafkaUnavailable(
-            f"Maven could not bring what {pom} names:\n{done.stdout}{done.stderr}")
+        raise KafkaUnavailable(f"Maven failed at {' '.join(words)}:\n{done.stdout}{done.stderr}")
 
 
 def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS,

@@ -56,7 +56,7 @@ class DescribeConfigsResponse:
             array(lambda: DescribeConfigsResponse.DescribeConfigsSynonym)
         )
         config_type: int = field(int8, "3+")
-        documentation: str | None = field(string, "3+", nullable="3+")
+        documentation: str | None = field(string, "3+", nullable="0+")
 
     @dataclass(slots=True)
     class DescribeConfigsResult:

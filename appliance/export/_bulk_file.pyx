@@ -23,7 +23,8 @@ from appliance.native._native cimport (
     posix_fadvise, snprintf,
 )
 from appliance.storage._index cimport index_position
-from appliance.storage._segment cimport WINDOW_SIZE, Segment, segment_file, segment_load_index
+from appliance.storage._segment cimport Segment, segment_file
+from appliance.storage._segment_find cimport WINDOW_SIZE, segment_load_index
 from appliance.storage._storage cimport Storage
 
 cdef extern from "fcntl.h" nogil:

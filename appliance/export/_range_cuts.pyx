@@ -12,9 +12,9 @@ from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport index_position_before
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._read cimport log_note_fault
-from appliance.storage._segment cimport (
-    WINDOW_SIZE, Found, Segment, SegmentRef, Walker, segment_file, segment_find,
-    segment_load_index, walker_next, walker_start,
+from appliance.storage._segment cimport Segment, SegmentRef, segment_file
+from appliance.storage._segment_find cimport (
+    WINDOW_SIZE, Found, Walker, segment_find, segment_load_index, walker_next, walker_start,
 )
 
 from appliance.errors import from_code

@@ -32,6 +32,10 @@ std::shared_ptr<T> own(T *object, void (*release)(T *)) {
     return std::shared_ptr<T>(object, release);
 }
 
+// A value of which no field is forgotten: a local of a class of Cython's begins with what was there.
+template <class T>
+T zeroed() { return T(); }
+
 // Waits until notified or `deadline_ns` (CLOCK_MONOTONIC) has passed; false when it has passed.
 inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard,
                        int64_t deadline_ns) {

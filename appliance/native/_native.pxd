@@ -6,6 +6,7 @@ from posix.types cimport mode_t, off_t
 
 cdef extern from "_native.h" nogil:
     shared_ptr[T] own[T](T* object, void (*release)(T*) noexcept nogil)
+    T zeroed[T]()
     bint mutant(const char* name)
     void set_errno(int value)
 

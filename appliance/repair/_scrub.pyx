@@ -60,10 +60,8 @@ from appliance.storage._search cimport (
     SEARCH_MORE, SEARCH_SIZE_MAX, Search, search_crc, search_epoch_is_right, search_good,
     search_next, search_start,
 )
-from appliance.storage._segment cimport (
-    Segment, SegmentRef, segment_file, segment_past_damage,
-    segment_rebuild_index, segment_store_index,
-)
+from appliance.storage._segment cimport Segment, SegmentRef, segment_file, segment_store_index
+from appliance.storage._segment_find cimport segment_past_damage, segment_rebuild_index
 from appliance.storage._txn_trail cimport (
     TRAIL_FITS, TRAIL_UNSURE, TrailFound, TxnTrail, trail_lose, trail_mend, trail_note, trail_start,
 )

@@ -25,9 +25,8 @@ from appliance.storage._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_first_open,
     producers_note, producers_note_marker, producers_txn_is_open,
 )
-from appliance.storage._segment cimport (
-    SEGMENT_SIZE_MAX, segment_append, segment_index_bytes, segment_load_index,
-)
+from appliance.storage._segment cimport SEGMENT_SIZE_MAX, segment_append, segment_index_bytes
+from appliance.storage._segment_find cimport segment_load_index
 from appliance.storage._storage cimport storage_mark_full, storage_now
 from appliance.storage._write_behind cimport write_behind_ask
 
@@ -312,7 +311,6 @@ cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* heade
                    Due* due) noexcept nogil:
     cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
     cdef int64_t now
-    segment.end_offset.store(end_offset)
     log.log_end_offset.store(end_offset)
     count_own(log.bytes_appended, header.size)
     log.unflushed_records += header.records_count

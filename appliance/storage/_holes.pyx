@@ -7,7 +7,8 @@ from appliance.native._codes cimport LOG_CLOSED, OK
 from appliance.storage._checkpoint cimport log_save_locked
 from appliance.storage._journal cimport Hole, hole_new
 from appliance.storage._partition_log cimport PartitionLog
-from appliance.storage._segment cimport Damaged, Segment, segment_set_damaged
+from appliance.storage._segment cimport Damaged, Segment
+from appliance.storage._segment_find cimport segment_set_damaged
 
 
 # ---- without the GIL ----

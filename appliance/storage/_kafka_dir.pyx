@@ -19,7 +19,7 @@ from appliance.native._files cimport (
 from appliance.native._native cimport O_RDONLY, close, errno, renameat
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._partition_dir cimport base_of, list_directory, unlink_base
-from appliance.storage._segment cimport Walker, walker_next, walker_start
+from appliance.storage._segment_find cimport Walker, walker_next, walker_start
 
 
 # ---- without the GIL ----

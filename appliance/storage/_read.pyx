@@ -10,9 +10,9 @@ from appliance.native._descriptors cimport descriptors_relieve
 from appliance.native._native cimport ScopeLock
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._read_faults cimport is_read_fault, read_faults_note
-from appliance.storage._segment cimport (
-    Found, Segment, SegmentRef, segment_file, segment_find, segment_find_time,
-    segment_load_largest, segment_next_damage,
+from appliance.storage._segment cimport Segment, SegmentRef, segment_file
+from appliance.storage._segment_find cimport (
+    Found, segment_find, segment_find_time, segment_load_largest, segment_next_damage,
 )
 
 

@@ -59,9 +59,10 @@ from appliance.storage._salvage cimport (
     Loss, Recovered, recovered_start, salvage_cut, salvage_hole, salvage_segment, salvage_split,
 )
 from appliance.storage._segment cimport (
-    FileRef, Segment, SegmentRef, segment_close, segment_file, segment_load_index, segment_new,
-    segment_note, segment_past_damage, segment_seal_times,
+    FileRef, Segment, SegmentRef, segment_close, segment_file, segment_new, segment_note,
+    segment_seal_times,
 )
+from appliance.storage._segment_find cimport segment_load_index, segment_past_damage
 from appliance.storage._storage cimport StorageRef, storage_latest_ms, storage_release_reserve
 from appliance.storage._txn_trail cimport (
     TRAIL_FITS, TRAIL_UNSURE, TrailFound, TxnTrail, trail_lose, trail_mend, trail_note, trail_start,

@@ -41,9 +41,11 @@ from appliance.storage._read cimport log_note_fault
 from appliance.storage._recovery cimport log_scan
 from appliance.storage._salvage cimport Recovered, recovered_start
 from appliance.storage._segment cimport (
-    FileRef, Found, Segment, SegmentRef, Walker, segment_file, segment_find, segment_load_largest,
-    segment_new, segment_pin, segment_store_index, segment_unlink,
-    walker_next, walker_start,
+    FileRef, Segment, SegmentRef, segment_file, segment_new, segment_pin, segment_store_index,
+    segment_unlink,
+)
+from appliance.storage._segment_find cimport (
+    Found, Walker, segment_find, segment_load_largest, walker_next, walker_start,
 )
 from appliance.storage._storage cimport storage_commit, storage_latest_ms
 from appliance.storage._watermarks cimport watermarks_take_back

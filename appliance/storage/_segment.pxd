@@ -10,8 +10,6 @@ from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport Index
 
 cdef enum:
-    WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
-    INDEX_GAP_MAX = 8388608        # an index silent about so many bytes is rebuilt
     SEGMENT_SIZE_MAX = 2147483647  # positions and relative offsets are 32 bits on disk
 
 # Bytes of a segment that are no batches any more: whoever walks passes them.
@@ -50,21 +48,6 @@ cdef cppclass Segment:
 
 ctypedef shared_ptr[Segment] SegmentRef
 
-# A batch found in a segment.
-cdef struct Found:
-    int64_t position
-    BatchHeader header
-
-# Walks batch headers forward; advance by header.size.
-cdef struct Walker:
-    Segment* segment               # NULL: a file that is none
-    int fd
-    int64_t position
-    int64_t end
-    int64_t window_from
-    int64_t window_size
-    uint8_t[WINDOW_SIZE] window
-
 cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) noexcept nogil
 
 # Creates the file; it must not exist. The caller syncs the directory before it acknowledges into
@@ -92,20 +75,8 @@ cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) no
 # Lets go of the file and the index for good. Who holds the file goes on with it.
 cdef void segment_close(Segment* segment) noexcept nogil
 
-cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) noexcept nogil
-
-# Where the next batch may be, from `position` on: behind damaged bytes, or there.
-cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept nogil
-# Where damaged bytes begin that lie behind `position`; INT64_MAX: nowhere.
-cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil
-cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil
-
-# 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN,
-# BATCH_MAGIC, STORAGE_IO.
-cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil
-
 # Writes one stamped batch at the end. On failure the file is cut back to what it was; if even that
-# fails the answer is LOG_FAILED. Publishes size, not end_offset.
+# fails the answer is LOG_FAILED.
 cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,
                         int64_t index_interval) noexcept nogil
 
@@ -113,22 +84,9 @@ cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader
 cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t position,
                        int64_t index_interval) noexcept nogil
 
-# First batch whose last offset is >= `offset`. OFFSET_OUT_OF_RANGE: none in this segment.
-cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil
-
-# First batch with max_timestamp >= `timestamp`. OFFSET_OUT_OF_RANGE: none in this segment.
-cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil
-
-# Fills largest_timestamp from the time index and the batches after it.
-cdef int segment_load_largest(Segment* segment) noexcept nogil
-
-cdef int segment_load_index(Segment* segment) noexcept nogil
 # What was stored of the index may not be on disk: the next store writes all of it anew.
 cdef void segment_forget_stored(Segment* segment) noexcept nogil
 cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil
-
-# Reads every header and builds both indexes anew.
-cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil
 
 # The last entry that a sealed segment's time index ends with.
 cdef void segment_seal_times(Segment* segment) noexcept nogil

@@ -4,14 +4,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libcpp.memory cimport weak_ptr
 from libcpp.vector cimport vector
 
-from appliance.native._native cimport close, own
+from appliance.native._native cimport ScopeLock, close, own, zeroed
 from appliance.native._socket cimport eventfd_read, eventfd_write
-
-cdef extern from *:
-    """
-    static thread_local void* kept_inboxes;  // a vector of InboxRef
-    """
-    void* kept_inboxes
+from appliance.native._thread_local cimport thread_keep, thread_kept
 
 cdef enum:
     VISIT_MAILS_MAX = 4            # more of them, and a core of its owner's own does them sooner
@@ -19,9 +14,9 @@ cdef enum:
 # ---- without the GIL ----
 
 cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil:
-    watches.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(watches.guard)
     if _is_same_wait(watches.first, watch):
-        watches.guard.unlock()
         return
     watch.is_listed = True
     watch.previous = NULL
@@ -32,7 +27,6 @@ cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil:
     watches.count.fetch_add(1)
     if watch.kind != WATCH_DURABLE:
         watches.readers.fetch_add(1)
-    watches.guard.unlock()
 
 
 cdef bint _is_same_wait(const Watch* watch, const Watch* other) noexcept nogil:
@@ -41,10 +35,11 @@ cdef bint _is_same_wait(const Watch* watch, const Watch* other) noexcept nogil:
 
 
 cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil:
+    cdef ScopeLock lock
     if not watch.is_listed:
         return
     watch.is_listed = False
-    watches.guard.lock()
+    lock.hold(watches.guard)
     if watch.previous != NULL:
         watch.previous.next = watch.next
     else:
@@ -54,20 +49,20 @@ cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil:
     watches.count.fetch_add(-1)
     if watch.kind != WATCH_DURABLE:
         watches.readers.fetch_add(-1)
-    watches.guard.unlock()
 
 
 cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept nogil:
-    watches.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(watches.guard)
     watch.is_told = False
     watch.offset = offset
-    watches.guard.unlock()
 
 
 cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogil:
     cdef Watch* watch
-    cdef Mail mail
-    watches.guard.lock()
+    cdef Mail mail = zeroed[Mail]()
+    cdef ScopeLock lock
+    lock.hold(watches.guard)
     watch = watches.first
     while watch != NULL:
         if not watch.is_told and _is_reached(watch, reached):
@@ -77,7 +72,6 @@ cdef void watches_tell(WatchList* watches, const Reached* reached) noexcept nogi
             mail.slot = watch.slot
             inbox_put(watch.inbox, &mail)
         watch = watch.next
-    watches.guard.unlock()
 
 
 cdef bint _is_reached(const Watch* watch, const Reached* reached) noexcept nogil:
@@ -94,7 +88,6 @@ cdef InboxRef inbox_new(int event_fd,
     inbox.get().event_fd = event_fd
     inbox.get().own = weak_ptr[Inbox](inbox)
     inbox.get().visit = visit
-    inbox.get().owner = NULL
     return inbox
 
 
@@ -104,8 +97,7 @@ cdef void _end(Inbox* inbox) noexcept nogil:
 
 
 cdef void inboxes_keep(vector[InboxRef]* kept) noexcept nogil:
-    global kept_inboxes
-    kept_inboxes = kept
+    thread_keep(kept)
 
 
 cdef void inboxes_visit(vector[InboxRef]* kept) noexcept nogil:
@@ -121,15 +113,15 @@ cdef bint _visit(Inbox* inbox) noexcept nogil:
     """False: the owner is awake, or had better be. One that is about to sleep may have looked for
     mail already, so whoever cannot be visited must be woken."""
     cdef bint has_much
+    cdef ScopeLock turn
     inbox.guard.lock()
     has_much = inbox.mails.size() > VISIT_MAILS_MAX
     inbox.guard.unlock()
-    if has_much or not inbox.turn.try_lock():
+    if has_much or not turn.try_hold(inbox.turn):
         return False
     if inbox.owner != NULL:
         inbox.visits.fetch_add(1)
         inbox.visit(inbox.owner)
-    inbox.turn.unlock()
     return True
 
 
@@ -158,7 +150,7 @@ cdef void _add(Inbox* inbox, Mail* mail) noexcept nogil:
 
 
 cdef void _signal_and_unlock(Inbox* inbox) noexcept nogil:
-    cdef vector[InboxRef]* kept = <vector[InboxRef]*>kept_inboxes
+    cdef vector[InboxRef]* kept = <vector[InboxRef]*>thread_kept()
     cdef bint is_asleep = inbox.is_asleep
     cdef bint must_signal = is_asleep and (kept == NULL or inbox.visit == NULL)
     inbox.is_asleep = False
@@ -171,12 +163,10 @@ cdef void _signal_and_unlock(Inbox* inbox) noexcept nogil:
 
 
 cdef bint inbox_may_sleep(Inbox* inbox) noexcept nogil:
-    cdef bint may_sleep
-    inbox.guard.lock()
-    may_sleep = inbox.mails.empty()
-    inbox.is_asleep = may_sleep
-    inbox.guard.unlock()
-    return may_sleep
+    cdef ScopeLock lock
+    lock.hold(inbox.guard)
+    inbox.is_asleep = inbox.mails.empty()
+    return inbox.is_asleep
 
 
 cdef void inbox_wake(Inbox* inbox) noexcept nogil:
@@ -189,15 +179,15 @@ cdef void inbox_wake(Inbox* inbox) noexcept nogil:
 
 cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil:
     cdef uint64_t count
+    cdef ScopeLock lock
     into.clear()
-    inbox.guard.lock()
+    lock.hold(inbox.guard)
     into.swap(inbox.mails)
     inbox.is_asleep = False
     if inbox.is_signalled:
         # Nothing to handle: it only says that there is nothing to reset.
         eventfd_read(inbox.event_fd, &count)
         inbox.is_signalled = False
-    inbox.guard.unlock()
 
 
 # ---- with the GIL ----

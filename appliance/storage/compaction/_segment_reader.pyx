@@ -7,7 +7,8 @@ from appliance.native._files cimport read_whole
 from appliance.record._batch cimport (
     BATCH_HEADER_SIZE, batch_check_crc, batch_check_header, batch_load_header,
 )
-from appliance.storage._segment cimport SegmentRef, segment_file, segment_past_damage
+from appliance.storage._segment cimport SegmentRef, segment_file
+from appliance.storage._segment_find cimport segment_past_damage
 
 cdef enum:
     READ_SIZE = 1048576            # of one read; a larger batch is read whole

@@ -1,0 +1,49 @@
+"""Finding a batch in a segment."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance.record._batch cimport BatchHeader
+from appliance.storage._segment cimport Damaged, Segment
+
+cdef enum:
+    WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
+
+# A batch found in a segment.
+cdef struct Found:
+    int64_t position
+    BatchHeader header
+
+# Walks batch headers forward; advance by header.size.
+cdef struct Walker:
+    Segment* segment               # NULL: a file that is none
+    int fd
+    int64_t position
+    int64_t end
+    int64_t window_from
+    int64_t window_size
+    uint8_t[WINDOW_SIZE] window
+
+# First batch whose last offset is >= `offset`. OFFSET_OUT_OF_RANGE: none in this segment.
+cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil
+
+# First batch with max_timestamp >= `timestamp`. OFFSET_OUT_OF_RANGE: none in this segment.
+cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil
+
+# Fills largest_timestamp from the time index and the batches after it.
+cdef int segment_load_largest(Segment* segment) noexcept nogil
+
+cdef int segment_load_index(Segment* segment) noexcept nogil
+# Reads every header and builds both indexes anew.
+cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil
+
+cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) noexcept nogil
+# 1: header of the batch at walker.position; 0: end; negative: BATCH_CORRUPT, BATCH_TORN,
+# BATCH_MAGIC, STORAGE_IO.
+cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil
+
+# Where the next batch may be, from `position` on: behind damaged bytes, or there.
+cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept nogil
+# Where damaged bytes begin that lie behind `position`; INT64_MAX: nowhere.
+cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil
+cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil

@@ -1,5 +1,3 @@
-"""Appending to a log."""
-
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from appliance.record._batch cimport BatchHeader

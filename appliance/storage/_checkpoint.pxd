@@ -1,5 +1,3 @@
-"""Checkpoints of a log in the journal."""
-
 from appliance.storage._commit cimport CommitPlan
 from appliance.storage._journal cimport Checkpoint
 from appliance.storage._partition_log cimport PartitionLog

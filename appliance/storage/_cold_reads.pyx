@@ -7,7 +7,9 @@ from libc.stdint cimport int64_t
 from libcpp.memory cimport make_shared, weak_ptr
 
 from appliance.native._files cimport fill_cache
-from appliance.native._native cimport pthread_create, pthread_join, pthread_setname_np, pthread_t
+from appliance.native._native cimport (
+    ScopeLock, pthread_create, pthread_join, pthread_setname_np, pthread_t,
+)
 from appliance.storage._read cimport Slice, log_read
 from appliance.storage._watch cimport Mail, inbox_put
 
@@ -25,7 +27,6 @@ cdef ColdReadRef cold_read_new(const InboxRef& inbox, int kind, int64_t connecti
     read.get().kind = kind
     read.get().connection = connection
     read.get().slot = slot
-    read.get().position = read.get().size = 0
     return read
 
 
@@ -50,16 +51,15 @@ cdef void* _run(void* argument) noexcept nogil:
 
 cdef bint _take(ColdReaders* readers, ColdReadRef* read) noexcept nogil:
     """False: there is no more to do. Nothing: who asked for the oldest one is gone."""
-    cdef bint goes_on
-    readers.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(readers.guard)
     while readers.queue.empty() and not readers.must_stop:
         readers.wake.wait(readers.guard)
-    goes_on = not readers.must_stop
-    if goes_on:
-        read[0] = readers.queue.front().lock()
-        readers.queue.pop_front()
-    readers.guard.unlock()
-    return goes_on
+    if readers.must_stop:
+        return False
+    read[0] = readers.queue.front().lock()
+    readers.queue.pop_front()
+    return True
 
 
 cdef void _do(const ColdReadRef& held) noexcept nogil:

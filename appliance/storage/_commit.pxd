@@ -1,5 +1,3 @@
-"""One log's part in a commit."""
-
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 

@@ -1,5 +1,3 @@
-"""How a commit reaches the disk."""
-
 from libcpp.vector cimport vector
 
 from appliance.storage._commit cimport CommitPlan

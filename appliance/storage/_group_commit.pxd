@@ -1,5 +1,3 @@
-"""The committer thread."""
-
 from appliance.storage._committer cimport Committer
 
 cdef int committer_start(Committer* committer) noexcept nogil

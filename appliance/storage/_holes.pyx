@@ -4,6 +4,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport LOG_CLOSED, OK
+from appliance.native._native cimport ScopeLock
 from appliance.storage._checkpoint cimport log_save_locked
 from appliance.storage._journal cimport Hole, hole_new
 from appliance.storage._partition_log cimport PartitionLog
@@ -53,11 +54,10 @@ cdef bint holes_cover(PartitionLog* log, int64_t first_offset, int64_t end_offse
 
 cdef int holes_add(PartitionLog* log, const Hole* hole) noexcept nogil:
     cdef size_t i, kept = 0
-    cdef int code
-    log.saved_guard.lock()
+    cdef ScopeLock saved
+    saved.hold(log.saved_guard)
     # A log closed for deletion must not come back into the journal.
     if log.is_closed.load():
-        log.saved_guard.unlock()
         return LOG_CLOSED
     log.list_guard.lock()
     for i in range(log.holes.size()):
@@ -69,33 +69,27 @@ cdef int holes_add(PartitionLog* log, const Hole* hole) noexcept nogil:
     log.holes.push_back(hole[0])
     log.list_guard.unlock()
     holes_place(log)
-    code = log_save_locked(log)
-    log.saved_guard.unlock()
-    return code
+    return log_save_locked(log)
 
 
 cdef int holes_skip(PartitionLog* log, int64_t first_offset, int64_t end_offset,
                     vector[Hole]* passed) noexcept nogil:
     cdef size_t i
-    cdef int code = OK
-    log.maintenance.lock()
-    log.saved_guard.lock()
-    if log.is_closed.load():
-        code = LOG_CLOSED
-    else:
-        log.list_guard.lock()
-        for i in range(log.holes.size()):
-            if (log.holes[i].first_offset < end_offset and log.holes[i].end_offset > first_offset
-                    and not log.holes[i].is_skipped):
-                log.holes[i].is_skipped = True
-                passed.push_back(log.holes[i])
-        log.list_guard.unlock()
-        code = log_save_locked(log) if not passed.empty() else OK
-    log.saved_guard.unlock()
-    # Compaction stopped before what is now passed: it looks again.
+    cdef ScopeLock maintenance, saved
+    maintenance.hold(log.maintenance)
+    saved.hold(log.saved_guard)
+    # Compaction stopped before what is passed from now on: it looks again.
     log.unreadable.code = OK
-    log.maintenance.unlock()
-    return code
+    if log.is_closed.load():
+        return LOG_CLOSED
+    log.list_guard.lock()
+    for i in range(log.holes.size()):
+        if (log.holes[i].first_offset < end_offset and log.holes[i].end_offset > first_offset
+                and not log.holes[i].is_skipped):
+            log.holes[i].is_skipped = True
+            passed.push_back(log.holes[i])
+    log.list_guard.unlock()
+    return log_save_locked(log) if not passed.empty() else OK
 
 
 cdef void holes_fill(vector[Hole]* holes, int64_t first_offset, int64_t end_offset) noexcept nogil:

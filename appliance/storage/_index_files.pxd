@@ -1,5 +1,3 @@
-"""The index files of a log's segments."""
-
 from libc.stdint cimport int64_t
 
 from appliance.storage._commit cimport CommitPlan

@@ -33,7 +33,7 @@ from appliance.native._codes cimport OK
 from appliance.native._files cimport (
     drop_cache, file_size, open_file, read_whole, sync_directory, sync_file, write_whole,
 )
-from appliance.native._native cimport O_CREAT, O_RDWR, close, mutant, wall_ms
+from appliance.native._native cimport O_CREAT, O_RDWR, ScopeLock, close, mutant, wall_ms
 
 cdef enum:
     RECORD_HEAD = 25
@@ -194,13 +194,11 @@ cdef bint _is_newer(const Reading* one, const Reading* other) noexcept nogil:
 
 
 cdef int journal_start(Journal* journal) noexcept nogil:
-    journal.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(journal.guard)
     cdef int code = _rotate(journal)
-    if code == OK:
-        # Only now may the names of both files be needed after a power cut.
-        code = sync_directory(journal.directory_fd)
-    journal.guard.unlock()
-    return code
+    # Only now may the names of both files be needed after a power cut.
+    return sync_directory(journal.directory_fd) if code == OK else code
 
 
 cdef int _rotate(Journal* journal) noexcept nogil:
@@ -258,11 +256,9 @@ cdef int _preallocate(Journal* journal, int which, int64_t size) noexcept nogil:
 
 
 cdef int journal_commit(Journal* journal) noexcept nogil:
-    cdef int code
-    journal.guard.lock()
-    code = _commit(journal)
-    journal.guard.unlock()
-    return code
+    cdef ScopeLock lock
+    lock.hold(journal.guard)
+    return _commit(journal)
 
 
 cdef int _commit(Journal* journal) noexcept nogil:
@@ -318,13 +314,10 @@ cdef int _commit_closed(Journal* journal) noexcept nogil:
 
 
 cdef bint journal_find(Journal* journal, const string& name, Checkpoint* checkpoint) noexcept nogil:
-    cdef bint found = False
-    journal.guard.lock()
+    cdef ScopeLock lock
+    lock.hold(journal.guard)
     it = journal.live.find(name)
-    if it != journal.live.end():
-        found = _decode(&dereference(it).second, checkpoint)
-    journal.guard.unlock()
-    return found
+    return it != journal.live.end() and _decode(&dereference(it).second, checkpoint)
 
 
 cdef void journal_put(Journal* journal, const string& name,

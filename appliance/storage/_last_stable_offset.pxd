@@ -1,5 +1,3 @@
-"""How far readers of a log may see."""
-
 from libc.stdint cimport int64_t
 
 from appliance.storage._partition_log cimport PartitionLog

@@ -1,5 +1,3 @@
-"""Reading a log."""
-
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 

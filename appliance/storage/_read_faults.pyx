@@ -31,7 +31,6 @@ cdef void read_faults_note(ReadFaults* faults, const string& name, int64_t base_
         known.name = name
         known.base_offset, known.offset, known.code = base_offset, offset, code
         known.error = failure_errno() if code == STORAGE_IO else 0
-        known.count = 0
         if faults.noted.size() == 1 and faults.wake_fd >= 0:
             eventfd_write(faults.wake_fd, 1)
     if known == NULL:

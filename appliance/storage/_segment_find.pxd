@@ -1,5 +1,3 @@
-"""Finding a batch in a segment."""
-
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 

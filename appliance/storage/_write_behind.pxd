@@ -1,5 +1,3 @@
-"""Starts to write before a commit has to."""
-
 from libc.stdint cimport int64_t
 
 from appliance.storage._committer cimport Committer

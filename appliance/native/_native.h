@@ -32,7 +32,7 @@ std::shared_ptr<T> own(T *object, void (*release)(T *)) {
     return std::shared_ptr<T>(object, release);
 }
 
-// A value of which no field is forgotten: a local of a class of Cython's begins with what was there.
+// A value with all its fields zero: those of a local that Cython declares are whatever was there.
 template <class T>
 T zeroed() { return T(); }
 

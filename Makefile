@@ -13,11 +13,12 @@ export CXX ?= c++
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help serve test lint bench clean build machine
+.PHONY: help serve test test-long lint bench clean build machine
 
 help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
 	@echo "make test    bring what the tests need, build, and run them (ARGS='-k name' for some)"
+	@echo "make test-long  before a release: the long forms, the sanitizers, the fuzzer; hours"
 	@echo "make lint    ruff, oxfmt, cython-lint, mypy, and the stubs of the compiled modules"
 	@echo "make bench   beside Apache Kafka, an hour (ARGS=--quick: 15 minutes), on an idle machine"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
@@ -35,6 +36,15 @@ else
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(BIN)/python -m pytest -m alone $(ALONE)
 endif
+
+# Before a release: the same tests in their long forms, then the sanitizers' builds and the fuzzer. It
+# takes hours, and makes file systems, which wants root.
+LONG := CRASH_NIGHTLY=1 TRANSACTION_KILLS=50 MIRROR_KILLS=30 TORTURE_TIMES=60 \
+	APPLIANCE_MODEL_EXAMPLES=5000 APPLIANCE_THREADS_S=60
+test-long: test
+	$(LONG) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/python tests/sanitizers.py address thread
+	$(BIN)/python -m tests.hostile.fuzz --minutes 30
 
 # cython-lint starts pycodestyle by name. Both take as long as mypy, which runs beside them.
 COMPILED_LINT := PATH="$(BIN):$$PATH" cython-lint appliance && \

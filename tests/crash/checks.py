@@ -15,11 +15,11 @@ from typing import Any
 
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, SequenceOutOfOrder
-from appliance.record import _batch
+from appliance.record import _batch, _build
 
 from . import share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
-from .workloads import START_MS, STORAGE, config_of, name_of, read_batches
+from .session import START_MS, STORAGE, config_of, name_of, read_batches
 
 PROBE_SECONDS_MAX = 3.0  # a wait for a batch that is not there would last for ever
 OPEN_SECONDS_MAX = 5.0  # a few hundred kilobytes: milliseconds, unless a recovery runs away
@@ -170,7 +170,7 @@ def _probe(log: Any, before: LogSeen, seen: Observation) -> list[bytes]:
     coordinators = {one.producer_id: one.coordinator_epoch for one in log.producers()}
     for producer, (first, _) in open_transactions(before).items():
         epochs = _epoch(before, producer), max(0, coordinators[producer])
-        marker = _batch.build_control("abort", producer, *epochs, START_MS)
+        marker = _build.control_batch("abort", producer, *epochs, START_MS)
         append(marker, "coordinator")
         if log.last_stable_offset <= first:
             seen.problems.append(f"{name}: the last stable offset stays at {first} after the abort")
@@ -196,7 +196,7 @@ def _probe(log: Any, before: LogSeen, seen: Observation) -> list[bytes]:
 
 
 def _made(producer: int, epoch: int, sequence: int) -> bytes:
-    return _batch.build(
+    return _build.batch(
         [(START_MS + 1, b"probe", b"after recovery")],
         producer_id=producer,
         producer_epoch=epoch,

@@ -17,9 +17,9 @@ from typing import Any
 from appliance.errors import ApplianceError, LogFailed
 
 from .checks import open_logs, see
+from .session import SMALL, Session
 from .sweep import second_syncs
 from .trace import Recorder
-from .workloads import SMALL, Session
 
 WAIT_SECONDS = 5.0
 

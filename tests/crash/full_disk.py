@@ -15,9 +15,9 @@ from typing import Any
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
-from appliance.record import _batch
+from appliance.record import _batch, _build
 
-from .workloads import read_batches
+from .session import read_batches
 
 RESERVE = 1 << 20
 RESUME_SECONDS_MAX = 10.0
@@ -41,7 +41,7 @@ def fill(path: Path) -> None:
 
 
 def batch(number: int) -> bytes:
-    return _batch.build([(1_700_000_000_000 + number, b"k", f"{number} ".encode() * 500)])
+    return _build.batch([(1_700_000_000_000 + number, b"k", f"{number} ".encode() * 500)])
 
 
 class Story:

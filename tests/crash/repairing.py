@@ -21,12 +21,12 @@ from appliance._log import Log
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, OffsetInHole
-from appliance.record import _batch
+from appliance.record import _batch, _batch_check, _build
 from appliance.repair import repair
 from appliance.repair._scrub import SegmentScan
 
+from .session import SMALL, STORAGE
 from .trace import Recorder
-from .workloads import SMALL, STORAGE
 
 Bases = tuple[int, ...]
 BASES = (0, 5, 10)
@@ -46,7 +46,7 @@ class Silent:
 
 def batch_at(offset: int) -> bytes:
     """Of another size at each offset, so that no stale one fits by chance."""
-    return _batch.build([(1_700_000_000_000 + offset, b"k", b"%d" % offset * (20 + offset))])
+    return _build.batch([(1_700_000_000_000 + offset, b"k", b"%d" % offset * (20 + offset))])
 
 
 def config_of(_topic: str, _partition: int) -> LogConfig:
@@ -188,7 +188,7 @@ def _is_there(log: Any, offset: int, wrong: list[str]) -> bool:
         return False
     expected = bytearray(batch_at(offset))
     info = _batch.headers(data)[0]
-    _batch.stamp(expected, offset, info.leader_epoch)
+    _batch_check.stamp(expected, offset, info.leader_epoch)
     if info.base_offset != offset or data[: info.size] != expected:
         wrong.append(f"other bytes at {offset}")
     return True

@@ -25,9 +25,10 @@ from appliance.errors import ApplianceError, LogClosed, LogFailed, TimedOut
 
 from .checks import judge, observe, open_logs
 from .facts import Facts
+from .producer_lives import end
+from .session import START_MS, Session, read_batches
 from .told import told
 from .trace import NEVER, Note, Recorder, read_entries
-from .workloads import START_MS, Session, end, read_batches
 
 SHORT = 0  # instead of an errno: half the bytes are written
 STORY_SECONDS_MAX = 60

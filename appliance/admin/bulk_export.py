@@ -21,7 +21,7 @@ from appliance._log import Log
 from appliance.admin.export_formats import FORMATS, Decoded
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call, Param, get
-from appliance.admin.topics import check_meant, log_of, topic_of
+from appliance.admin.topic_lookup import check_meant, log_of, topic_of
 from appliance.catalog import kafka_uuid
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.export._range_reader import RangeReader

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance import __version__
-from appliance.admin import clients, groups, health, log_lines, settings, topics
+from appliance.admin import clients, groups, health, log_lines, logs, settings, topics
 from appliance.admin.metrics import Metrics
 from appliance.admin.route import ADMIN, Call, Route, get
 
@@ -23,7 +23,7 @@ from appliance.admin.route import ADMIN, Call, Route, get
 PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
     "health.json": (health.ROUTES, "/health", {}),
     "topics.json": (topics.ROUTES, "/topics", {"internal": True, "limit": 10_000}),
-    "logs.json": (topics.ROUTES, "/logs", {}),
+    "logs.json": (logs.ROUTES, "/logs", {}),
     "groups.json": (groups.ROUTES, "/groups", {"limit": 10_000}),
     "connections.json": (clients.ROUTES, "/connections", {}),
     "settings.json": (settings.ROUTES, "/settings", {}),

@@ -21,13 +21,13 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from appliance.admin import message_filter
-from appliance.admin.messages import FILTER, first_ranges, looked, may_still_read
+from appliance.admin.message_ranges import Range, first_ranges, ranges_of
 from appliance.admin.route import Call, Param, get
-from appliance.admin.scan import Found, Range, ranges_of
-from appliance.admin.topics import log_at, topic_of
+from appliance.admin.scan import Found, looked
+from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.record._batch import Record
+from appliance.record._records import Record
 from appliance.topics.topic import Topic
 
 log = event_log.named("admin")
@@ -224,7 +224,7 @@ async def send(
     topic, wanted = topic_of(call), message_filter.parse(call.params["filter"])
     while ranges:
         seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
-        if seen.problems or not may_still_read(call):
+        if seen.problems or not call.may_still_read():
             # half a file that looks whole would be worse than none
             what = seen.problems[0].what if seen.problems else f"{call.who} may read no more"
             log.error("an export was cut off", topic=topic.name, what=what)
@@ -256,7 +256,7 @@ ROUTES = [
             Param("format", str, "Of the file.", "jsonl", choices=tuple(FORMATS)),
             Param("from", str, "oldest, offset:N, offset:-N, time:MS.", "oldest"),
             Param("partition", int, "Of this partition only.", minimum=0),
-            FILTER,
+            message_filter.FILTER,
             Param("cursor", str, "Ranges instead: PARTITION:FIRST:END, with commas between."),
         ),
         media="application/octet-stream",

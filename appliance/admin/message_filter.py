@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.admin.route import Param
 from appliance.errors import ApplianceError
 from appliance.process import patterns
-from appliance.record._batch import Record
+from appliance.record._records import Record
 
 TEXT_MAX = 2000  # of a filter; a person writes less
 CONDITIONS_MAX = 20
@@ -215,3 +216,6 @@ OPS: dict[str, Callable[[str], Callable[[Any], bool]]] = {
     "contains": _contains,
     "~": _matches,
 }
+
+
+FILTER = Param("filter", str, "Conditions, as `value.id = 7 and header.type contains order`.", "")

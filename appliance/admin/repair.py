@@ -12,13 +12,13 @@ from typing import TypedDict
 from typing_extensions import NotRequired
 
 from appliance._log import Log
-from appliance.admin.messages import append, partition_for
+from appliance.admin.produce import append, partition_for
 from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
-from appliance.admin.topics import PartitionUnknown
+from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
-from appliance.record._batch import Record
+from appliance.record._records import Record
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair.repair import Importing, Span
 from appliance.topics.topic import Topic, check_own

@@ -158,6 +158,11 @@ class Call:
             raise NotServing(f"the broker is {self.process.status}")
         return broker
 
+    def may_still_read(self) -> bool:
+        """A stream ends with the session, and with the right: both may have changed since."""
+        identity = self.guard.identity(self.request, is_used=False)
+        return identity is not None and identity.may_read
+
 
 Handler = Callable[[Call], Any | Awaitable[Any]]
 

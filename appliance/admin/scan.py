@@ -7,7 +7,7 @@ the next. `Ranges` is what is still to be read: by partition, from an offset up 
 
 from __future__ import annotations
 
-import re
+import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +16,15 @@ from typing import NamedTuple
 
 from appliance._log import Log
 from appliance.admin.message_filter import Filter
-from appliance.admin.topics import check_meant
-from appliance.catalog import kafka_uuid
-from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole, RequestInvalid
-from appliance.record._batch import Record, records
+from appliance.admin.message_ranges import Range
+from appliance.admin.route import Call
+from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole
+from appliance.record._batch import records
+from appliance.record._records import Record
 from appliance.topics.topic import Topic
 
+LOOK_BYTES_MAX = 32 << 20  # read from logs in one look
+LOOK_SECONDS_MAX = 2.0  # then whoever searches sees how far it came
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over
 # The head of a batch, as in docs/log-format.md: base offset, length, attributes, last offset delta,
@@ -41,14 +44,6 @@ class Bounds(NamedTuple):
     messages: int
     bytes: int
     seconds: float
-
-
-class Range(NamedTuple):
-    """[first, end) of one partition."""
-
-    partition: int
-    first: int
-    end: int
 
 
 class Found(NamedTuple):
@@ -80,6 +75,16 @@ class Look:
 
     def is_long(self, bounds: Bounds) -> bool:
         return self.bytes >= bounds.bytes or time.monotonic() >= self.deadline
+
+
+async def looked(
+    call: Call, topic: Topic, ranges: list[Range], wanted: Filter, limit: int, is_backward: bool
+) -> Look:
+    bounds = Bounds(limit, LOOK_BYTES_MAX, LOOK_SECONDS_MAX)
+    async with call.looks:
+        return await asyncio.to_thread(
+            look, topic.log, ranges, wanted, bounds, is_backward=is_backward
+        )
 
 
 def look(
@@ -202,31 +207,3 @@ def _take(
         if wanted.fits(piece.partition, record):
             seen.found.append(Found(piece.partition, record))
     return found[-1].offset + 1 if found else piece.first
-
-
-# Where to go on, as text
-
-
-def cursor_of(topic: Topic, ranges: list[Range]) -> str:
-    """With the id of the topic: somebody may go on long after, when another one has its name."""
-    text = ",".join(f"{each.partition}:{each.first}:{each.end}" for each in ranges)
-    return text and f"{text}@{kafka_uuid.text_of(topic.id)}"
-
-
-OFFSET = re.compile(r"[0-9]{1,18}")
-
-
-def ranges_of(cursor: str, topic: Topic) -> list[Range]:
-    """One that somebody has written by hand need not name the topic."""
-    text, _, topic_id = cursor.partition("@")
-    check_meant(topic, topic_id or None)
-    partitions, found = len(topic.logs), []
-    for part in text.split(","):
-        numbers = part.split(":")
-        if len(numbers) != 3 or not all(OFFSET.fullmatch(one) for one in numbers):
-            raise RequestInvalid(f"cursor: got {part[:60]!r}, wanted PARTITION:FIRST:END")
-        partition, first, end = map(int, numbers)
-        if partition >= partitions:
-            raise RequestInvalid(f"cursor: got partition {partition}, wanted 0 to {partitions - 1}")
-        found.append(Range(partition, first, end))
-    return found

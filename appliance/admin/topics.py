@@ -1,32 +1,24 @@
-"""Topics over REST: list, look at, make, change, empty, delete; the segments of a partition."""
+"""Topics over REST: list, look at, make, change, empty, delete."""
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from http import HTTPStatus
-from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from typing_extensions import NotRequired
 
-from appliance._log import Log, LogFacts, SegmentInfo, log_facts
-from appliance.admin.guard import Denied
+from appliance._log import Log, LogFacts, log_facts
+from appliance.admin.logs import PartitionRow, partition_row
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.survey import Traffic
+from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
-from appliance.catalog import kafka_uuid
 from appliance.config.broker_configs import ConfigEntry
 from appliance.config.config_key import ConfigChange, ConfigOperation, ConfigType
 from appliance.errors import ApplianceError
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
-TIME_ENTRY = struct.Struct(">qi")  # of a time index: timestamp, offset above the base
 FLUSH_SECONDS_MAX = 30.0  # for emptying a topic, what is not durable yet must become so
-
-
-class PartitionUnknown(ApplianceError):
-    kafka_code = 3
 
 
 class NotDeleting(ApplianceError):
@@ -63,43 +55,6 @@ class TopicList(TypedDict):
     unavailable: dict[str, str]  # topics of which a partition is not served, and why
 
 
-class PartitionRow(TypedDict):
-    partition: int
-    log_start_offset: int
-    durable_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_end_offset: int
-    leader_epoch: int
-    segments: int
-    size_bytes: int
-    last_write_ms: int | None
-    unflushed_records: int
-    unflushed_bytes: int
-    unflushed_age_ms: int
-    last_flush_ms: float | None  # what it took
-    last_flush_ago_ms: int | None
-    failed: str | None
-
-
-class LogRow(TypedDict):
-    topic: str
-    partition: int
-    log_start_offset: int
-    log_end_offset: int
-    durable_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    leader_epoch: int
-    segments: int
-    size_bytes: int
-    failed: str | None
-
-
-class LogList(TypedDict):
-    logs: list[LogRow]
-
-
 class Config(TypedDict):
     name: str
     value: str
@@ -114,28 +69,6 @@ class Config(TypedDict):
 class TopicAnswer(TopicRow):
     partition_rows: list[PartitionRow]
     configs: list[Config]
-
-
-class Segment(TypedDict):
-    file: str
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    records: int  # offsets
-    first_timestamp_ms: int | None
-    largest_timestamp_ms: int | None  # None: not known, or no record has one
-    index_bytes: int
-    time_index_bytes: int
-    state: str  # active, sealed
-
-
-class SegmentList(TypedDict):
-    topic: str
-    partition: int
-    directory: str
-    size_bytes: int
-    segments: list[Segment]
-    damaged: list[dict[str, int]]  # ranges that were set aside
 
 
 class NewTopic(TypedDict):
@@ -236,53 +169,6 @@ async def answer_of(call: Call, name: str) -> TopicAnswer:
     }
 
 
-def list_logs(call: Call) -> LogList:
-    """Of the directory, whatever the topics are."""
-    broker = call.process.broker
-    pairs = sorted(broker.log_dir.logs().items()) if broker else []
-    found = zip(pairs, log_facts([log for _, log in pairs]), strict=True)
-    return {
-        "logs": [
-            {
-                "topic": topic,
-                "partition": partition,
-                "log_start_offset": facts.log_start_offset,
-                "log_end_offset": facts.log_end_offset,
-                "durable_offset": facts.durable_offset,
-                "high_watermark": facts.high_watermark,
-                "last_stable_offset": facts.last_stable_offset,
-                "leader_epoch": facts.leader_epoch,
-                "segments": facts.segments,
-                "size_bytes": facts.size,
-                "failed": None if facts.is_alive else log.failed,
-            }
-            for ((topic, partition), log), facts in found
-        ]
-    }
-
-
-def partition_row(partition: int, log: Log, facts: LogFacts) -> PartitionRow:
-    has_flushed = facts.flushed_ago_ms >= 0
-    return {
-        "partition": partition,
-        "log_start_offset": facts.log_start_offset,
-        "durable_offset": facts.durable_offset,
-        "high_watermark": facts.high_watermark,
-        "last_stable_offset": facts.last_stable_offset,
-        "log_end_offset": facts.log_end_offset,
-        "leader_epoch": facts.leader_epoch,
-        "segments": facts.segments,
-        "size_bytes": facts.size,
-        "last_write_ms": facts.largest_timestamp if facts.largest_timestamp >= 0 else None,
-        "unflushed_records": facts.unflushed_records,
-        "unflushed_bytes": facts.unflushed_bytes,
-        "unflushed_age_ms": facts.unflushed_age_ms,
-        "last_flush_ms": facts.flush_took_us / 1000 if has_flushed else None,
-        "last_flush_ago_ms": facts.flushed_ago_ms if has_flushed else None,
-        "failed": None if facts.is_alive else log.failed,
-    }
-
-
 def config_row(entry: ConfigEntry) -> Config:
     return {
         "name": entry.name,
@@ -294,105 +180,6 @@ def config_row(entry: ConfigEntry) -> Config:
         "type": ConfigType(entry.type).name.lower(),
         "doc": entry.doc,
     }
-
-
-def topic_of(call: Call) -> Topic:
-    return call.broker.topic(call.path["topic"])
-
-
-class TopicMadeAnew(Denied):
-    """The topic of that name is another one than the offsets are of."""
-
-    def __init__(self, topic: Topic, meant: str) -> None:
-        there = kafka_uuid.text_of(topic.id)
-        super().__init__(
-            HTTPStatus.CONFLICT,
-            "inconsistent_topic_id",
-            f"topic {topic.name} has id {there}, got {meant[:40]}: it was deleted and made anew, "
-            "and offsets of the old one mean nothing in it",
-        )
-
-
-def check_meant(topic: Topic, topic_id: str | None) -> None:
-    """None: whichever has the name."""
-    if topic_id not in (None, kafka_uuid.text_of(topic.id)):
-        raise TopicMadeAnew(topic, topic_id or "")
-
-
-def log_of(call: Call) -> Log:
-    topic = topic_of(call)
-    return log_at(topic, call.path["partition"])
-
-
-def log_at(topic: Topic, partition: int | str) -> Log:
-    text, last = str(partition), len(topic.logs) - 1
-    if not text.isascii() or not text.isdigit() or int(text) > last:
-        raise PartitionUnknown(f"{topic.name}: got partition {text[:20]}, wanted 0 to {last}")
-    return topic.log(int(text))
-
-
-async def list_segments(call: Call) -> SegmentList:
-    log = log_of(call)
-    segments = log.segments()
-    return {
-        "topic": log.topic,
-        "partition": log.partition,
-        "directory": str(Path(segments[0].path).parent),
-        "size_bytes": sum(each.size for each in segments),
-        "segments": await asyncio.to_thread(segment_rows, log, segments),
-        "damaged": [{"first_offset": first, "end_offset": end} for first, end in log.holes()],
-    }
-
-
-def segment_rows(log: Log, segments: list[SegmentInfo]) -> list[Segment]:
-    """Touches the disk: the first batch of each is read for its time."""
-    return [
-        {
-            "file": Path(each.path).name,
-            "base_offset": each.base_offset,
-            "end_offset": each.end_offset,
-            "size_bytes": each.size,
-            "records": max(0, each.end_offset - each.base_offset),
-            "first_timestamp_ms": first_timestamp(log, each),
-            "largest_timestamp_ms": largest_timestamp(each),
-            "index_bytes": size_of(Path(each.path).with_suffix(".index")),
-            "time_index_bytes": size_of(Path(each.path).with_suffix(".timeindex")),
-            "state": "active" if each is segments[-1] else "sealed",
-        }
-        for each in segments
-    ]
-
-
-def first_timestamp(log: Log, segment: SegmentInfo) -> int | None:
-    """None where retention was faster, or compaction left nothing."""
-    offset = max(segment.base_offset, log.log_start_offset)
-    if offset >= segment.end_offset:
-        return None
-    try:
-        found = log.read(offset, 1, "end")
-    except ApplianceError:
-        return None
-    return int.from_bytes(found[27:35], "big", signed=True) if len(found) >= 61 else None
-
-
-def largest_timestamp(segment: SegmentInfo) -> int | None:
-    """Of a segment that nobody has asked since the start it stands at the end of its time index."""
-    found = segment.largest_timestamp
-    if found is None:
-        try:
-            index = Path(segment.path).with_suffix(".timeindex").read_bytes()
-        except FileNotFoundError:
-            return None
-        found = TIME_ENTRY.unpack(index[-TIME_ENTRY.size :])[0] if index else -1
-    return found if found >= 0 else None
-
-
-def size_of(path: Path) -> int:
-    """0: an active segment's index is in memory until it is sealed."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 async def create_topic(call: Call) -> TopicAnswer:
@@ -485,7 +272,6 @@ ROUTES = [
         ),
     ),
     post("/topics", create_topic, TopicAnswer, "Make a topic.", body=NewTopic, status=201),
-    get("/logs", list_logs, LogList, "Every partition on disk, in numbers."),
     get("/topics/{topic}", get_topic, TopicAnswer, "One topic, its partitions and its configs."),
     patch(
         "/topics/{topic}",
@@ -498,10 +284,4 @@ ROUTES = [
            role=ADMIN),
     post("/topics/{topic}/empty", empty_topic, Emptied, "Delete all records, keep the topic.",
          role=ADMIN),
-    get(
-        "/topics/{topic}/partitions/{partition}/segments",
-        list_segments,
-        SegmentList,
-        "The segment files of one partition.",
-    ),
 ]

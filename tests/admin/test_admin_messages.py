@@ -17,9 +17,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyarrow import parquet
 
-from appliance.admin import message_filter, messages, scan
+from appliance.admin import message_filter, scan, shown_message
 from appliance.admin.message_filter import FilterInvalid
-from appliance.record._batch import Record
+from appliance.record._records import Record
 from appliance.testing import RunningBroker
 from tests.support.rest import PREFIX, Rest
 
@@ -115,7 +115,7 @@ def test_a_search_tells_how_far_it_came(
 ) -> None:
     """No match in what was scanned is not the same as none at all."""
     produce(appliance_broker, 2000, **{"batch.num.messages": 100})
-    monkeypatch.setattr(messages, "LOOK_BYTES_MAX", 1)
+    monkeypatch.setattr(scan, "LOOK_BYTES_MAX", 1)
     monkeypatch.setattr(scan, "READ_BYTES", 1)
     query = {"from": "oldest", "filter": "value.id = 1999"}
     answer = rest.get(PATH, **query)
@@ -196,7 +196,7 @@ def test_bytes_are_shown_as_hex_and_long_values_cut(
     binary, long, tombstone = rest.get(PATH, **{"from": "oldest"})["messages"]
     assert binary["value"] == {"size": 2, "form": "hex", "text": "ff00", "is_cut": False}
     assert binary["key"] is None
-    assert (long["value"]["size"], len(long["value"]["text"])) == (100_000, messages.TEXT_MAX)
+    assert (long["value"]["size"], len(long["value"]["text"])) == (100_000, shown_message.TEXT_MAX)
     assert long["value"]["is_cut"]
     assert tombstone["value"] is None
     whole = rest.get(PATH, full="true", **{"from": "offset:1"})["messages"][0]

@@ -1,0 +1,50 @@
+"""The topic and the partition that a call names; refused where there is none, or another one."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from appliance._log import Log
+from appliance.admin.guard import Denied
+from appliance.admin.route import Call
+from appliance.catalog import kafka_uuid
+from appliance.errors import ApplianceError
+from appliance.topics.topic import Topic
+
+
+class PartitionUnknown(ApplianceError):
+    kafka_code = 3
+
+
+class TopicMadeAnew(Denied):
+    """The topic of that name is another one than the offsets are of."""
+
+    def __init__(self, topic: Topic, meant: str) -> None:
+        there = kafka_uuid.text_of(topic.id)
+        super().__init__(
+            HTTPStatus.CONFLICT,
+            "inconsistent_topic_id",
+            f"topic {topic.name} has id {there}, got {meant[:40]}: it was deleted and made anew, "
+            "and offsets of the old one mean nothing in it",
+        )
+
+
+def topic_of(call: Call) -> Topic:
+    return call.broker.topic(call.path["topic"])
+
+
+def check_meant(topic: Topic, topic_id: str | None) -> None:
+    """None: whichever has the name."""
+    if topic_id not in (None, kafka_uuid.text_of(topic.id)):
+        raise TopicMadeAnew(topic, topic_id or "")
+
+
+def log_of(call: Call) -> Log:
+    return log_at(topic_of(call), call.path["partition"])
+
+
+def log_at(topic: Topic, partition: int | str) -> Log:
+    text, last = str(partition), len(topic.logs) - 1
+    if not text.isascii() or not text.isdigit() or int(text) > last:
+        raise PartitionUnknown(f"{topic.name}: got partition {text[:20]}, wanted 0 to {last}")
+    return topic.log(int(text))

@@ -86,6 +86,7 @@ cdef extern from "fcntl.h" nogil:
     enum:
         O_RDONLY, O_RDWR, O_CREAT, O_EXCL, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK,
         O_TRUNC
+        AT_SYMLINK_NOFOLLOW
         POSIX_FADV_DONTNEED, POSIX_FADV_SEQUENTIAL, POSIX_FADV_WILLNEED
         SYNC_FILE_RANGE_WRITE
 
@@ -96,6 +97,8 @@ cdef extern from "unistd.h" nogil:
     int syncfs(int fd)
     int ftruncate(int fd, off_t size)
     int unlinkat(int directory_fd, const char* path, int flags)
+    int linkat(int old_directory_fd, const char* old_path, int new_directory_fd,
+               const char* new_path, int flags)
     ssize_t pread(int fd, void* data, size_t size, off_t position)
     ssize_t pwrite(int fd, const void* data, size_t size, off_t position)
 

@@ -16,7 +16,7 @@ from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import directory_name
 from appliance.errors import ApplianceError
 from appliance.record import _batch
-from appliance.record._batch import Record
+from appliance.record._records import Record
 from appliance.repair import _repair, set_aside
 from appliance.repair._repair import HoleInfo
 from appliance.repair.set_aside import Whole

@@ -27,9 +27,10 @@ from appliance.native._native cimport (
 )
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.record._batch cimport (
-    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
-    batch_check_crc, batch_check_header, batch_check_own, batch_load_header,
+    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check_crc,
+    batch_check_header, batch_load_header,
 )
+from appliance.record._batch_check cimport batch_check, batch_check_own
 from appliance.storage._append cimport (
     ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, AppendOptions, Appended as CAppended,
     log_append, log_append_mirrored,
@@ -84,7 +85,8 @@ from appliance.storage._watermarks cimport (
 from appliance.errors import ApplianceError, from_code
 from appliance.process.spoken import disk_full, read_only
 from appliance.record import compression
-from appliance.record._batch import check, headers, records
+from appliance.record._batch import headers, records
+from appliance.record._batch_check import check
 
 cdef extern from "sys/file.h" nogil:
     int flock(int fd, int operation)

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable
 
-from appliance.record import _batch, arrow
+from appliance.record import _batch, _batch_check, _build, _records, arrow
 from appliance.record.compression import NAMES
 
 RECORDS_COUNT = 1000
@@ -34,22 +34,22 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
-def given(headers_count: int) -> list[_batch.Record]:
+def given(headers_count: int) -> list[_records.Record]:
     headers = [("trace", b"0123456789abcdef")] * headers_count
     return [
-        _batch.Record(1700000000000 + i, b"key-%d" % i, os.urandom(100), headers)
+        _records.Record(1700000000000 + i, b"key-%d" % i, os.urandom(100), headers)
         for i in range(RECORDS_COUNT)
     ]
 
 
-def row(name: str, records: list[_batch.Record], codec: str) -> str:
+def row(name: str, records: list[_records.Record], codec: str) -> str:
     batches = [
-        _batch.build(records, base_offset=i * RECORDS_COUNT, codec=codec)
+        _build.batch(records, base_offset=i * RECORDS_COUNT, codec=codec)
         for i in range(BATCHES_COUNT)
     ]
     one, data = bytearray(batches[0]), b"".join(batches)
-    checked = len(one) / seconds(lambda: _batch.check(one)) / 1e9
-    stamped = len(one) / seconds(lambda: _batch.stamp(one, 7, 1)) / 1e9
+    checked = len(one) / seconds(lambda: _batch_check.check(one)) / 1e9
+    stamped = len(one) / seconds(lambda: _batch_check.stamp(one, 7, 1)) / 1e9
     count = RECORDS_COUNT * BATCHES_COUNT
     decoded = count / seconds(lambda: _batch.records(data)) / 1e6
     columns = count / seconds(lambda: arrow.record_batch(data)) / 1e6
@@ -59,8 +59,8 @@ def row(name: str, records: list[_batch.Record], codec: str) -> str:
 
 def small_batches() -> str:
     """Keyed traffic makes batches of one record: nanoseconds a batch, not GB/s."""
-    one = bytearray(_batch.build(given(0)[:1]))
-    took = seconds(lambda: [_batch.stamp(one, 7, 1) for _ in range(1000)]) / 1000
+    one = bytearray(_build.batch(given(0)[:1]))
+    took = seconds(lambda: [_batch_check.stamp(one, 7, 1) for _ in range(1000)]) / 1000
     return (
         f"one record of {len(one)} bytes: stamp {took * 1e9:.0f} ns, the call from Python included"
     )
@@ -72,7 +72,7 @@ def main() -> None:
         for codec in NAMES:
             print(row(name, records, codec))
     records = given(0)
-    print(f"build: {RECORDS_COUNT / seconds(lambda: _batch.build(records)) / 1e6:.2f} M records/s")
+    print(f"build: {RECORDS_COUNT / seconds(lambda: _build.batch(records)) / 1e6:.2f} M records/s")
     print(small_batches())
 
 

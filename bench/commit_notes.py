@@ -16,7 +16,7 @@ from pathlib import Path
 
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _batch
+from appliance.record import _build
 
 IN_FLIGHT = 5
 SECONDS = 1.0
@@ -58,7 +58,7 @@ def run(directory: Path, partitions: int, batch: bytes, variant: str) -> float:
 
 def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
-    batch = _batch.build([(0, None, os.urandom(900))])
+    batch = _build.batch([(0, None, os.urandom(900))])
     with tempfile.TemporaryDirectory(dir=parent) as name:
         for partitions in PARTITIONS:
             rates: dict[str, list[float]] = {each: [] for each in VARIANTS}

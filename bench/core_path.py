@@ -24,7 +24,7 @@ from appliance.network._data_plane import DataPlane
 from appliance.protocol import codec, headers
 from appliance.protocol.messages.fetch import FetchRequest
 from appliance.protocol.messages.produce import ProduceRequest
-from appliance.record import _batch, arrow
+from appliance.record import _build, arrow
 
 TOPIC = "bench"
 RECORD_BYTES, RECORDS, READ_BYTES, PLACES = 100, 500, 1 << 20, 100
@@ -33,7 +33,7 @@ LOG = LogConfig(flush_ms=600_000, flush_messages=1 << 40)
 
 
 def batch_of(records: int) -> bytearray:
-    return bytearray(_batch.build([(0, None, bytes(RECORD_BYTES))] * records))
+    return bytearray(_build.batch([(0, None, bytes(RECORD_BYTES))] * records))
 
 
 def append(_: LogDir, log: Log, count: int) -> None:

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from appliance._log import Log
-from appliance.record import _batch
+from appliance.record import _build
 from bench.core_path import LOG, READ_BYTES, RECORDS, TOPIC, batch_of, opened
 
 ROOM = 4 << 30  # that stays free
@@ -45,8 +45,8 @@ def filling() -> bytearray:
     """Behind the bytes that are kept there are zeros alone."""
     empty: list[tuple[int, None, bytes | None]] = [(0, None, None)] * (FILLING_RECORDS - 1)
     most = FILLING_BYTES - KEPT_BYTES
-    rest = FILLING_BYTES - len(_batch.build([*empty, (0, None, bytes(most))]))
-    batch = bytearray(_batch.build([*empty, (0, None, bytes(most + rest))]))
+    rest = FILLING_BYTES - len(_build.batch([*empty, (0, None, bytes(most))]))
+    batch = bytearray(_build.batch([*empty, (0, None, bytes(most + rest))]))
     if len(batch) != FILLING_BYTES or any(batch[KEPT_BYTES:]):
         raise ValueError(f"a batch of {len(batch):,} bytes, not {FILLING_BYTES:,}, or not of zeros")
     return batch

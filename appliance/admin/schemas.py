@@ -14,8 +14,8 @@ from appliance.admin.avro_decoder import AvroDecoder
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
 from appliance.admin.protobuf_decoder import ProtobufDecoder
 from appliance.admin.route import OPERATOR, Call, delete, get, put
-from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
 from appliance.admin.topic_lookup import topic_of
+from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
 from appliance.errors import ApplianceError
 from appliance.topics.topic import Topic
 

@@ -26,7 +26,7 @@ from appliance._log import Log
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import StorageFull
-from appliance.record import _batch
+from appliance.record import _build
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB)
@@ -245,8 +245,8 @@ def logs_of(path: Path, sync: str, count: int) -> Iterator[list[Log]]:
 
 def rounds(logs: list[Log], size: int, seconds: float, each: int = 1) -> list[float]:
     """Every partition gets so many batches of `size`, then all are made durable: what that took."""
-    empty = len(_batch.build([(0, None, b"")]))
-    batch = _batch.build([(0, None, os.urandom(size - empty))])
+    empty = len(_build.batch([(0, None, b"")]))
+    batch = _build.batch([(0, None, os.urandom(size - empty))])
     took: list[float] = []
     in_all = SPACE_BYTES // (len(batch) * len(logs) * each)
     end = time.perf_counter() + seconds

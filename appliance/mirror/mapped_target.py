@@ -21,7 +21,7 @@ from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.site import Site, TopicPartition
 from appliance.mirror.transaction import Producer
-from appliance.record import _batch, _mirror
+from appliance.record import _batch, _build, _mirror
 
 LINGER_MS = 60_000  # beyond the longest stretch: until then a broker must not end a transaction
 
@@ -228,7 +228,7 @@ class MappedTarget:
         self._producer.add(list(rows))
         waiting: dict[Lane, dict[TopicPartition, deque[Sent]]] = defaultdict(dict)
         for partition, own in rows.items():
-            sent = Sent(bytearray(_batch.build(own)), len(own), [])
+            sent = Sent(bytearray(_build.batch(own)), len(own), [])
             waiting[self._pipeline.lane(partition)][partition] = deque([sent])
         self._send_first(waiting, list(rows))
         if self._producer.is_open:
@@ -261,5 +261,5 @@ def rebuilt(data: bytearray, from_offset: int) -> Sent:
     runs: list[Run] = []
     for i, each in enumerate(records):
         add_run(runs, each.offset, i, 1)
-    made = bytearray(_batch.build(records, codec=info.codec)) if records else bytearray()
+    made = bytearray(_build.batch(records, codec=info.codec)) if records else bytearray()
     return Sent(made, len(records), [(run.source, run.length) for run in runs])

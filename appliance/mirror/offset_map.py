@@ -20,7 +20,7 @@ from appliance.mirror.errors import OffsetNotMapped
 from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Site, TopicPartition
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest
-from appliance.record import _batch, _mirror
+from appliance.record import _batch, _mirror, _records
 
 BY_NAME = 12
 NO_SESSION = -1
@@ -79,7 +79,7 @@ def add_run(runs: list[Run], source: int, target: int, length: int) -> None:
 # reading
 
 
-def read(site: Site, topic: str) -> Iterator[_batch.Record]:
+def read(site: Site, topic: str) -> Iterator[_records.Record]:
     """Every committed record of its one partition, up to now."""
     partition = TopicPartition(topic, 0)
     offset = site.offsets([partition], EARLIEST)[partition]

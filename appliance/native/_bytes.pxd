@@ -7,10 +7,12 @@ it is what finds out where a record ends.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from *:
-    uint16_t bswap16 "__builtin_bswap16"(uint16_t) nogil
-    uint32_t bswap32 "__builtin_bswap32"(uint32_t) nogil
-    uint64_t bswap64 "__builtin_bswap64"(uint64_t) nogil
+cdef extern from * nogil:
+    uint16_t bswap16 "__builtin_bswap16"(uint16_t)
+    uint32_t bswap32 "__builtin_bswap32"(uint32_t)
+    uint64_t bswap64 "__builtin_bswap64"(uint64_t)
+    int count_trailing_zeros "__builtin_ctzll"(unsigned long long word)
+    long expect "__builtin_expect"(long condition, long usual)
 
 
 cdef inline int16_t load_i16(const uint8_t* data) noexcept nogil:

@@ -39,9 +39,9 @@ from appliance.protocol._frame cimport (
 )
 from appliance.protocol._kafka_error cimport kafka_error, kafka_message
 from appliance.record._batch cimport (
-    ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_check,
-    batch_check_keys, batch_load_header,
+    ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
 )
+from appliance.record._batch_check cimport batch_check, batch_check_keys
 from appliance.storage._append cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
 )

@@ -1,16 +1,24 @@
-"""The record batch, magic 2: what the log needs to know of it. Byte picture in `_batch.pyx`."""
+"""The record batch, magic 2: its header, and what a log and its readers need. Byte picture in
+`_batch.pyx`."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
-
 from libcpp.vector cimport vector
 
-from appliance.native._bytes cimport Cursor
-from appliance.record._records cimport RecordsClaim
+from appliance._crc cimport crc32c
+from appliance.native._bytes cimport Cursor, load_i16, load_i32, load_i64, load_u32
+from appliance.native._codes cimport BATCH_CORRUPT, BATCH_MAGIC, BATCH_TORN, OK
+from appliance.record._records cimport RECORD_SIZE_MIN, RecordsClaim
 
 cdef enum:
     BATCH_LOG_OVERHEAD = 12        # base offset and length, which the length does not count
     BATCH_HEADER_SIZE = 61
     BATCH_CRC_FROM = 21            # the CRC covers attributes to the end; stamps below it are free
+
+    MAGIC = 2
+    MAGIC_AT = 16
+    CRC_AT = 17
+    CODEC_MAX = 4                  # 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
+    OLD_MESSAGE_LENGTH_MIN = 14    # of magic 0: CRC, magic, attributes, two null fields
 
     ATTRIBUTE_CODEC = 0x07
     ATTRIBUTE_APPEND_TIME = 0x08
@@ -20,6 +28,8 @@ cdef enum:
 
     CONTROL_ABORT = 0
     CONTROL_COMMIT = 1
+    CONTROL_KEY_SIZE = 4           # i16 version, i16 type
+    CONTROL_VALUE_SIZE = 6         # i16 version, i32 coordinator epoch
 
 cdef struct BatchHeader:
     int64_t base_offset
@@ -36,34 +46,77 @@ cdef struct BatchHeader:
     int16_t producer_epoch
     int8_t magic
 
-# Decodes the 61 bytes at `data`; judges nothing.
-cdef void batch_load_header(const uint8_t* data, BatchHeader* header) noexcept nogil
+# What runs for every produced batch stands here, to be inlined.
+
+cdef inline void batch_load_header(const uint8_t* data, BatchHeader* header) noexcept nogil:
+    """Decodes the 61 bytes at `data`; judges nothing."""
+    header.base_offset = load_i64(data)
+    header.size = <int64_t>load_i32(data + 8) + BATCH_LOG_OVERHEAD
+    header.leader_epoch = load_i32(data + 12)
+    header.magic = <int8_t>data[MAGIC_AT]
+    header.crc = load_u32(data + CRC_AT)
+    header.attributes = load_i16(data + 21)
+    header.last_offset_delta = load_i32(data + 23)
+    header.base_timestamp = load_i64(data + 27)
+    header.max_timestamp = load_i64(data + 35)
+    header.producer_id = load_i64(data + 43)
+    header.producer_epoch = load_i16(data + 51)
+    header.base_sequence = load_i32(data + 53)
+    header.records_count = load_i32(data + 57)
+
+
+cdef inline RecordsClaim batch_claim(const BatchHeader* header) noexcept nogil:
+    """What the header claims of its records, for the walkers of `_records.pxd`."""
+    cdef RecordsClaim claim
+    claim.base_timestamp = header.base_timestamp
+    claim.count = header.records_count
+    claim.last_offset_delta = header.last_offset_delta
+    claim.from_client = False
+    return claim
+
+
+cdef inline Cursor batch_records(const uint8_t* data, const BatchHeader* header) noexcept nogil:
+    cdef Cursor records
+    records.at = data + BATCH_HEADER_SIZE
+    records.end = data + header.size
+    records.failed = False
+    return records
+
+
+cdef inline uint32_t batch_crc(const uint8_t* data, int64_t size) noexcept nogil:
+    return crc32c(0, data + BATCH_CRC_FROM, size - BATCH_CRC_FROM)
+
+
+cdef inline int batch_check_crc(const uint8_t* data, const BatchHeader* header) noexcept nogil:
+    """OK or BATCH_CORRUPT: of a whole batch, header.size bytes."""
+    return OK if batch_crc(data, header.size) == header.crc else BATCH_CORRUPT
+
+
+cdef inline int batch_check_frame(const BatchHeader* header, int64_t bytes_left) noexcept nogil:
+    """Length and magic. The order matters to the scan of a torn tail: zeros are no old message."""
+    if header.size < BATCH_LOG_OVERHEAD + OLD_MESSAGE_LENGTH_MIN or header.magic < 0:
+        return BATCH_CORRUPT
+    if header.magic != MAGIC:
+        return BATCH_MAGIC
+    if header.size < BATCH_HEADER_SIZE:
+        return BATCH_CORRUPT
+    return BATCH_TORN if bytes_left < header.size else OK
+
+
+cdef inline int batch_check_count(const BatchHeader* header) noexcept nogil:
+    """Whether so many records can stand in so few bytes; needed before anybody counts on it."""
+    cdef int64_t records_size = header.size - BATCH_HEADER_SIZE
+    if header.records_count <= 0:
+        return OK if header.records_count == 0 and records_size == 0 else BATCH_CORRUPT
+    if header.attributes & ATTRIBUTE_CODEC:
+        return OK if records_size > 0 else BATCH_CORRUPT
+    return OK if header.records_count <= records_size // RECORD_SIZE_MIN else BATCH_CORRUPT
+
 
 # Whether this can be the head of a batch that a log holds (compaction may have emptied it): OK,
 # BATCH_MAGIC, BATCH_TORN when `bytes_left` is less than its size, BATCH_CORRUPT when no writer can
 # have written it.
 cdef int batch_check_header(const BatchHeader* header, int64_t bytes_left) noexcept nogil
-
-# OK or BATCH_CORRUPT: CRC over a whole batch of header.size bytes.
-cdef int batch_check_crc(const uint8_t* data, const BatchHeader* header) noexcept nogil
-
-# Everything a client's batch must be: exactly one batch of `size` bytes, header, CRC, counts,
-# flags, and, when uncompressed, a walk of every record (lengths, offset deltas 0,1,2...,
-# timestamps). Fills `header` as far as it got. Where the records' largest timestamp is not what
-# the header claims, header.max_timestamp is the records': give it to batch_stamp_max_timestamp
-# before writing.
-cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
-
-# The same for a batch of the broker's own: one with a producer id needs no sequence. Offsets that
-# are committed within a transaction belong to its producer, which did not count them.
-cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil
-
-# What a mirror may bring: the next batch in `data`, whole, as another log holds it. Records may be
-# missing, even all of them; control batches, transactions and producers are refused: they mean
-# something in their own cluster only.
-cdef int batch_check_mirrored(
-    const uint8_t* data, int64_t bytes_left, BatchHeader* header
-) noexcept nogil
 
 # Writes base offset and leader epoch in place; the CRC does not cover them.
 cdef void batch_stamp(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil
@@ -83,41 +136,23 @@ cdef int batch_control_type(
 # Writes the 61 bytes, the CRC field as it stands in `header`.
 cdef void batch_store_header(uint8_t* data, const BatchHeader* header) noexcept nogil
 
-# Of an uncompressed batch (whole, checked): OK, or BATCH_INVALID when a record has no key, which a
-# compacted topic refuses. A compressed batch must be decompressed first, as check() does.
-cdef int batch_check_keys(const uint8_t* data, const BatchHeader* header) noexcept nogil
-
-# What the header claims of its records, for the walkers of `_records.pxd`.
-cdef RecordsClaim batch_claim(const BatchHeader* header) noexcept nogil
-
 # What each record's timestamp is in a batch with the append-time bit; -1: records have their own.
 cdef int64_t append_time(const BatchHeader* header) noexcept nogil
 
-# The aborted transactions of a range of a log, as a Fetch tells them, while one goes through its
-# batches in order.
-cdef struct AbortedTxn:
-    int64_t producer_id
-    int64_t first_offset
-
-cdef cppclass AbortedTxns:
-    vector[AbortedTxn] told        # by first offset
-    size_t begun                   # of `told`
-    vector[int64_t] active         # producers within an aborted transaction
-
-# Whether the next batch (whole, checked) is of an aborted transaction. It keeps count of those that
-# this batch begins or ends; the marker that ends one is no part of it.
-cdef bint batch_is_aborted(
-    AbortedTxns* txns, const uint8_t* data, const BatchHeader* header
-) noexcept nogil
-
 # The rest takes the GIL.
 
-# `aborted` are pairs of producer id and first offset.
-cdef int take_aborted(AbortedTxns* txns, object aborted) except -1
-
 cdef class BatchInfo:
-    cdef BatchHeader header
     cdef readonly int64_t position     # of the batch in the bytes that were given
+    cdef readonly int64_t base_offset, size, base_timestamp, max_timestamp, producer_id
+    cdef readonly int32_t leader_epoch, last_offset_delta, base_sequence, records_count
+    cdef readonly uint32_t crc
+    cdef readonly int16_t attributes, producer_epoch
+    cdef readonly int8_t magic
+
+cdef BatchInfo batch_info(const BatchHeader* header, int64_t position)
+
+# The exception for the batch at `position`, with the numbers that its header has.
+cdef object batch_refusal(int code, const unsigned char[::1] data, int64_t position)
 
 # The records of a batch, and what keeps them alive once decompressed.
 cdef class Payload:

@@ -1,34 +1,30 @@
-from collections.abc import Iterable
 from typing import Literal
 
 from typing_extensions import disjoint_base
 
-from appliance.record._records import Record as Record
+from appliance.record._records import Record
 
 _Bytes = bytes | bytearray | memoryview
-_Headers = Iterable[tuple[str, _Bytes | None]]
-_Given = (
-    Record
-    | tuple[int, _Bytes | None, _Bytes | None]
-    | tuple[int, _Bytes | None, _Bytes | None, _Headers]
-)
 
 @disjoint_base
 class BatchInfo:
     position: int
+    base_offset: int
+    size: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    leader_epoch: int
+    last_offset_delta: int
+    base_sequence: int
+    records_count: int
+    crc: int
+    attributes: int
+    producer_epoch: int
+    magic: int
     def text(self) -> str: ...
     @property
-    def base_offset(self) -> int: ...
-    @property
     def last_offset(self) -> int: ...
-    @property
-    def last_offset_delta(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def records_count(self) -> int: ...
-    @property
-    def attributes(self) -> int: ...
     @property
     def codec(self) -> int: ...
     @property
@@ -39,58 +35,10 @@ class BatchInfo:
     def is_control(self) -> bool: ...
     @property
     def delete_horizon_ms(self) -> int | None: ...
-    @property
-    def base_timestamp(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def producer_epoch(self) -> int: ...
-    @property
-    def base_sequence(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def magic(self) -> int: ...
-    @property
-    def crc(self) -> int: ...
 
 @disjoint_base
 class Payload: ...
 
-def check(
-    batch: _Bytes, *, deep: bool = False, keys_required: bool = False, size_max: int = ...
-) -> BatchInfo: ...
-def stamp(
-    batch: bytearray | memoryview,
-    base_offset: int,
-    leader_epoch: int,
-    append_time_ms: int | None = None,
-) -> None: ...
 def headers(data: _Bytes, *, partial_tail: bool = False) -> list[BatchInfo]: ...
 def records(data: _Bytes, *, partial_tail: bool = False, size_max: int = ...) -> list[Record]: ...
 def control(batch: _Bytes) -> tuple[Literal["commit", "abort"], int] | None: ...
-def build(
-    records: Iterable[_Given],
-    base_offset: int = 0,
-    codec: int | str = 0,
-    base_timestamp: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    leader_epoch: int = -1,
-) -> bytes: ...
-def build_control(
-    kind: str,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    timestamp: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-) -> bytes: ...
-def retain_records(
-    batch: _Bytes, keep: Iterable[int], delete_horizon_ms: int | None = None, *, size_max: int = ...
-) -> bytes: ...

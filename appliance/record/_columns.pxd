@@ -6,7 +6,7 @@ from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport Cursor
 from appliance.native._native cimport RawBytes
-from appliance.record._batch cimport AbortedTxns
+from appliance.record._aborted_txns cimport AbortedTxns
 from appliance.record._records cimport RecordsClaim
 
 # One batch, ready to be copied. The bytes belong to the caller or to a Payload in Columns.owners.

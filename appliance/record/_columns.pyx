@@ -10,15 +10,16 @@ enough to refuse more than 2^31 - 1 bytes of records in one call, before anythin
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport Cursor
 from appliance.native._codes cimport BATCH_INVALID, OK
+from appliance.record._aborted_txns cimport batch_is_aborted, take_aborted
 from appliance.record._batch cimport (
-    ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader, Payload, append_time,
-    batch_is_aborted, open_batch, open_checked, scan_batches, take_aborted,
+    ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader, Payload, append_time, open_batch,
+    open_checked, scan_batches,
 )
 from appliance.record._records cimport (
     RECORD_SIZE_MIN, HeaderView, RecordView, header_next, record_read, record_timestamp,
@@ -26,10 +27,6 @@ from appliance.record._records cimport (
 
 from appliance import errors
 from appliance.record import compression
-
-cdef extern from * nogil:
-    const int64_t ENDS_MAX "INT32_MAX"
-    const int64_t OFFSET_MAX "INT64_MAX"
 
 # The bytes of records one call may hold, unless told otherwise: a Fetch of Java's default 50 MiB
 # that packs 20 to 1.
@@ -274,7 +271,7 @@ cdef bint _is_wanted(
 
 def columns(
     const unsigned char[::1] data not None, *, bint partial_tail=False, int64_t first_offset=0,
-    int64_t end_offset=OFFSET_MAX, int64_t size_max=COLUMNS_SIZE_MAX, Aborted aborted=None,
+    int64_t end_offset=INT64_MAX, int64_t size_max=COLUMNS_SIZE_MAX, Aborted aborted=None,
     bint keys=True, bint values=True, bint headers=True,
 ):
     """The records in `data` from `first_offset` up to `end_offset`, control batches left out, and
@@ -285,7 +282,7 @@ def columns(
     cdef int64_t position = 0, opened = 0, copied = 0
     filled.first_offset, filled.end_offset = first_offset, end_offset
     filled.with_keys, filled.with_values, filled.with_headers = keys, values, headers
-    size_max = min(size_max, ENDS_MAX)
+    size_max = min(size_max, <int64_t>INT32_MAX)
     _reserve(filled, found, data.shape[0])
     for header in found:
         if _is_wanted(data, position, &header, aborted):

@@ -18,14 +18,13 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector
 
-from appliance._crc cimport crc32c
 from appliance.native._bytes cimport store_i16, store_i32, store_i64, store_u32
 from appliance.native._codes cimport BATCH_TORN, OK
+from appliance.record._aborted_txns cimport AbortedTxns, batch_is_aborted, take_aborted
 from appliance.record._batch cimport (
-    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON,
-    ATTRIBUTE_TRANSACTIONAL, BATCH_CRC_FROM, BATCH_HEADER_SIZE, AbortedTxns, BatchHeader,
-    batch_check_crc, batch_check_header, batch_is_aborted, batch_load_header, batch_store_header,
-    take_aborted,
+    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_TRANSACTIONAL,
+    BATCH_HEADER_SIZE, CRC_AT, BatchHeader, batch_check_crc, batch_check_header, batch_crc,
+    batch_load_header, batch_store_header,
 )
 from appliance.record._batch_join cimport (
     JOIN_GROWTH_MAX, Join, join_add, join_begin, join_end, join_takes,
@@ -39,7 +38,6 @@ Kept = namedtuple("Kept", "data next_offset records")
 Committed = namedtuple("Committed", "data runs records is_as_produced")
 
 cdef enum:
-    CRC_AT = 17
     ATTRIBUTES_AT = 21
     PRODUCER_AT = 43
     SPAN_MAX = 0x7FFFFFFF          # offsets of one empty batch: its delta has 31 bits
@@ -126,7 +124,7 @@ cdef int64_t _size_of(const Plan* plan, const uint8_t* data) noexcept nogil:
 
 
 cdef void _seal(uint8_t* batch, int64_t size) noexcept nogil:
-    store_u32(batch + CRC_AT, crc32c(0, batch + BATCH_CRC_FROM, size - BATCH_CRC_FROM))
+    store_u32(batch + CRC_AT, batch_crc(batch, size))
 
 
 cdef void _write_gap(uint8_t* into, const Piece* piece) noexcept nogil:

@@ -21,14 +21,13 @@ from libcpp.vector cimport vector
 from appliance._crc cimport crc32c
 from appliance.native._bytes cimport varint_size, write_varint
 from appliance.record._batch cimport (
-    ATTRIBUTE_CODEC, BATCH_CRC_FROM, BATCH_HEADER_SIZE, BATCH_LOG_OVERHEAD, BatchHeader,
+    ATTRIBUTE_CODEC, BATCH_CRC_FROM, BATCH_HEADER_SIZE, BATCH_LOG_OVERHEAD, MAGIC, BatchHeader,
     batch_store_header,
 )
 
 from appliance import errors
 
 cdef enum:
-    MAGIC = 2
     HASH_SEED = 0x9747B28C         # of Kafka's default partitioner, as is what follows
     HASH_FACTOR = 0x5BD1E995
     HASH_SHIFT = 24

@@ -19,16 +19,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from appliance.native._bytes cimport Cursor, varint_size, write_varint
+from appliance.native._bytes cimport (
+    Cursor, count_trailing_zeros, expect, varint_size, write_varint,
+)
 from appliance.native._codes cimport BATCH_INVALID, OK
 
 cdef extern from "endian.h" nogil:
     uint32_t le32toh(uint32_t word)
     uint64_t le64toh(uint64_t word)
-
-cdef extern from * nogil:
-    int count_trailing_zeros "__builtin_ctzll"(unsigned long long word)
-    long expect "__builtin_expect"(long condition, long usual)
 
 cdef enum:
     VARINT_SIZE_MAX = 10

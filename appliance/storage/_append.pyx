@@ -11,9 +11,10 @@ from appliance.native._descriptors cimport descriptors_relieve
 from appliance.native._native cimport ScopeLock, count_own, monotonic_ns
 from appliance.record._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
-    BatchHeader, batch_check_keys, batch_check_mirrored, batch_control_type, batch_load_header,
-    batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
+    BatchHeader, batch_control_type, batch_load_header, batch_stamp, batch_stamp_append_time,
+    batch_stamp_max_timestamp,
 )
+from appliance.record._batch_check cimport batch_check_keys, batch_check_mirrored
 from appliance.storage._commit cimport log_tell
 from appliance.storage._committer cimport committer_ask
 from appliance.storage._index cimport AbortedTxn

@@ -31,7 +31,7 @@ from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
 from appliance.process import event_log
 from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
-from appliance.record import _batch
+from appliance.record import _build
 from appliance.storage._search import WholeBatches
 from appliance.topics.topic import TopicUnavailable
 
@@ -197,7 +197,7 @@ def _batches(writes: Iterable[Write], partitions: int) -> Iterator[Batch]:
         of_partition.setdefault(partition_of(each.owner, partitions), []).append(each)
     for partition, own in of_partition.items():
         for run in _runs(own):
-            yield Batch(partition, run, _build(run))
+            yield Batch(partition, run, _batch_of(run))
 
 
 def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
@@ -222,15 +222,15 @@ def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
         yield run
 
 
-def _build(writes: list[Write]) -> bytes:
+def _batch_of(writes: list[Write]) -> bytes:
     """Empty where they have no records."""
     transaction = writes[0].transaction
     rows = [(each.timestamp_ms, key, value) for each in writes for key, value in each.records]
     if not rows:
         return b""
     if transaction is None:
-        return _batch.build(rows)
-    return _batch.build(
+        return _build.batch(rows)
+    return _build.batch(
         rows,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from appliance._log import Log, ProducerInfo
 from appliance.errors import ApplianceError
-from appliance.record import _batch
+from appliance.record import _build
 from appliance.topics.topic import OFFSETS
 from appliance.txn.transaction import Producer
 
@@ -33,7 +33,7 @@ class Marker(NamedTuple):
 
     def batch(self, wall_ms: int) -> bytes:
         kind = "commit" if self.is_commit else "abort"
-        return _batch.build_control(kind, *self.producer, self.coordinator_epoch, wall_ms)
+        return _build.control_batch(kind, *self.producer, self.coordinator_epoch, wall_ms)
 
 
 class Markers:

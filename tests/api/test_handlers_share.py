@@ -13,7 +13,7 @@ import pytest
 
 from appliance.config import ShareGroupsConfig, ShareStateConfig
 from appliance.errors import StorageFull
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from appliance.topics.internal_topic import InternalTopic, Write
 from appliance.topics.topic import SHARE_STATE
 from tests.support.control import Control
@@ -173,7 +173,7 @@ def test_a_waiting_fetch_hastens_the_disk(control: Control, member: ShareClient)
 
 
 def write_without_waiting(control: Control, value: str) -> None:
-    control.broker.topics["t"].logs[0].append(_batch.build([(1, None, value.encode())]))
+    control.broker.topics["t"].logs[0].append(_build.batch([(1, None, value.encode())]))
 
 
 def test_a_fetch_that_found_nothing_is_answered_in_time(
@@ -439,7 +439,7 @@ def test_records_of_the_last_hour_are_read(control: Control) -> None:
     )
     log, now = control.broker.topics["t"].logs[0], time.time_ns() // 1_000_000
     for age_ms in (7_200_000, 1_800_000, 0):
-        log.append_durable(_batch.build([(now - age_ms, None, b"x")]))
+        log.append_durable(_build.batch([(now - age_ms, None, b"x")]))
     member = ShareClient(control)
     member.initialize(0, start=-1)
     assert member.acquire() == [(1, 2, 1)]

@@ -23,7 +23,7 @@ from appliance.protocol.messages.describe_transactions import DescribeTransactio
 from appliance.protocol.messages.list_transactions import ListTransactionsRequest
 from appliance.protocol.messages.update_features import UpdateFeaturesRequest
 from appliance.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from appliance.repair import repair
 from appliance.txn import coordinator, markers
 from appliance.txn.adoption import now_ms
@@ -575,7 +575,7 @@ def test_what_only_a_person_can_end_is_told_with_the_command(killed: Any, contro
     first = log.append_durable(nobody.batch("x")).base_offset
     key = b"\0\0\0\5other"
     (state, *_) = control.broker.transaction_logs()
-    state.append_durable(_batch.build([(wall_now_ms(), key, b"\xff\xff")]))
+    state.append_durable(_build.batch([(wall_now_ms(), key, b"\xff\xff")]))
     again = killed()
     (told,) = [each for each in of_owners(again.broker) if "4711" in each.text]
     assert told.level == "degraded"

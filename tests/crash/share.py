@@ -17,7 +17,7 @@ from uuid import UUID
 
 from appliance.config import ShareStateConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _batch
+from appliance.record import _build
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.state_log import Place, Stored
 from appliance.share.state_store import StateStore
@@ -134,7 +134,7 @@ class Impatient(StateStore):
 
     async def _write(self, place: Place, record: Record) -> int:
         (log,) = self._places.share_state_logs()
-        batch = _batch.build([(START_MS, *record)])
+        batch = _build.batch([(START_MS, *record)])
         return log.append(batch, origin="coordinator").base_offset
 
 

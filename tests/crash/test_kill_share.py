@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from appliance.record import _batch
+from appliance.record import _build
 from tests.support.serving import Serving
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, Ack, Place, ShareMember
 from tests.support.wire_client import WireClient
@@ -130,7 +130,7 @@ def produce(broker: Serving, ends: dict[int, int], dice: random.Random) -> None:
     with WireClient(broker.kafka) as client:
         for i in range(60):
             rows = [(1, None, b"x")] * dice.randint(1, 10)
-            (row,) = client.produce(_batch.build(rows), acks=-1, topic=TOPIC, partition=i % 2)
+            (row,) = client.produce(_build.batch(rows), acks=-1, topic=TOPIC, partition=i % 2)
             assert row.error_code == 0, row
             ends[i % 2] = row.base_offset + len(rows)
 

@@ -7,12 +7,12 @@ import pytest
 
 from appliance.data_dir import log_files, log_verify
 from appliance.data_dir.log_files import Damage, Partition
-from appliance.record import _batch
+from appliance.record import _build
 
 
 def batch(base_offset: int, count: int = 2) -> bytes:
     records = [(1000 + base_offset + i, b"k%d" % i, b"v") for i in range(count)]
-    return _batch.build(records, base_offset=base_offset, codec="lz4")
+    return _build.batch(records, base_offset=base_offset, codec="lz4")
 
 
 def partition(folder: Path, first: bytes, second: bytes | None = None) -> Partition:

@@ -25,7 +25,7 @@ from appliance.groups.records import (
     offset_record,
 )
 from appliance.groups.replay import Found, replay
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from appliance.topics.internal_topic import (
     BATCH_BYTES,
     InternalTopic,
@@ -286,7 +286,7 @@ def test_one_round_at_a_time_and_what_cannot_be_written_is_told(log: Log) -> Non
     writer = LogWriter()
     try:
         assert writer.take() is None
-        good = _batch.build([(NOW, b"k", b"v")])
+        good = _build.batch([(NOW, b"k", b"v")])
         writer.begin([(log, good), (log, good[:-1]), (log, good)], 10)
         with pytest.raises(ValueError, match="a round of 3 batches is under way"):
             writer.begin([(log, good)], 10)

@@ -7,7 +7,8 @@ import threading
 import time
 
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from appliance.record._batch import Record, build
+from appliance.record import _build
+from appliance.record._records import Record
 from tests.support.wire_client import WireClient, frame_of
 
 TOPIC = "witness"
@@ -17,7 +18,7 @@ METADATA = 3
 
 def batch(text: bytes = b"value", count: int = 1) -> bytes:
     now = time.time_ns() // 1_000_000
-    return bytes(build([Record(now, b"key", text) for _ in range(count)]))
+    return bytes(_build.batch([Record(now, b"key", text) for _ in range(count)]))
 
 
 class Witness:

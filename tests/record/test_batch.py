@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance import errors
-from appliance.record import _batch
+from appliance.record import _batch, _batch_check, _build, _records
 from tests.support import batch_model
 from tests.support.batch_model import batch_of, record_bytes, resealed, varint
 
@@ -34,14 +34,14 @@ def golden(name: str) -> bytes:
     return bytes.fromhex("".join(line for line in lines if not line.startswith("#")))
 
 
-def facts(record: _batch.Record) -> tuple[object, ...]:
+def facts(record: _records.Record) -> tuple[object, ...]:
     return record.timestamp, record.key, record.value, record.headers
 
 
 def small_batch() -> bytes:
     """Short enough to be damaged at every bit: one record with a header, one tombstone."""
     records = [(1000, b"key", b"value", [("h", b"1"), ("n", None)]), (990, b"key", None)]
-    return _batch.build(records, producer_id=5, producer_epoch=1, base_sequence=3)
+    return _build.batch(records, producer_id=5, producer_epoch=1, base_sequence=3)
 
 
 # Golden batches
@@ -49,21 +49,21 @@ def small_batch() -> bytes:
 
 def test_a_captured_java_batch_reads_as_it_was_sent() -> None:
     batch = golden("produce-java-4.3.0")
-    info = _batch.check(batch)
+    info = _batch_check.check(batch)
     assert (info.base_offset, info.leader_epoch, info.records_count) == (0, -1, 1)
     assert [facts(record)[1:] for record in _batch.records(batch)] == [(b"k1", b"v1", ())]
 
 
 def test_stamping_makes_of_the_sent_batch_the_stored_one() -> None:
     batch = bytearray(golden("produce-java-4.3.0"))
-    _batch.stamp(batch, base_offset=0, leader_epoch=0)
+    _batch_check.stamp(batch, base_offset=0, leader_epoch=0)
     assert bytes(batch) == golden("fetch-java-4.3.0")
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_java_s_four_records_read_the_same_from_every_codec(codec: str) -> None:
     batch = golden(f"java-codec-{codec}")
-    info = _batch.check(batch, deep=True)
+    info = _batch_check.check(batch, deep=True)
     assert (info.base_offset, info.last_offset, info.codec) == (42, 45, CODECS.index(codec))
     assert (info.producer_id, info.producer_epoch, info.base_sequence) == (7001, 3, 11)
     records = _batch.records(batch)
@@ -72,7 +72,7 @@ def test_java_s_four_records_read_the_same_from_every_codec(codec: str) -> None:
 
 
 def test_what_is_built_is_java_s_batch_to_the_byte() -> None:
-    built = _batch.build(
+    built = _build.batch(
         THE_FOUR,
         base_offset=42,
         producer_id=7001,
@@ -85,15 +85,15 @@ def test_what_is_built_is_java_s_batch_to_the_byte() -> None:
 
 def test_a_transactional_batch_is_java_s_to_the_byte() -> None:
     producer = {"producer_id": 7001, "producer_epoch": 3, "base_sequence": 11}
-    built = _batch.build(THE_FOUR, transactional=True, **producer)
+    built = _build.batch(THE_FOUR, transactional=True, **producer)
     assert built == golden("java-transactional")
-    assert _batch.check(built).is_transactional
+    assert _batch_check.check(built).is_transactional
 
 
 @pytest.mark.parametrize("kind", ["commit", "abort"])
 def test_a_control_batch_is_java_s_to_the_byte(kind: str) -> None:
     stamps = {"base_offset": 9, "leader_epoch": 2}
-    built = _batch.build_control(kind, 7001, 3, 6, 1700000000000, **stamps)
+    built = _build.control_batch(kind, 7001, 3, 6, 1700000000000, **stamps)
     assert built == golden(f"java-control-{kind}")
     assert _batch.control(built) == (kind, 6)
     assert _batch.headers(built)[0].is_control
@@ -120,7 +120,7 @@ def test_a_batch_cut_at_any_byte_is_torn(name: str) -> None:
         with pytest.raises(errors.BatchTorn):
             _batch.headers(batch[:size])
         with pytest.raises((errors.BatchTorn, errors.BatchInvalid)):
-            _batch.check(batch[:size])
+            _batch_check.check(batch[:size])
         assert _batch.headers(batch[:size], partial_tail=True) == []
 
 
@@ -135,10 +135,10 @@ def test_a_flipped_bit_is_refused_or_outside_the_crc() -> None:
             damaged = bytearray(batch)
             damaged[at] ^= 1 << bit
             if at < 8 or 12 <= at < 16:  # base offset and leader epoch: the log overwrites them
-                _batch.check(damaged)
+                _batch_check.check(damaged)
                 continue
             with pytest.raises(errors.ApplianceError):
-                _batch.check(damaged)
+                _batch_check.check(damaged)
             with pytest.raises(errors.ApplianceError):
                 _batch.records(damaged)
     assert [facts(record) for record in _batch.records(batch)] == wanted
@@ -235,7 +235,7 @@ def test_a_flipped_bit_is_refused_or_outside_the_crc() -> None:
 )
 def test_a_client_s_batch_is_refused(batch: bytes, error: type[errors.ApplianceError]) -> None:
     with pytest.raises(error):
-        _batch.check(batch)
+        _batch_check.check(batch)
 
 
 HOSTILE_RECORDS = {
@@ -277,9 +277,9 @@ def test_a_hostile_record_is_refused_here_and_by_the_oracle(payload: bytes) -> N
     with pytest.raises(batch_model.Refused):
         batch_model.read_client_batch(batch)
     with pytest.raises(errors.BatchInvalid):
-        _batch.check(batch)
+        _batch_check.check(batch)
     with pytest.raises(errors.BatchInvalid):
-        _batch.check(_packed(batch), deep=True)
+        _batch_check.check(_packed(batch), deep=True)
 
 
 def _packed(batch: bytes) -> bytes:
@@ -291,7 +291,7 @@ def _packed(batch: bytes) -> bytes:
 def test_offset_deltas_count_up_from_zero(offsets: tuple[int, int]) -> None:
     payload = b"".join(record_bytes(offset=varint(offset)) for offset in offsets)
     with pytest.raises(errors.BatchInvalid):
-        _batch.check(batch_of(payload, 2))
+        _batch_check.check(batch_of(payload, 2))
 
 
 def test_a_log_may_have_gaps_but_no_repeated_offsets() -> None:
@@ -327,12 +327,12 @@ def test_no_writer_can_have_left_this_in_a_log(fields: dict[str, int]) -> None:
 def test_a_plain_producer_s_epoch_and_sequence_mean_nothing() -> None:
     for epoch, sequence in [(-1, -1), (0, 0), (7, -3)]:
         fields = {"producer_epoch": epoch, "base_sequence": sequence}
-        _batch.check(resealed(small_batch(), producer_id=-1, **fields))
+        _batch_check.check(resealed(small_batch(), producer_id=-1, **fields))
 
 
 def test_a_refusal_has_the_numbers_in_it() -> None:
     with pytest.raises(errors.BatchCorrupt) as refusal:
-        _batch.check(resealed(small_batch(), crc=7))
+        _batch_check.check(resealed(small_batch(), crc=7))
     text = str(refusal.value)
     wanted = batch_model.crc32c(small_batch()[21:])
     for words in ("CRC 0x00000007", f"computed {wanted:#010x}", "2 records", "producer 5"):
@@ -345,8 +345,8 @@ def test_a_refusal_has_the_numbers_in_it() -> None:
 def test_a_lying_largest_timestamp_is_put_right() -> None:
     for lie in (0, 1 << 62, -1):
         batch = bytearray(resealed(small_batch(), max_timestamp=lie))
-        assert _batch.check(batch).max_timestamp == 1000
-        _batch.stamp(batch, base_offset=0, leader_epoch=-1)
+        assert _batch_check.check(batch).max_timestamp == 1000
+        _batch_check.stamp(batch, base_offset=0, leader_epoch=-1)
         assert bytes(batch) == small_batch()
 
 
@@ -354,13 +354,13 @@ def test_a_refused_batch_is_not_stamped() -> None:
     batch = bytearray(resealed(small_batch(), crc=7))
     before = bytes(batch)
     with pytest.raises(errors.BatchCorrupt):
-        _batch.stamp(batch, base_offset=9, leader_epoch=9)
+        _batch_check.stamp(batch, base_offset=9, leader_epoch=9)
     assert bytes(batch) == before
 
 
 def test_append_time_changes_flag_timestamp_and_crc_only() -> None:
     batch = bytearray(small_batch())
-    _batch.stamp(batch, base_offset=77, leader_epoch=4, append_time_ms=123456)
+    _batch_check.stamp(batch, base_offset=77, leader_epoch=4, append_time_ms=123456)
     fields = {"base_offset": 77, "leader_epoch": 4, "attributes": 8, "max_timestamp": 123456}
     assert bytes(batch) == resealed(small_batch(), **fields)
     assert {record.timestamp for record in _batch.records(batch)} == {123456}
@@ -370,8 +370,8 @@ def test_append_time_changes_flag_timestamp_and_crc_only() -> None:
 
 
 def test_records_come_back_as_record_objects_and_tuples_alike() -> None:
-    given_records = [_batch.Record(5, b"k", None, [("h", b"v")]), (6, None, b"v"), (7, b"", b"")]
-    records = _batch.records(_batch.build(given_records, base_offset=3))
+    given_records = [_records.Record(5, b"k", None, [("h", b"v")]), (6, None, b"v"), (7, b"", b"")]
+    records = _batch.records(_build.batch(given_records, base_offset=3))
     assert [record.offset for record in records] == [3, 4, 5]
     assert [facts(record) for record in records] == [
         (5, b"k", None, (("h", b"v"),)),
@@ -382,25 +382,25 @@ def test_records_come_back_as_record_objects_and_tuples_alike() -> None:
 
 def test_a_batch_of_no_records_is_not_built() -> None:
     with pytest.raises(errors.BatchInvalid, match="0 records"):
-        _batch.build([])
+        _build.batch([])
 
 
 def test_text_is_not_taken_for_bytes() -> None:
     with pytest.raises(TypeError, match="value is bytes or None, not str"):
-        _batch.build([(0, None, "text")])  # type: ignore[list-item]
+        _build.batch([(0, None, "text")])  # type: ignore[list-item]
 
 
 def test_an_unknown_codec_is_not_built() -> None:
     for codec in ("brotli", 5, -1):
         with pytest.raises(errors.BatchCodecUnknown):
-            _batch.build([(0, None, None)], codec=codec)
+            _build.batch([(0, None, None)], codec=codec)
 
 
 def test_batches_one_behind_the_other_are_all_read_and_markers_passed_over() -> None:
     data = (
-        _batch.build([(1, b"a", b"1")], base_offset=0)
-        + _batch.build_control("abort", 5, 1, 0, 2, base_offset=1)
-        + _batch.build([(3, b"b", b"2")] * 2, base_offset=2, codec="lz4")
+        _build.batch([(1, b"a", b"1")], base_offset=0)
+        + _build.control_batch("abort", 5, 1, 0, 2, base_offset=1)
+        + _build.batch([(3, b"b", b"2")] * 2, base_offset=2, codec="lz4")
     )
     assert [info.base_offset for info in _batch.headers(data)] == [0, 1, 2]
     assert [info.position for info in _batch.headers(data)][:2] == [0, 70]
@@ -420,7 +420,7 @@ def test_a_header_name_that_is_not_utf_8_is_readable() -> None:
 
 
 def test_a_decompression_bomb_stops_at_the_bound() -> None:
-    batch = _batch.build([(0, None, bytes(1 << 20))], codec="zstd")
+    batch = _build.batch([(0, None, bytes(1 << 20))], codec="zstd")
     assert len(batch) < 300
     with pytest.raises(errors.BatchTooLarge, match="65536 allowed"):
         _batch.records(batch, size_max=1 << 16)
@@ -428,13 +428,13 @@ def test_a_decompression_bomb_stops_at_the_bound() -> None:
 
 def test_a_compacted_topic_s_records_need_keys() -> None:
     for codec in CODECS:
-        _batch.check(
-            _batch.build([(0, b"k", None), (0, b"", b"v")], codec=codec), keys_required=True
+        _batch_check.check(
+            _build.batch([(0, b"k", None), (0, b"", b"v")], codec=codec), keys_required=True
         )
-        keyless = _batch.build([(0, b"k", b"v"), (0, None, b"v")], codec=codec)
-        _batch.check(keyless)
+        keyless = _build.batch([(0, b"k", b"v"), (0, None, b"v")], codec=codec)
+        _batch_check.check(keyless)
         with pytest.raises(errors.BatchInvalid):
-            _batch.check(keyless, keys_required=True)
+            _batch_check.check(keyless, keys_required=True)
 
 
 def test_records_are_values() -> None:
@@ -452,20 +452,20 @@ def test_records_are_values() -> None:
 
 def test_a_cleaned_batch_is_java_s_to_the_byte() -> None:
     batch = golden("java-codec-none")
-    assert _batch.retain_records(batch, [1, 3], 1700000061000) == golden("java-cleaned")
+    assert _build.retain_records(batch, [1, 3], 1700000061000) == golden("java-cleaned")
     assert _batch.headers(golden("java-cleaned"))[0].delete_horizon_ms == 1700000061000
 
 
 def test_an_emptied_batch_is_java_s_to_the_byte() -> None:
     for codec in CODECS:
-        assert _batch.retain_records(golden(f"java-codec-{codec}"), []) == golden("java-emptied")
+        assert _build.retain_records(golden(f"java-codec-{codec}"), []) == golden("java-emptied")
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("horizon", [None, 0, 1700000061000])
 def test_what_is_retained_keeps_everything_but_the_rest(codec: str, horizon: int | None) -> None:
     batch = golden(f"java-codec-{codec}")
-    kept = _batch.retain_records(batch, [0, 2], horizon)
+    kept = _build.retain_records(batch, [0, 2], horizon)
     before, after = _batch.headers(batch)[0], _batch.headers(kept)[0]
     for name in (
         "base_offset",
@@ -488,24 +488,24 @@ def test_keeping_every_record_changes_no_byte() -> None:
         batch = golden(name)
         count = _batch.headers(batch)[0].records_count
         if count:
-            assert _batch.retain_records(batch, range(count)) == batch
+            assert _build.retain_records(batch, range(count)) == batch
 
 
 def test_a_delete_horizon_is_set_once() -> None:
     once = golden("java-cleaned")
-    assert _batch.retain_records(once, [0, 1], 9) == once
-    assert _batch.headers(_batch.retain_records(once, [0], 9))[0].delete_horizon_ms == 1700000061000
+    assert _build.retain_records(once, [0, 1], 9) == once
+    assert _batch.headers(_build.retain_records(once, [0], 9))[0].delete_horizon_ms == 1700000061000
 
 
 def test_append_time_survives_cleaning() -> None:
     batch = golden("java-append-time")
-    kept = _batch.retain_records(batch, [1], 1700000061000)
+    kept = _build.retain_records(batch, [1], 1700000061000)
     assert _batch.records(kept) == [_batch.records(batch)[1]]
     assert _batch.headers(kept)[0].max_timestamp == _batch.headers(batch)[0].max_timestamp
 
 
 def test_a_marker_can_be_given_a_horizon_and_still_be_read() -> None:
-    marker = _batch.retain_records(golden("java-control-abort"), [0], 55)
+    marker = _build.retain_records(golden("java-control-abort"), [0], 55)
     assert _batch.control(marker) == ("abort", 6)
     assert _batch.headers(marker)[0].delete_horizon_ms == 55
 
@@ -513,13 +513,13 @@ def test_a_marker_can_be_given_a_horizon_and_still_be_read() -> None:
 def test_only_records_that_exist_can_be_kept() -> None:
     for index in (-1, 2):
         with pytest.raises(IndexError, match=f"record {index} of a batch of 2"):
-            _batch.retain_records(small_batch(), [index])
+            _build.retain_records(small_batch(), [index])
 
 
 def test_timestamps_at_the_ends_of_64_bits_survive_a_horizon() -> None:
     for timestamp in (-(1 << 63), (1 << 63) - 1):
-        batch = _batch.build([(timestamp, b"k", None), (timestamp, b"l", None)])
-        kept = _batch.retain_records(batch, [1], 1700000061000)
+        batch = _build.batch([(timestamp, b"k", None), (timestamp, b"l", None)])
+        kept = _build.retain_records(batch, [1], 1700000061000)
         assert [record.timestamp for record in _batch.records(kept)] == [timestamp]
 
 
@@ -556,7 +556,7 @@ def test_the_oracle_reads_what_was_built(
     codec: str,
     base_offset: int,
 ) -> None:
-    batch = _batch.build(records, base_offset=base_offset, codec=codec)
+    batch = _build.batch(records, base_offset=base_offset, codec=codec)
     model = batch_model.read_header(batch)
     read = batch_model.read_records(model, _unpacked(codec, batch[61:]))
     assert model.crc == batch_model.crc32c(batch[21:])
@@ -587,9 +587,9 @@ def test_product_and_oracle_refuse_the_same_mutated_batches(data: st.DataObject)
     except batch_model.Refused:
         if batch_model.read_header(sealed).attributes & 7 not in (1, 2, 3, 4):
             with pytest.raises(errors.ApplianceError):
-                _batch.check(sealed)
+                _batch_check.check(sealed)
         return
-    assert _batch.check(sealed).max_timestamp == max(r.timestamp for r in wanted.records)
+    assert _batch_check.check(sealed).max_timestamp == max(r.timestamp for r in wanted.records)
     assert [(r.offset, r.timestamp, r.key, r.value) for r in _batch.records(sealed)] == [
         (r.offset, r.timestamp, r.key, r.value) for r in wanted.records
     ]
@@ -616,10 +616,10 @@ def agrees_with_oracle_and_full_check(sealed: bytes) -> None:
         wanted = batch_model.read_client_batch(sealed)
     except batch_model.Refused:
         with pytest.raises(errors.ApplianceError):
-            _batch.check(sealed)
+            _batch_check.check(sealed)
         return
     largest = max(record.timestamp for record in wanted.records)
-    assert _batch.check(sealed).max_timestamp == largest
+    assert _batch_check.check(sealed).max_timestamp == largest
     read = [(r.offset, r.timestamp, r.key, r.value) for r in _batch.records(sealed)]
     assert read == [(r.offset, r.timestamp, r.key, r.value) for r in wanted.records]
 
@@ -631,7 +631,7 @@ def test_records_of_every_size_are_judged_as_the_oracle_does(
     base_timestamp: int,
     data: st.DataObject,
 ) -> None:
-    sealed = _batch.build(records)
+    sealed = _build.batch(records)
     agrees_with_oracle_and_full_check(resealed(sealed, base_timestamp=base_timestamp))
     # mutated: one byte in the first hundred of the records, where the varints stand close
     batch = bytearray(sealed)
@@ -642,7 +642,7 @@ def test_records_of_every_size_are_judged_as_the_oracle_does(
 
 def test_a_changed_byte_is_judged_as_the_oracle_does() -> None:
     records = [(5, b"k", b"v" * 70, [("h", b"1"), ("", None)]), (3, None, b"", []), (9, b"", b"w")]
-    batch = _batch.build([(0, None, b"x" * 60), *records, (4, b"z", b"y" * 40)])
+    batch = _build.batch([(0, None, b"x" * 60), *records, (4, b"z", b"y" * 40)])
     for at in [at for at in range(61, len(batch)) if batch[at] not in b"xyv"]:
         near = {batch[at] + step & 0xFF for step in (-2, -1, 1, 2)}
         for byte in near | {0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0x82, 0xFE, 0xFF}:
@@ -671,24 +671,24 @@ def test_a_null_header_name_is_refused_in_every_form() -> None:
         batch = batch_of(payload + record_bytes(offset=varint(1)), 2)
         agrees_with_oracle_and_full_check(batch)
         with pytest.raises(errors.BatchInvalid):
-            _batch.check(batch)
+            _batch_check.check(batch)
 
 
 @pytest.mark.parametrize("count", [64, 65, 8192, 8193, 9000])
 def test_offset_deltas_of_all_sizes_count_up(count: int) -> None:
-    batch = _batch.build([(i - 30, None, None) for i in range(count)])
-    assert _batch.check(batch).max_timestamp == count - 31
+    batch = _build.batch([(i - 30, None, None) for i in range(count)])
+    assert _batch_check.check(batch).max_timestamp == count - 31
     for skipped in (63, count - 1):
         payload = b"".join(record_bytes(offset=varint(i + (i >= skipped))) for i in range(count))
         with pytest.raises(errors.BatchInvalid):
-            _batch.check(batch_of(payload, count))
+            _batch_check.check(batch_of(payload, count))
 
 
 def test_only_falling_timestamps_have_the_first_as_the_largest() -> None:
-    batch = _batch.build(
+    batch = _build.batch(
         [(1000 - 70 * i, None, bytes(30)) for i in range(200)], base_timestamp=1500
     )
-    assert _batch.check(resealed(batch, max_timestamp=0)).max_timestamp == 1000
+    assert _batch_check.check(resealed(batch, max_timestamp=0)).max_timestamp == 1000
 
 
 def test_random_bytes_behind_a_valid_header_never_crash() -> None:
@@ -697,7 +697,7 @@ def test_random_bytes_behind_a_valid_header_never_crash() -> None:
         batch = batch_of(
             rng.randbytes(rng.randrange(80)), rng.randrange(1, 4), attributes=rng.randrange(5)
         )
-        for read in (_batch.check, _batch.headers, _batch.records):
+        for read in (_batch_check.check, _batch.headers, _batch.records):
             try:
                 read(batch)
             except errors.ApplianceError:

@@ -9,7 +9,7 @@ import pytest
 
 from appliance._crc import crc32c
 from appliance.errors import BatchCorrupt, BatchTorn
-from appliance.record import _batch, _mirror
+from appliance.record import _batch, _batch_check, _build, _mirror
 from tests.support.logs import NOW, bases, batch, end_txn, marker, one_log, produced, values
 
 SPAN_MAX = 2**31 - 1
@@ -97,7 +97,7 @@ def test_committed_batches_come_one_by_one_for_a_broker_that_gives_offsets(
     assert all(each.is_as_produced for each in found)
     for each in found:
         _mirror.number(each.data, 77, 3, 5, True)
-        info = _batch.check(bytes(each.data))
+        info = _batch_check.check(bytes(each.data))
         assert (info.producer_id, info.producer_epoch, info.base_sequence) == (77, 3, 5)
         assert info.is_transactional
         assert bases(bytes(each.data)) == [0]
@@ -105,9 +105,9 @@ def test_committed_batches_come_one_by_one_for_a_broker_that_gives_offsets(
 
 def test_what_no_broker_takes_from_a_producer_is_told_apart() -> None:
     whole = batch("a", "b", "c", base_offset=4)
-    compacted = _batch.retain_records(whole, [0, 2])
+    compacted = _build.retain_records(whole, [0, 2])
     stamped = bytearray(whole)
-    _batch.stamp(stamped, 4, 0, append_time_ms=5)
+    _batch_check.stamp(stamped, 4, 0, append_time_ms=5)
     for data, offset, wanted in ((whole, 0, True), (whole, 5, False), (compacted, 0, False),
                                  (bytes(stamped), 0, False)):
         (found,), _ = _mirror.committed(data, offset, [])
@@ -130,7 +130,7 @@ def small(seed: int, count: int = 40) -> tuple[list[bytes], list[int]]:
              [("h", chance.choice([None, b"x" * chance.randint(0, 200)]))] * chance.randint(0, 2))
             for _ in range(chance.randint(1, 30))
         ]
-        found.append(_batch.build(records, base_offset=offset))
+        found.append(_build.batch(records, base_offset=offset))
         offsets.append(offset)
         offset += len(records)
     return found, [*offsets, offset]
@@ -146,7 +146,7 @@ def test_small_batches_are_joined_as_far_as_they_fit(seed: int, join_max: int) -
     for each in found:
         assert each.runs == [(at, each.records)]
         _mirror.number(each.data, 77, 3, 5)
-        info = _batch.check(bytes(each.data), deep=True)  # as a broker checks what it is sent
+        info = _batch_check.check(bytes(each.data), deep=True)  # as a broker checks what it is sent
         assert info.records_count == each.records
         assert info.max_timestamp == max(fact[0] for fact in facts(each.data))
         assert len(each.data) <= join_max or each.records in map(int.__sub__, offsets[1:], offsets)
@@ -169,9 +169,9 @@ def test_offsets_that_are_missing_between_joined_batches_are_told() -> None:
 def test_what_cannot_be_joined_stands_for_itself() -> None:
     whole = batch("a", "b", base_offset=0)
     stamped = bytearray(batch("c", base_offset=2))
-    _batch.stamp(stamped, 2, 0, append_time_ms=5)
+    _batch_check.stamp(stamped, 2, 0, append_time_ms=5)
     packed = batch("d", base_offset=3, codec="lz4")
-    compacted = _batch.retain_records(batch("e", "f", base_offset=4), [1])
+    compacted = _build.retain_records(batch("e", "f", base_offset=4), [1])
     data = (whole + bytes(stamped) + packed + packed_from(packed, 4) + bytes(compacted)
             + batch("g", base_offset=6) + batch("h", base_offset=7))
     found, _ = _mirror.committed(data, 1, [], 1000)
@@ -180,7 +180,7 @@ def test_what_cannot_be_joined_stands_for_itself() -> None:
 
 def packed_from(data: bytes, offset: int) -> bytes:
     moved = bytearray(data)
-    _batch.stamp(moved, offset, 0)
+    _batch_check.stamp(moved, offset, 0)
     return bytes(moved)
 
 
@@ -196,7 +196,7 @@ def test_records_that_are_not_what_their_batch_says_go_as_they_are() -> None:
 
 
 def test_a_timestamp_that_is_too_far_from_the_first_is_not_joined() -> None:
-    ends = [_batch.build([(time, b"k", b"v")], base_offset=i)
+    ends = [_build.batch([(time, b"k", b"v")], base_offset=i)
             for i, time in enumerate((-(2**62) - 2**61, 2**62, 2**62 + 5))]
     found, _ = _mirror.committed(b"".join(ends), 0, [], 1000)
     assert [each.runs for each in found] == [[(0, 1)], [(1, 2)]]

@@ -11,7 +11,7 @@ import pytest
 from kafka.partitioner import default as kafka_python
 
 from appliance.errors import BatchTooLarge
-from appliance.record import _batch, compression
+from appliance.record import _batch, _batch_check, _build, _records, compression
 from appliance.record._record_builder import (
     EncodedRecords,
     batch_head,
@@ -25,10 +25,10 @@ from appliance.record._record_builder import (
 SIZE_MAX = 1 << 20
 
 
-def read_back(made: EncodedRecords, codec: int = 0, **head: Any) -> list[_batch.Record]:
+def read_back(made: EncodedRecords, codec: int = 0, **head: Any) -> list[_records.Record]:
     payload = compression.compress(codec, made.data) if codec else made.data
     batch = batch_head(made, payload, codec, **head) + payload
-    found = _batch.check(batch, deep=True)
+    found = _batch_check.check(batch, deep=True)
     assert (found.records_count, found.max_timestamp) == (made.count, made.max_timestamp)
     return _batch.records(batch)
 
@@ -75,7 +75,7 @@ def test_a_batch_is_byte_for_byte_what_the_other_builder_makes() -> None:
     made = encode_records(values, keys, times, 0, SIZE_MAX)
     who = {"producer_id": 77, "producer_epoch": 3, "base_sequence": 9}
     rows = [*zip(times, keys, values, strict=True)]
-    assert batch_head(made, made.data, **who) + made.data == _batch.build(rows, **who)
+    assert batch_head(made, made.data, **who) + made.data == _build.batch(rows, **who)
 
 
 def test_many_records_are_cut_where_the_size_is_reached() -> None:

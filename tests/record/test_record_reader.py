@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.errors import BatchCorrupt
-from appliance.record import _batch
+from appliance.record import _batch, _batch_check, _build
 from appliance.record._record_reader import (
     Message,
     MessageIterator,
@@ -24,8 +24,8 @@ def batch(base_offset: int, count: int, codec: str = "none") -> bytes:
         (1000 + i, None if i == 1 else b"key", None if i == 2 else b"%d" % i, HEADERS[: i % 3])
         for i in range(count)
     ]
-    octets = bytearray(_batch.build(records, codec=codec))
-    _batch.stamp(octets, base_offset, 0)
+    octets = bytearray(_build.batch(records, codec=codec))
+    _batch_check.stamp(octets, base_offset, 0)
     return bytes(octets)
 
 
@@ -62,8 +62,8 @@ def test_a_batch_that_was_cut_waits_for_the_next_fetch() -> None:
 
 
 def test_control_batches_and_emptied_ones_move_the_offset_only() -> None:
-    control = _batch.build_control("commit", 1, 0, 0, 1000, base_offset=4)
-    emptied = _batch.retain_records(batch(5, 3), [])
+    control = _build.control_batch("commit", 1, 0, 0, 1000, base_offset=4)
+    emptied = _build.retain_records(batch(5, 3), [])
     some = reader(batch(0, 4) + control + emptied)
     assert (offsets(some), some.end_offset) == ([0, 1, 2, 3], 8)
     assert (some.progress.done, some.progress.next_offset) == (8, 8)
@@ -99,7 +99,7 @@ def test_a_broken_batch_is_refused_before_the_first_message() -> None:
 
 
 def test_a_batch_that_cannot_be_opened_is_not_passed_over() -> None:
-    packed = bytearray(_batch.build([(0, None, b"x" * 100)] * 9, codec="gzip"))
+    packed = bytearray(_build.batch([(0, None, b"x" * 100)] * 9, codec="gzip"))
     good = batch(0, 2)
     some = RecordReader(good + bytes(packed), "t", "1-0", Progress(0), size_max=50)
     assert [next(some).offset, next(some).offset] == [0, 1]

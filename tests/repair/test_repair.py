@@ -25,7 +25,7 @@ from appliance.errors import (
     TransactionStateInvalid,
 )
 from appliance.export._range_reader import RangeReader
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair._repair import holes
 from appliance.repair.scrub import known_damage
@@ -164,7 +164,7 @@ def test_compaction_stops_before_damage_and_goes_on_when_readers_pass_it(tmp_pat
     with opened(tmp_path, **config) as log_dir:
         log = log_dir.create("t", 0, log_config(**config))
         for i in range(12):
-            log.append(_batch.build([(NOW, b"same", f"{i}".encode())]))
+            log.append(_build.batch([(NOW, b"same", f"{i}".encode())]))
         log.roll()
         log.append(batch("active"))
         log.flush()

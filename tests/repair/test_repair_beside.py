@@ -16,7 +16,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from appliance.repair import _repair, repair
 from tests.network.test_data_plane import Plane, make
 from tests.repair.test_repair import ASIDE, Heard, put_back
@@ -168,7 +168,7 @@ def test_compaction_forgets_an_aborted_transaction_whose_marker_is_passed(tmp_pa
     config = {**SETTINGS, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
 
     def keyed(key: bytes, epoch: int) -> bytes:
-        return _batch.build([(NOW, key, b"v")], producer_id=7, producer_epoch=epoch,
+        return _build.batch([(NOW, key, b"v")], producer_id=7, producer_epoch=epoch,
                             base_sequence=0, transactional=True)  # fmt: skip
 
     with opened(tmp_path, **config) as log_dir:

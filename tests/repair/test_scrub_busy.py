@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, LogClosed
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from appliance.repair._scrub import ScrubFinding, SegmentScan
 from tests.support.beside import beside
 from tests.support.logs import NOW, batch, everything, log_config, opened, until
@@ -38,7 +38,7 @@ def written(log: Log) -> Callable[[], object]:
 
     def write() -> None:
         key = f"{chance.randrange(20)}".encode()
-        log.append(_batch.build([(NOW, key, bytes(chance.randrange(400)))]))
+        log.append(_build.batch([(NOW, key, bytes(chance.randrange(400)))]))
         if chance.random() < 0.2:
             log.flush()
 

@@ -13,7 +13,7 @@ import pytest
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, BatchCorrupt, BatchInvalid, SequenceOutOfOrder
-from appliance.record import _batch
+from appliance.record import _batch, _build
 from tests.support.batch_model import read_client_batch, resealed
 from tests.support.compaction_model import batches, pairs, shown
 from tests.support.logs import (
@@ -53,7 +53,7 @@ def put(log: Log, text: str, timestamp: int = NOW, **given: Any) -> int:
     records = [
         (timestamp, key.encode(), value.encode() if sign else None) for key, sign, value in fields
     ]
-    return log.append(_batch.build(records, **given)).base_offset
+    return log.append(_build.batch(records, **given)).base_offset
 
 
 def settle(log_dir: LogDir, log: Log) -> None:
@@ -110,7 +110,7 @@ def test_headers_and_timestamps_of_a_rewritten_batch_stay(tmp_path: Path) -> Non
             (NOW + 90, b"b", b"1"),
             (NOW - 70, b"c", b"1", [("", b"")]),
         ]
-        log.append(_batch.build(records, base_timestamp=NOW))
+        log.append(_build.batch(records, base_timestamp=NOW))
         put(log, "b=2")
         assert cleaned(log_dir, log)
         first, third = shown(log)[:2]
@@ -121,9 +121,9 @@ def test_headers_and_timestamps_of_a_rewritten_batch_stay(tmp_path: Path) -> Non
 
 def test_append_time_of_a_rewritten_batch_stays(tmp_path: Path) -> None:
     with compacted(tmp_path, message_timestamp_type="LogAppendTime") as (log_dir, log):
-        data = _batch.build([(NOW, b"a", b"1"), (NOW, b"b", None)])
+        data = _build.batch([(NOW, b"a", b"1"), (NOW, b"b", None)])
         log.append(data, now_ms=NOW + 5)
-        log.append(_batch.build([(NOW, b"a", b"2")]), now_ms=NOW + 6)
+        log.append(_build.batch([(NOW, b"a", b"2")]), now_ms=NOW + 6)
         assert cleaned(log_dir, log)
         assert [record.timestamp for record in shown(log)] == [NOW + 5, NOW + 6]
         assert batches(log)[0].max_timestamp == NOW + 5
@@ -164,13 +164,13 @@ def test_what_is_not_durable_is_left_alone(tmp_path: Path) -> None:
 def test_a_record_without_a_key_is_refused_and_an_old_one_dropped(tmp_path: Path) -> None:
     keyless = [(NOW, None, b"x"), (NOW, b"a", b"1")]
     with compacted(tmp_path, cleanup_policy="delete") as (_, log):
-        log.append(_batch.build(keyless))
+        log.append(_build.batch(keyless))
     with compacted(tmp_path) as (log_dir, log):
         for codec in CODECS:
             with pytest.raises(BatchInvalid):
-                log.append(_batch.build(keyless, codec=codec))
+                log.append(_build.batch(keyless, codec=codec))
             with pytest.raises(BatchInvalid):
-                log.append_in_place(bytearray(_batch.build(keyless, codec=codec)))
+                log.append_in_place(bytearray(_build.batch(keyless, codec=codec)))
         put(log, "b=1", codec="zstd")
         assert cleaned(log_dir, log)
         assert pairs(log) == [(1, "a", "1"), (2, "b", "1")]
@@ -271,7 +271,7 @@ def test_a_horizon_leaves_timestamps_as_they_were(codec: str, tmp_path: Path) ->
     with compacted(tmp_path, delete_retention_ms=DAY_MS) as (log_dir, log):
         stamps = [0, NOW, NOW + 7, 1]
         records = [(stamp, b"%d" % i, None) for i, stamp in enumerate(stamps)]
-        log.append(_batch.build(records, codec=codec))
+        log.append(_build.batch(records, codec=codec))
         assert cleaned(log_dir, log)
         assert [record.timestamp for record in shown(log)] == stamps
         assert batches(log)[0].max_timestamp == NOW + 7
@@ -612,7 +612,7 @@ def test_damage_in_the_clean_part_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_compressed_batch_that_nobody_can_read_is_not_dropped(tmp_path: Path) -> None:
-    rubbish = bytearray(_batch.build([(NOW, b"a", b"0" * 100)], codec="gzip"))
+    rubbish = bytearray(_build.batch([(NOW, b"a", b"0" * 100)], codec="gzip"))
     rubbish[70:80] = bytes(10)
     with compacted(tmp_path, cleanup_policy="delete") as (_, log):
         put(log, "a=1")

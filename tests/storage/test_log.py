@@ -21,7 +21,7 @@ from appliance.errors import (
     OffsetOutOfRange,
     TimedOut,
 )
-from appliance.record import _batch
+from appliance.record import _batch, _batch_check, _build
 from tests.support.batch_model import resealed
 from tests.support.logs import (
     DAY_MS,
@@ -50,7 +50,7 @@ def test_a_batch_comes_back_stamped_and_otherwise_as_it_was(tmp_path: Path) -> N
         appended = log.append(batch("c", codec="lz4"), leader_epoch=3)
         assert appended == (2, 2, -1, False)
         wanted = bytearray(batch("c", codec="lz4"))
-        _batch.stamp(wanted, 2, 3)
+        _batch_check.stamp(wanted, 2, 3)
         assert log.read(2, up_to="end") == wanted
         assert values(log.read(0, up_to="end")) == ["a", "b", "c"]
 
@@ -332,7 +332,7 @@ def test_a_search_by_time_sees_no_further_than_its_reader(tmp_path: Path) -> Non
 def test_a_search_by_time_skips_records_below_the_log_start(tmp_path: Path) -> None:
     with one_log(tmp_path) as log:
         records = [(NOW + each, b"k", b"v") for each in (10, 40, 20, 20)]
-        log.append_durable(_batch.build(records))
+        log.append_durable(_build.batch(records))
         log.append_durable(batch("b", timestamp=NOW + 50))
         log.delete_before(2)
         assert log.offset_for_timestamp(NOW + 15) == (2, NOW + 20)
@@ -426,7 +426,7 @@ def test_timestamps_are_refused_outside_the_limits(
 def test_no_record_of_a_batch_may_lie_in_the_future(tmp_path: Path) -> None:
     with one_log(tmp_path, message_timestamp_after_max_ms=50) as log:
         with pytest.raises(BatchTimestampInvalid):
-            log.append(_batch.build([(NOW + each, None, b"v") for each in (0, 51, 0)]), now_ms=NOW)
+            log.append(_build.batch([(NOW + each, None, b"v") for each in (0, 51, 0)]), now_ms=NOW)
         assert log.log_end_offset == 0
 
 
@@ -486,7 +486,7 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
         (batch("a") + batch("b"), BatchInvalid),
         (batch("a")[:-1] + b"x", BatchCorrupt),
         (resealed(batch("a"), attributes=0x20), BatchInvalid),
-        (_batch.build_control("commit", 7, 0, 0, NOW), BatchInvalid),
+        (_build.control_batch("commit", 7, 0, 0, NOW), BatchInvalid),
     ],
     ids=["empty", "cut", "a byte more", "two", "a flipped byte", "control bit", "a marker"],
 )

@@ -13,7 +13,7 @@ from appliance.errors import (
     LogMirrored,
     OffsetOutOfRange,
 )
-from appliance.record import _batch, _mirror
+from appliance.record import _batch, _batch_check, _build, _mirror
 from tests.support.logs import (
     NOW,
     bases,
@@ -104,7 +104,7 @@ def test_nobody_else_writes_to_it_and_a_mirror_nowhere_else(tmp_path: Path) -> N
 def test_the_rules_for_clients_were_the_sources(tmp_path: Path) -> None:
     limits = {"max_message_bytes": 100, "message_timestamp_after_max_ms": 0,
               "cleanup_policy": "compact", "message_timestamp_type": "LogAppendTime", **MIRROR}
-    data = _batch.build([(NOW * 2, None, b"x" * 500)], base_offset=0)
+    data = _build.batch([(NOW * 2, None, b"x" * 500)], base_offset=0)
     with one_log(tmp_path, **limits) as log:
         log.append_mirrored(data)
         log.flush()
@@ -114,8 +114,8 @@ def test_the_rules_for_clients_were_the_sources(tmp_path: Path) -> None:
 
 def test_a_compacted_batch_and_its_append_time_stay(tmp_path: Path) -> None:
     stamped = bytearray(batch("a", "b", "c", base_offset=0))
-    _batch.stamp(stamped, 0, 0, append_time_ms=5)
-    data = _batch.retain_records(bytes(stamped), [0, 2])
+    _batch_check.stamp(stamped, 0, 0, append_time_ms=5)
+    data = _build.retain_records(bytes(stamped), [0, 2])
     with one_log(tmp_path, **MIRROR) as log:
         log.append_mirrored(data)
         log.flush()

@@ -14,7 +14,7 @@ from appliance.data_dir.creation import LogExists
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import LogClosed, OffsetInHole
 from appliance.process import spoken
-from appliance.record import _batch
+from appliance.record import _batch_check
 from tests.support.damaged import (
     BASES,
     END,
@@ -75,7 +75,7 @@ def unfinished(damaged: Damaged) -> Damaged:
 def stale(offset: int, epoch: int = EPOCH) -> bytes:
     """A whole batch with a good CRC that an earlier use of the blocks left behind."""
     data = bytearray(produced(offset))
-    _batch.stamp(data, offset, epoch)
+    _batch_check.stamp(data, offset, epoch)
     return bytes(data)
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from appliance._log import Log
 from appliance.record import _batch
-from appliance.record._batch import BatchInfo, Record
+from appliance.record._batch import BatchInfo
+from appliance.record._records import Record
 from tests.support.logs import everything
 
 

@@ -47,7 +47,7 @@ from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, BatchInvalid
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
-from appliance.record import _batch
+from appliance.record import _batch, _batch_check
 from appliance.topics.topic import check_own, check_writer
 from appliance.txn.states import TransactionRefused
 from appliance.txn.transaction import Partition, Producer
@@ -247,7 +247,7 @@ def _is_zstd(batch: bytes) -> bool:
 def _without_key(batch: bytes) -> list[RecordError]:
     """The records that a compacted topic cannot take; none where the batch itself is wrong."""
     try:
-        _batch.check(batch, deep=True)
+        _batch_check.check(batch, deep=True)
     except ApplianceError:
         return []
     lost = (i for i, record in enumerate(_batch.records(batch)) if record.key is None)

@@ -22,6 +22,11 @@ from appliance.record import compression
 from appliance.record._records import Record as _Record
 
 
+# ---- without the GIL ----
+
+
+# ---- with the GIL ----
+
 cdef bytes _sealed(BatchHeader* header, const uint8_t* payload, int64_t size):
     """Header and records as one batch, length and CRC filled in."""
     header.size = BATCH_HEADER_SIZE + size

@@ -141,3 +141,6 @@ cdef int _copy(int source, int target, int64_t size) noexcept nogil:
             return code
         done += got
     return sync_file(target)
+
+
+# ---- with the GIL ----

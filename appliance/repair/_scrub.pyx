@@ -60,6 +60,11 @@ ScrubFinding = namedtuple(
 )
 
 
+# ---- without the GIL ----
+
+
+# ---- with the GIL ----
+
 cdef class SegmentScan:
     """Verifies one segment. One thread at a time."""
 

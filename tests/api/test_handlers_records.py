@@ -1,5 +1,5 @@
-"""Produce and Fetch where Python answers them; the data plane's own answers are test_data_plane's.
-Each is asked in all its versions, so that the two sides can be held against each other."""
+"""Produce where Python answers it; the data plane's own answers are test_data_plane's. It is asked in
+all its versions, so that the two sides can be held against each other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import pytest
 from appliance.api.handlers import HANDLERS
 from appliance.errors import TimedOut
 from appliance.protocol import NO_UUID
-from appliance.protocol.messages.fetch import FetchRequest
 from appliance.protocol.messages.produce import ProduceRequest
-from appliance.record import _batch, _build
+from appliance.record import _build
 from appliance.record._batch import records
 from tests.support.control import Closed, Control
-from tests.support.logs import NOW, batch, end_txn, produced
+from tests.support.logs import NOW, batch, produced
 from tests.support.wire_client import frame_of
 
 
@@ -211,111 +210,6 @@ def test_durability_is_waited_for_no_longer_than_the_client_does(
     produce(control, batch("a"), timeout_ms=-1)
     assert waits[1] == 0
     assert produce(control, batch("a"), timeout_ms=-1, acks=1).error_code == 0
-
-
-# Fetch
-
-
-def fetch(
-    control: Control,
-    *offsets: int,
-    version: int = 18,
-    topic: str = "t",
-    topic_id: uuid.UUID | None = None,
-    room: int = 1 << 20,
-    total: int = 1 << 20,
-    epoch: int = -1,
-    isolation: int = 0,
-) -> Any:
-    """A row for each offset, asked of the partitions from 0 on."""
-    known = control.broker.topics.get(topic)
-    parts = [
-        FetchRequest.FetchPartition(
-            partition=i,
-            fetch_offset=offset,
-            partition_max_bytes=room,
-            current_leader_epoch=epoch,
-        )
-        for i, offset in enumerate(offsets)
-    ]
-    named = FetchRequest.FetchTopic(topic, topic_id or (known.id if known else NO_UUID), parts)
-    asked = FetchRequest(
-        max_wait_ms=10, min_bytes=1, max_bytes=total, isolation_level=isolation, topics=[named]
-    )
-    answer = control.ask(asked, version)
-    assert (answer.error_code, answer.session_id) == (0, 0)
-    ((found),) = answer.responses
-    return found.partitions
-
-
-@pytest.mark.parametrize("version", range(4, 19))
-def test_records_are_fetched_from_within_a_batch(control: Control, version: int) -> None:
-    (log,) = control.create("t").logs
-    log.append_durable(batch("a", "b"))
-    log.append_durable(batch("c", "d"))
-    (part,) = fetch(control, 3, version=version)
-    assert [each.value for each in records(part.records)] == [b"c", b"d"]
-    assert (part.error_code, part.high_watermark, part.last_stable_offset) == (0, 4, 4)
-    assert part.log_start_offset == (0 if version >= 5 else -1)
-    assert part.aborted_transactions is None
-    (part,) = fetch(control, 4, version=version)
-    assert (part.error_code, part.records) == (0, b"")
-
-
-def test_the_first_batch_comes_whole_and_later_ones_if_they_fit(control: Control) -> None:
-    size = len(batch("v" * 100))
-    for log in control.create("t", 3).logs:
-        log.append_durable(batch("v" * 100))
-        log.append_durable(batch("v" * 100))
-
-    def sizes(**limits: int) -> list[int]:
-        return [len(each.records) for each in fetch(control, 0, 0, 0, **limits)]
-
-    assert sizes() == [2 * size, 2 * size, 2 * size]
-    assert sizes(total=1) == [size, 0, 0]
-    assert sizes(room=1) == [size, 0, 0]
-    assert sizes(room=size) == [size, size, size]
-    assert sizes(total=3 * size) == [2 * size, size, 0]
-    assert sizes(total=0, room=0) == [size, 0, 0]
-
-
-def test_an_empty_partition_leaves_its_right_to_the_next(control: Control) -> None:
-    logs = control.create("t", 2).logs
-    logs[1].append_durable(batch("v"))
-    assert [len(each.records) > 0 for each in fetch(control, 0, 0, room=1)] == [False, True]
-
-
-def test_aborted_transactions_are_listed_for_whom_it_concerns(control: Control) -> None:
-    (log,) = control.create("t").logs
-    log.append_durable(produced(0, txn=True))
-    end_txn(log, "abort")
-    log.append_durable(produced(1, txn=True))
-    log.flush()
-    (part,) = fetch(control, 0)
-    assert (part.aborted_transactions, len(_batch.headers(part.records))) == (None, 3)
-    (part,) = fetch(control, 0, isolation=1)
-    assert [(each.producer_id, each.first_offset) for each in part.aborted_transactions] == [(7, 0)]
-    assert (part.last_stable_offset, len(_batch.headers(part.records))) == (2, 2)
-    (part,) = fetch(control, 2, isolation=1)
-    assert (part.aborted_transactions, part.records) == ([], b"")
-
-
-def test_what_cannot_be_fetched_has_an_error_of_its_own(control: Control) -> None:
-    logs = control.create("t", 3).logs
-    for log in logs:
-        log.append_durable(batch("v"), leader_epoch=2)
-    rows = fetch(control, 0, 99, -1, 0)
-    assert [each.error_code for each in rows] == [0, 1, 1, 3]
-    assert (rows[1].high_watermark, rows[1].log_start_offset, rows[1].records) == (-1, -1, b"")
-    codes = [fetch(control, 0, epoch=each)[0].error_code for each in (1, 2, 3)]
-    assert codes == [74, 0, 75]
-    assert fetch(control, 0, topic="missing", version=12)[0].error_code == 3
-    assert fetch(control, 0, topic_id=uuid.uuid4())[0].error_code == 100
-
-
-def test_a_session_that_is_not_known_here_makes_the_client_begin_again(control: Control) -> None:
-    assert control.ask(FetchRequest(session_id=5, session_epoch=3), 18).error_code == 70
-    assert control.ask(FetchRequest(session_id=0, session_epoch=0), 18).error_code == 0
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])

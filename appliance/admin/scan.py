@@ -94,7 +94,6 @@ def look(
     bounds: Bounds,
     *,
     is_backward: bool = False,
-    is_committed: bool = True,
 ) -> Look:
     """Reads partition by partition; backward, a piece of each in turn, the newest first."""
     seen = Look(deadline=time.monotonic() + bounds.seconds)
@@ -106,12 +105,12 @@ def look(
         now = todo.pop(0)
         if is_backward:
             piece = now._replace(first=max(now.first, now.end - BACK_OFFSETS))
-            rest = _read(log_of(now.partition), piece, wanted, None, seen, is_committed)
+            rest = _read(log_of(now.partition), piece, wanted, None, seen)
             assert rest is None
             if piece.first > now.first:
                 todo.append(now._replace(end=piece.first))
         else:
-            rest = _read(log_of(now.partition), now, wanted, bounds, seen, is_committed)
+            rest = _read(log_of(now.partition), now, wanted, bounds, seen)
             if rest is not None:
                 todo.insert(0, rest)
     seen.left = todo
@@ -119,11 +118,11 @@ def look(
 
 
 def _read(
-    log: Log, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look, is_committed: bool
+    log: Log, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
 ) -> Range | None:
     """What is left of the piece when the bounds are reached; without bounds it is read whole."""
     first = piece.first
-    aborted = _aborted(log, piece) if is_committed else []
+    aborted = log.aborted_transactions(piece.first, piece.end)
     while first < piece.end:
         if bounds is not None and seen.is_over(bounds):
             return piece._replace(first=first)
@@ -131,7 +130,7 @@ def _read(
         if first >= piece.end:
             return None
         try:
-            data = log.read(first, READ_BYTES, "stable" if is_committed else "visible")
+            data = log.read(first, READ_BYTES, "stable")
         except (OffsetInHole, BatchCorrupt, BatchTorn) as error:
             seen.problems.append(Problem(piece.partition, first, str(error)))
             first = _behind(log, first)
@@ -161,10 +160,6 @@ def _behind(log: Log, offset: int) -> int:
     ends = [end for begin, end in log.holes() if begin <= offset < end]
     bases = [each.base_offset for each in log.segments() if each.base_offset > offset]
     return min([*ends, *bases], default=log.log_end_offset)
-
-
-def _aborted(log: Log, piece: Range) -> list[tuple[int, int, int]]:
-    return log.aborted_transactions(piece.first, piece.end)
 
 
 def _batches(data: bytes) -> Iterator[tuple[_Info, memoryview]]:

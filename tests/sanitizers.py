@@ -25,7 +25,7 @@ TESTS = Path(__file__).resolve().parent
 REPOSITORY = TESTS.parent
 CACHE = TESTS / ".cache"
 ENGINE_TESTS = (
-    "admin/test_admin_bulk_export.py",
+    "admin/test_admin_bulk_read.py",
     "record/test_batch.py",
     "storage/test_committer.py",
     "network/test_data_plane.py",

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from appliance.admin.export import FormatNotInstalled, Sink, harmless, text_of
+from appliance.admin.download import FormatNotInstalled, Sink, harmless, text_of
 from appliance.errors import ApplianceError
 from appliance.export._range_reader import RangeReader
 from appliance.record import arrow

@@ -1,4 +1,4 @@
-"""Bulk export over HTTP: a plan of splits, and the record batches of a range as they are stored.
+"""Bulk reads over HTTP: a plan of splits, and the record batches of a range as they are stored.
 
 A stream of batches is frames, each `length u32, big-endian | so many bytes of whole batches`. The
 first batch may begin before `start`, the last may pass `end`: the reader cuts. A length of 0 ends
@@ -18,7 +18,7 @@ from typing import Any, TypedDict, TypeVar
 from aiohttp import web
 
 from appliance._log import Log
-from appliance.admin.export_formats import FORMATS, Decoded
+from appliance.admin.bulk_formats import FORMATS, Decoded
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topic_lookup import check_meant, log_of, topic_of
@@ -190,13 +190,13 @@ async def send_decoded(
 
 
 async def next_piece(call: Call, reader: RangeReader, read: Callable[[], Result]) -> Result:
-    """What `read` makes of the next of the range, at the pace of all exports."""
+    """What `read` makes of the next of the range, at the pace of all bulk reads."""
     reading, passed, sent = call.reading, reader.passed_bytes, reader.bytes
     try:
         piece = await reading.on_thread(read)
     except ApplianceError as error:
         # a stream that breaks off is better than one that looks whole
-        log.error("an export was cut off", error=error)
+        log.error("a bulk read was cut off", error=error)
         if call.request.transport is not None:
             call.request.transport.abort()
         raise ConnectionResetError from error

@@ -1,5 +1,5 @@
-"""A range of messages as a file: JSON lines, CSV, Arrow or Parquet. It is streamed, so that it may
-be of any size; a client that goes away ends it.
+"""A download: a range of messages as a file, JSON lines, CSV, Arrow or Parquet. It is streamed, so
+that it may be of any size; a client that goes away ends it.
 
 Keys and values are text in JSON lines and CSV, where they are UTF-8; bytes that are not are base64,
 and `key_is_base64` and `value_is_base64` say so. In Arrow and Parquet they are bytes. CSV is for
@@ -202,7 +202,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
 }
 
 
-async def export(call: Call) -> web.StreamResponse:
+async def download(call: Call) -> web.StreamResponse:
     topic = topic_of(call)
     message_filter.parse(call.params["filter"])  # what is no filter is told before anything is sent
     ranges = await ranges_asked(call, topic)
@@ -227,7 +227,7 @@ async def send(
         if seen.problems or not call.may_still_read():
             # half a file that looks whole would be worse than none
             what = seen.problems[0].what if seen.problems else f"{call.who} may read no more"
-            log.error("an export was cut off", topic=topic.name, what=what)
+            log.error("a download was cut off", topic=topic.name, what=what)
             assert call.request.transport is not None
             call.request.transport.abort()
             raise ConnectionResetError
@@ -249,7 +249,7 @@ async def ranges_asked(call: Call, topic: Topic) -> list[Range]:
 ROUTES = [
     get(
         "/topics/{topic}/export",
-        export,
+        download,
         None,
         "Messages as a file, up to what is there when it begins.",
         params=(

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import NotRequired
 
-from appliance.admin.bulk_export import PREFIX
+from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.route import Call, Param, delete, get, post, put
 from appliance.broker.broker import Broker

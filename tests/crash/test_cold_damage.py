@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from appliance.admin.bulk_export import PREFIX
+from appliance.admin.bulk_read import PREFIX
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from appliance.record import _build
 from tests.support.rest import Rest

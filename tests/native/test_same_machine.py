@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.admin.bulk_export import PREFIX
+from appliance.admin.bulk_read import PREFIX
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
 from appliance.native.same_machine import choose_congestion
@@ -67,7 +67,7 @@ def test_a_connection_that_is_gone_is_left_alone() -> None:
         assert congestion_of(never_connected) == SYSTEMS
 
 
-def test_a_bulk_export_does(appliance_broker: RunningBroker) -> None:
+def test_a_bulk_read_does(appliance_broker: RunningBroker) -> None:
     with WireClient(address_of(appliance_broker.bootstrap)) as client:
         client.create_topic("t")
     with closing(socket.create_connection(address_of(appliance_broker.admin))) as connection:

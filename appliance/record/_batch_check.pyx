@@ -75,14 +75,7 @@ cdef int _check_short(const uint8_t* data, int64_t size, BatchHeader* header) no
     return batch_check_frame(header, size)
 
 
-cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
-    cdef int code = batch_check_own(data, size, header)
-    if code == OK and header.producer_id >= 0 and header.base_sequence < 0:
-        return BATCH_INVALID
-    return code
-
-
-cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
+cdef inline int _check_one(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
     cdef int code
     memset(header, 0, sizeof(BatchHeader))
     if size < BATCH_HEADER_SIZE:
@@ -102,6 +95,17 @@ cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header)
     if code == OK and not header.attributes & ATTRIBUTE_CODEC:
         code = _check_records(data, header)
     return code
+
+
+cdef int batch_check(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
+    cdef int code = _check_one(data, size, header)
+    if code == OK and header.producer_id >= 0 and header.base_sequence < 0:
+        return BATCH_INVALID
+    return code
+
+
+cdef int batch_check_own(const uint8_t* data, int64_t size, BatchHeader* header) noexcept nogil:
+    return _check_one(data, size, header)
 
 
 cdef int batch_check_mirrored(

@@ -1,5 +1,5 @@
-"""Produce where Python answers it; the data plane's own answers are test_data_plane's. It is asked in
-all its versions, so that the two sides can be held against each other."""
+"""Produce where Python answers it; the data plane's own answers are test_data_plane's. It is asked
+in all versions, so that the two sides can be held against each other."""
 
 from __future__ import annotations
 

@@ -28,12 +28,13 @@ from appliance.native._codes cimport (
     OFFSET_OUT_OF_RANGE, OK, STORAGE_IO, TXN_STATE_INVALID,
 )
 from appliance.native._descriptors cimport FileRef, directory_hold
-from appliance.native._files cimport NAME_SIZE, failure_note, file_name, read_whole
-from appliance.native._native cimport ENOENT, errno, snprintf, wall_ms
+from appliance.native._files cimport read_whole
+from appliance.native._native cimport ScopeLock
 from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, CONTROL_ABORT, BatchHeader,
     batch_check_crc, batch_check_header, batch_control_type, batch_load_header,
 )
+from appliance.repair._restore cimport file_keep_aside
 from appliance.storage._holes cimport holes_cover, holes_fill, holes_skip
 from appliance.storage._journal cimport Hole
 from appliance.storage._partition_log cimport LogRef, PartitionLog
@@ -48,10 +49,6 @@ from appliance.storage.compaction._segment_reader cimport (
 )
 
 from appliance.errors import from_code
-
-cdef extern from "unistd.h" nogil:
-    int linkat(int old_directory_fd, const char* old_path, int new_directory_fd,
-               const char* new_path, int flags)
 
 HoleInfo = namedtuple("HoleInfo", "first_offset end_offset position end_position is_skipped")
 
@@ -230,16 +227,15 @@ cdef int _put(Filling* filling, const uint8_t* data, const BatchHeader* header,
 cdef bint _abort_is_known(Filling* filling, const BatchHeader* marker,
                           int64_t first_offset) noexcept nogil:
     cdef PartitionLog* log = filling.log.get()
-    cdef bint is_known = False
     cdef size_t i
-    log.list_guard.lock()
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
     for i in range(log.aborted.size()):
         if (log.aborted[i].producer_id == marker.producer_id
                 and log.aborted[i].last_offset == marker.base_offset
                 and log.aborted[i].first_offset <= first_offset):
-            is_known = True
-    log.list_guard.unlock()
-    return is_known
+            return True
+    return False
 
 
 cdef int _finish(Filling* filling) noexcept nogil:
@@ -267,22 +263,13 @@ cdef int _finish(Filling* filling) noexcept nogil:
 
 cdef int _keep_damaged(Filling* filling) noexcept nogil:
     """A segment with damaged bytes stays beside the new one, for who can make more of them."""
-    cdef char[NAME_SIZE] name
-    cdef char[NAME_SIZE] aside
     cdef FileRef directory
-    cdef int directory_fd, code = directory_hold(filling.log.get().directory.get(), &directory)
+    cdef int code = directory_hold(filling.log.get().directory.get(), &directory)
     cdef size_t i
-    if code != OK:
-        return code
-    directory_fd = directory.get().fd
     for i in range(filling.group.size()):
-        if filling.group[i].get().is_damaged.load():
-            file_name(name, filling.group[i].get().base_offset, b".log")
-            snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld",
-                     <long long>filling.group[i].get().base_offset, <long long>wall_ms())
-            if linkat(directory_fd, name, directory_fd, aside, 0) < 0 and errno != ENOENT:
-                return failure_note(b"link", name, errno)
-    return OK
+        if code == OK and filling.group[i].get().is_damaged.load():
+            code = file_keep_aside(directory.get().fd, filling.group[i].get().base_offset)
+    return code
 
 
 # ---- with the GIL ----
@@ -325,23 +312,21 @@ def fill(Log log not None, int source_fd, list batches not None, *, bint dry_run
     cdef Filling* filling = owner.get()
     cdef Span span
     cdef int code
+    cdef ScopeLock lock
     filling.log = log.log
     filling.source_fd = source_fd
     filling.is_dry = dry_run
-    filling.at = 0
     for position, size in batches:
         span.position, span.size = position, size
         filling.spans.push_back(span)
     with nogil:
-        log.log.get().maintenance.lock()
-    try:
-        if log_has_unfinished_swap(log.log.get()):
-            raise from_code(STORAGE_IO, f"{log.name}: its files were being replaced when the disk "
-                                        "failed: open the partition again first")
-        with nogil:
-            code = _fill(filling)
-    finally:
-        log.log.get().maintenance.unlock()
+        lock.hold(log.log.get().maintenance)
+    if log_has_unfinished_swap(log.log.get()):
+        raise from_code(STORAGE_IO, f"{log.name}: its files were being replaced when the disk "
+                                    "failed: open the partition again first")
+    with nogil:
+        code = _fill(filling)
+    lock.release()
     if code != OK:
         raise from_code(code, f"{log.name}: offsets {filling.first_offset} to "
                               f"{filling.end_offset - 1} cannot be put back{_WHY.get(code, '')}")

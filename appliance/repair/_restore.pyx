@@ -79,7 +79,7 @@ cdef int _restore(Scan* scan, const FileRef& file) noexcept nogil:
     owner = file_own(fd)
     code = _copy(file.get().fd, fd, size)
     if code == OK:
-        code = _keep_other(segment)
+        code = file_keep_aside(directory_fd, segment.base_offset)
     if code == OK:
         code = _take_name(scan, owner, size)
     if code != OK:
@@ -87,12 +87,11 @@ cdef int _restore(Scan* scan, const FileRef& file) noexcept nogil:
     return code
 
 
-cdef int _keep_other(Segment* segment) noexcept nogil:
+cdef int file_keep_aside(int directory_fd, int64_t base_offset) noexcept nogil:
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] aside
-    cdef int directory_fd = segment.directory.get().fd
-    file_name(name, segment.base_offset, b".log")
-    snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>segment.base_offset,
+    file_name(name, base_offset, b".log")
+    snprintf(aside, NAME_SIZE, b"%020lld.log.corrupt-%lld", <long long>base_offset,
              <long long>wall_ms())
     if linkat(directory_fd, name, directory_fd, aside, 0) < 0 and errno != ENOENT:
         return failure_note(b"link", name, errno)

@@ -52,13 +52,13 @@ cdef int scan_settle(Scan* scan) noexcept nogil:
 
 cdef bint _is_listed(Scan* scan) noexcept nogil:
     cdef PartitionLog* log = scan.log.get()
-    cdef bint is_listed = False
     cdef size_t i
     cdef ScopeLock lock
     lock.hold(log.list_guard)
     for i in range(log.segments.size()):
-        is_listed = is_listed or log.segments[i].get() == scan.segment.get()
-    return is_listed and not log.is_closed.load()
+        if log.segments[i].get() == scan.segment.get():
+            return not log.is_closed.load()
+    return False
 
 
 cdef int _settle_flaw(Scan* scan, Flaw flaw) noexcept nogil:

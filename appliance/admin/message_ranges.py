@@ -29,7 +29,7 @@ class PartRange(TypedDict):
 
 
 class RangeAnswer(TypedDict):
-    cursor: str  # for an export or a replay; empty: there is no record in the range
+    cursor: str  # for a download or a replay; empty: there is no record in the range
     offsets: int
     partitions: list[PartRange]
 
@@ -107,7 +107,7 @@ ROUTES = [
         "/topics/{topic}/range",
         find_range,
         RangeAnswer,
-        "Where in each partition a range begins and ends, for an export or a replay.",
+        "Where in each partition a range begins and ends, for a download or a replay.",
         params=(
             Param("from", str, "oldest, offset:N, offset:-N (from the end), time:MS.", "oldest"),
             Param("until", str, "The first not in it, as offset:N or time:MS; else the end."),

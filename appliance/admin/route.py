@@ -139,7 +139,7 @@ class Call:
     guard: Guard
     schemas: Schemas
     mirrors: Mirrors
-    reading: Reading  # for bulk export
+    reading: Reading  # of bulk data
     trail: Trail
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request

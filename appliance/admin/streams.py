@@ -1,4 +1,4 @@
-"""Answers without an end of their own, or with a far one: streams of what is new, and exports.
+"""Answers without an end of their own, or with a far one: streams of what is new, and downloads.
 
 Each holds a connection, and one of messages reads the disk as it goes. So a person has so many.
 """
@@ -32,7 +32,7 @@ class Streams:
         count = sum(each.transport is not None for each in own)
         if count >= self._most:
             raise StreamsTooMany(
-                f"{who or 'nobody'} has {count} streams and exports open, wanted at most "
+                f"{who or 'nobody'} has {count} streams and downloads open, wanted at most "
                 f"{self._most} (admin.streams.per.user); close one"
             )
         own.append(request)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from appliance.api.handlers import fetch as handler
+from appliance.config import LogConfig
+from appliance.protocol.codec import decode
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 from appliance.record._batch import headers, records
+from tests.api import test_handlers_captured as corpus
 from tests.network.test_data_plane import Plane, make
 from tests.support.logs import batch, end_txn, produced
 from tests.support.wire_client import TOPIC_ID, frame_of
@@ -122,3 +126,20 @@ def test_what_cannot_be_fetched_has_an_error_of_its_own(plane: Plane) -> None:
     assert codes == [74, 0, 75]
     assert fetch(plane, 0, topic="missing", version=12)[0].error_code == 3
     assert fetch(plane, 0, topic_id=uuid4())[0].error_code == 100
+
+
+def test_the_answer_is_that_of_kafka(plane: Plane) -> None:
+    topic_id = uuid4()
+    logs = [plane.log_dir.create(corpus.TOPIC, each, LogConfig()) for each in range(5)]
+    plane.data_plane.put_topic(corpus.TOPIC, topic_id.bytes, list(logs))
+    requests, answers = corpus.captured("request"), corpus.captured("response")
+    sent, asked, answer = requests[0], requests[handler.KEY], answers[handler.KEY]
+    (topic,) = decode(sent.message, sent.body, sent.version).topic_data
+    logs[2].append_durable(topic.partition_data[0].records)
+    request = corpus.place(decode(asked.message, asked.body, asked.version), topic_id)
+    with plane.client() as client:
+        client.send(frame_of(request, handler.KEY, asked.version))
+        ours = client.answer(FetchResponse, handler.KEY, asked.version)
+    kafkas = decode(answer.message, answer.body, answer.version)
+    ours.session_id = kafkas.session_id  # one broker's own
+    assert corpus.facts(asdict(ours)) == corpus.facts(asdict(kafkas))

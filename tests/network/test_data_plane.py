@@ -637,8 +637,9 @@ def test_a_reader_that_does_not_read_ends_and_delays_nobody(make: Any) -> None:
         plane.wait_for("connections_closed_slow", 1)
 
 
-def test_connections_have_limits(make: Any) -> None:
-    plane = make(max_connections=3)
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_ip"])
+def test_connections_have_limits(make: Any, limit: str) -> None:
+    plane = make(**{limit: 3})
     clients = [plane.client() for _ in range(3)]
     for each in clients:
         each.produce(batch())

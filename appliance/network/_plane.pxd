@@ -55,7 +55,6 @@ cdef enum ClosureKind:
     CLOSURE_CONNECTIONS = 6        # got: connections of all; wanted: the limit
     CLOSURE_CONNECTIONS_PER_IP = 7
     CLOSURE_CONNECTION_RATE = 8    # got: milliseconds to wait; wanted: the most
-    CLOSURE_KINDS = 9
 
 cdef cppclass Closure:
     string peer

@@ -3,6 +3,7 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { api } from "../api.js";
 import { Dialog } from "../parts/dialog.js";
 import { bytes, count, some, time } from "../format.js";
+import { pathOf } from "./message_search.js";
 
 const FORMATS = [
   ["jsonl", "JSON lines"],
@@ -12,7 +13,6 @@ const FORMATS = [
 ];
 const PREVIEW = 5; // messages
 
-const pathOf = (topic) => `/topics/${encodeURIComponent(topic)}`;
 const boundOf = ({ kind, value }) =>
   kind === "time"
     ? `time:${new Date(value).getTime()}`

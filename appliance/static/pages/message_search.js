@@ -2,8 +2,7 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { api } from "../api.js";
 import { asWords } from "../parts/schemas.js";
-import { count, percent, some, time } from "../format.js";
-import { form } from "./message_view.js";
+import { count, percent, some } from "../format.js";
 
 export const pathOf = (topic) => `/topics/${encodeURIComponent(topic)}`;
 

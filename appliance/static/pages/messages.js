@@ -2,12 +2,12 @@
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { setQuery } from "../router.js";
 import { Mark } from "../parts/bits.js";
-import { SchemaDialog, ShownAs, useSchemas } from "../parts/schemas.js";
+import { SchemaDialog, ShownAs, asWords, useSchemas } from "../parts/schemas.js";
 import { bytes, count, time } from "../format.js";
 import { Following, KEPT } from "./following.js";
 import { Write } from "./message_produce.js";
 import { Export, Replay } from "./message_range.js";
-import { pathOf, conditions, words, useSearch, Status } from "./message_search.js";
+import { pathOf, conditions, useSearch, Status } from "./message_search.js";
 import { size, Whole } from "./message_view.js";
 
 const LIMITS = [50, 100, 500, 1000];

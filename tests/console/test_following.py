@@ -57,7 +57,7 @@ def written(bootstrap: str, topic: str) -> Iterator[None]:
 
 def left_out(page: Page) -> int:
     text = page.get_by_role("status").inner_text()
-    found = re.search(r"… ([\d ]+) more came too fast and are not shown", text)
+    found = re.search(r"… ([\d ]+) messages came too fast and are not shown", text)
     return int(found[1].replace(" ", "")) if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Who of a group reads what: the original rebalancing algorithm, as pure functions.
+"""The assignment of partitions in a group: the original rebalancing algorithm, as pure functions.
 
 For each topic, every consumer of the group computes the same table from the same facts:
 
@@ -41,14 +41,14 @@ Streams = Mapping[str, int]  # how many for a topic
 
 
 def block(items: list[Item], index: int, count: int) -> list[Item]:
-    """What falls to the one at `index` of `count`."""
+    """The share of stream `index` of `count`."""
     size = -(-len(items) // count)
     return items[index * size : (index + 1) * size]
 
 
 def assign(topics: Mapping[str, Iterable[BrokerPartition]], group: Mapping[str, Streams]) -> Table:
-    """The whole group's table. `group` has the streams of each consumer; partitions of a topic
-    that nobody reads are not in the table."""
+    """The table of the whole group. `group` has the streams of each consumer. The table leaves out
+    topics that nobody reads."""
     table: Table = {}
     for topic in sorted(topics):
         partitions = sorted(topics[topic])

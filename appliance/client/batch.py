@@ -1,4 +1,4 @@
-"""Batches on their way, and the sequence numbers by which a broker knows them again."""
+"""Batches in flight, and the sequence numbers by which a broker detects repeated ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEQUENCE_END = 2**31  # behind it a producer begins at 0 again
 
 @dataclass(eq=False, slots=True)
 class Identity:
-    """What an idempotent producer is for one partition."""
+    """The identity of an idempotent producer for one partition."""
 
     producer_id: int
     epoch: int
@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Group:
-    """Records for one partition, as they were given and as bytes."""
+    """Records for one partition, as the caller passed them and as bytes."""
 
     topic: str
     partition: BrokerPartition
@@ -47,7 +47,7 @@ class Batch:
     group: Group
     start: int  # of its records in the group
     encoded: EncodedRecords
-    payload: bytes  # what `encoded` holds, compressed if that is wanted
+    payload: bytes  # the bytes of `encoded`, compressed if the codec says so
     codec: int
     order: int  # among all of this producer: batches of a partition go in this order
     deadline: float  # of time.monotonic
@@ -55,7 +55,7 @@ class Batch:
     sequence: int = -1
     tries: int = 0
     is_under_way: bool = False  # sent, and not answered yet
-    may_be_written: bool = False  # a connection was lost under it, or its answer left that open
+    may_be_written: bool = False  # its connection was lost, or its answer is not conclusive
     head: bytes = field(default=b"", repr=False)
 
     @property
@@ -71,7 +71,7 @@ class Batch:
         return self.group.given.cut(self.start, self.start + self.encoded.count)
 
     def take_identity(self, identity: Identity | None) -> None:
-        """Now it has its place in the sequence, and keeps it when it is sent again."""
+        """Assigns its sequence number, which it keeps when it is sent again."""
         self.identity, self.head = identity, b""
         self.sequence = identity.take(self.encoded.count) if identity else -1
 
@@ -85,7 +85,7 @@ class Batch:
 def batches_of(
     group: Group, codec: int, size_max: int, orders: Iterator[int], deadline: float
 ) -> Iterator[Batch | Outcome]:
-    """Made one by one as they are asked for. A record that fits into none has its outcome."""
+    """Makes batches one by one, on request. A record that fits into none gets its outcome."""
     at = 0
     while at < len(group.values):
         try:

@@ -48,8 +48,8 @@ class Cluster:
         return self._registry.client if self._registry else None
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """`watcher` is called, by a thread of ours, after brokers, topics or partitions that
-        ZooKeeper tells may have changed. Those that must be asked tell nothing."""
+        """A thread of ours calls `watcher` after a possible change of brokers, topics or partitions
+        in ZooKeeper. Brokers of a `broker_list` report no changes."""
         with self._lock:
             self._watchers.append(watcher)
 
@@ -65,7 +65,7 @@ class Cluster:
     # who is there
 
     def brokers(self) -> dict[int, Address]:
-        """Those that are registered, or that were found when they were asked for."""
+        """The registered brokers, or those that metadata has listed."""
         return {**self._registry.brokers} if self._registry else self._metadata.brokers()
 
     def topics(self) -> list[str]:
@@ -74,14 +74,14 @@ class Cluster:
         return self._metadata.topics()
 
     def partitions(self, topic: str, may_create: bool = False) -> tuple[BrokerPartition, ...]:
-        """All of a topic, those of one broker together; TopicUnknown when there are none."""
+        """All partitions of a topic, grouped by broker. TopicUnknown if there are none."""
         registered = self._registered(topic, may_create)
         return (
             tuple(self._metadata.leaders(topic, may_create)) if registered is None else registered
         )
 
     def _registered(self, topic: str, may_create: bool) -> tuple[BrokerPartition, ...] | None:
-        """None when ZooKeeper does not tell."""
+        """None if ZooKeeper does not know."""
         if self._registry is None:
             return None
         partitions = self._registry.partitions(topic)
@@ -107,8 +107,8 @@ class Cluster:
         return partition.broker
 
     def any_of(self, home: int) -> int:
-        """A broker that may answer for the partitions named by `home`: itself, or any of a
-        replicated cluster."""
+        """A broker that can answer for the partitions of `home`: that broker itself, or any broker
+        of a replicated cluster."""
         if home != NO_BROKER:
             return home
         for number in self.brokers():
@@ -125,20 +125,20 @@ class Cluster:
         return known[broker]
 
     def connect(self, broker: int) -> Connection:
-        """A new connection, which is the caller's."""
+        """A new connection, which the caller owns."""
         return Connection(self.address(broker), self.config)
 
     def ask(self, broker: int, api: Any, request: Any) -> Any:
-        """A short question, over a connection that all threads share."""
+        """A short request, over a connection that all threads share."""
         return self._metadata.ask(self.address(broker), api, request)
 
     def topic_id(self, broker: int, topic: str) -> UUID | None:
-        """Of the topic that has this name at a broker now. Appliances have topics of their own,
-        each with another id. None: the broker is too old to tell."""
+        """The id of the topic that has this name at a broker now. Each appliance has its own topics
+        with their own ids. None: the broker is too old for ids."""
         return self._metadata.topic_id(self.address(broker), topic)
 
     def refresh(self, topic: str | None = None) -> None:
-        """Asks the brokers again, after an answer has shown that what is known is old. What
-        ZooKeeper tells needs no asking."""
+        """Asks the brokers again, after an answer has shown that the metadata is old. With
+        ZooKeeper this is not needed."""
         if self._registry is None or (topic and self._registry.partitions(topic) is None):
             self._metadata.refresh([topic] if topic else None)

@@ -42,7 +42,7 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """What every client has to know: where brokers are found, and how long to wait for them."""
+    """Settings of every client: the addresses of brokers, and timeouts."""
 
     broker_list: str = setting(
         "",

@@ -36,10 +36,10 @@ from appliance.protocol.messages.api_versions import ApiVersionsRequest
 Room = Callable[[int], bytearray | memoryview]
 
 SIZE = struct.Struct(">i")
-FRAME_SIZE_MAX = 1 << 30  # an answer of more is a broken one: nobody asks for so much at a time
+FRAME_SIZE_MAX = 1 << 30  # a larger answer is broken: no request asks for so much
 PORT_MAX = 65535
 CORRELATION_ID_MAX = 2**31 - 1
-LARGE = 64 << 10  # an answer that does not come in one piece
+LARGE = 64 << 10  # an answer of this size arrives in parts
 TIMEVAL = struct.Struct("@ll")  # seconds and microseconds, as SO_RCVTIMEO wants them
 PARTS_MAX = 512  # handed to one sendmsg; Linux takes 1024
 
@@ -97,8 +97,8 @@ class Connection:
         return made
 
     def _negotiated(self) -> dict[int, tuple[int, int]]:
-        """What the broker speaks. One that does not know our version of the question answers in
-        the oldest form, with an error."""
+        """The API versions of the broker. A broker that does not know our version of this request
+        answers in the oldest format, with an error."""
         self._versions = {API_VERSIONS.key: API_VERSIONS.versions}
         request = ApiVersionsRequest("appliance", __version__)
         timeout_ms = self.config.connect_timeout_ms
@@ -132,7 +132,7 @@ class Connection:
 
     @property
     def deadline(self) -> float | None:
-        """Of time.monotonic: when the oldest request in flight has waited too long."""
+        """The time (of time.monotonic) at which the oldest request in flight times out."""
         return self._in_flight[0].deadline if self._in_flight else None
 
     def fileno(self) -> int:
@@ -142,8 +142,8 @@ class Connection:
         self._socket.close()
 
     def cut(self) -> None:
-        """From any thread: whoever waits for this connection fails at once."""
-        with suppress(OSError):  # it is cut already, by the broker or by who closed it
+        """From any thread: makes all waits for this connection fail at once."""
+        with suppress(OSError):  # the broker or another thread has closed it already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def version(self, api: Api, most: int | None = None) -> int:
@@ -163,7 +163,7 @@ class Connection:
     def ask(
         self, api: Api, request: Any, timeout_ms: float | None = None, version: int | None = None
     ) -> Any:
-        """The answer, when nothing else is in flight."""
+        """Sends a request and returns its answer. Nothing else may be in flight."""
         if self._in_flight:
             raise RuntimeError(f"{self!r}: {api.name} would get the answer of another request")
         self.send(api, request, timeout_ms, version)
@@ -183,7 +183,7 @@ class Connection:
         body: Sequence[bytes | bytearray | memoryview],
         timeout_ms: float | None = None,
     ) -> int:
-        """The same of a request that is bytes already; they are not copied."""
+        """The same for an encoded request. Its bytes are not copied."""
         self._last_id = self._last_id % CORRELATION_ID_MAX + 1
         header = headers.RequestHeader(api.key, version, self._last_id, self.config.client_id)
         head = headers.encode_request(header)
@@ -219,8 +219,8 @@ class Connection:
             raise
 
     def receive_bytes(self, room: Room = bytearray) -> tuple[int, Api, int, memoryview]:
-        """Correlation id, API, version and body of the answer, not yet decoded. `room` makes the
-        buffer for so many bytes; new memory for each answer is what large ones cost most."""
+        """Correlation id, API, version and undecoded body of the answer. `room` returns a buffer of
+        a given size, because new memory is the largest cost of a large answer."""
         if not self._in_flight:
             raise RuntimeError(f"{self!r}: an answer is wanted where nothing was asked")
         asked = self._in_flight[0]
@@ -254,8 +254,8 @@ class Connection:
         return buffer
 
     def _some(self, left: memoryview, deadline: float) -> int:
-        """Of a large answer all, in one call: where other threads keep the GIL busy, each return
-        from a call may wait for it longer than the bytes took."""
+        """Reads a large answer in one call. If other threads keep the GIL busy, each return from a
+        call may wait for it longer than the bytes took."""
         self._wait_until(deadline)
         if len(left) < LARGE:
             return self._socket.recv_into(left)
@@ -263,7 +263,7 @@ class Connection:
         self._socket.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMEVAL.pack(*divmod(micros, 1_000_000))
         )
-        self._socket.setblocking(True)  # to Python, that is: the kernel keeps the time
+        self._socket.setblocking(True)  # for Python; the kernel keeps the timeout
         try:
             return self._socket.recv_into(left, 0, socket.MSG_WAITALL)
         except BlockingIOError as error:

@@ -14,7 +14,7 @@ READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
 @dataclass(frozen=True, kw_only=True)
 class FetchConfig(ClientConfig):
-    """What fetching needs: all that a SimpleConsumer has."""
+    """Settings of fetching, which are all settings of a SimpleConsumer."""
 
     fetch_size: int = setting(
         MIB,
@@ -61,7 +61,7 @@ class FetchConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(FetchConfig):
-    """What a ConsumerConnector has besides."""
+    """The other settings of a ConsumerConnector."""
 
     group_id: str = setting("", "The group: each record goes to one of its consumers.")
     consumer_id: str = setting(

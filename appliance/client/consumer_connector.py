@@ -1,4 +1,4 @@
-"""The consumer of a group: streams of messages, from whichever partitions fall to it.
+"""The consumer of a group: streams of messages from the partitions that are assigned to it.
 
     connector = ConsumerConnector(ConsumerConfig(zk_connect="box:2181", group_id="counters"))
     streams = connector.create_message_streams({"clicks": 2})
@@ -53,7 +53,7 @@ from appliance.process import event_log
 
 log = event_log.named("consumer")
 
-STOP_S = 5.0  # what a stop waits for threads; one that waits for a dead broker is left to its end
+STOP_S = 5.0  # how long a stop waits for threads, which may hang at a dead broker
 
 
 class ConsumerConnector:
@@ -71,7 +71,7 @@ class ConsumerConnector:
         self._wanted: Subscription | None = None
         self._streams: dict[tuple[str, int], Stream] = {}
         self._claims: dict[TopicPartition, Claim] = {}
-        self._owed: set[TopicPartition] = set()  # let go, but their owner's node may be there yet
+        self._owed: set[TopicPartition] = set()  # released, but maybe still in ZooKeeper
         self._fetchers: dict[int, Fetcher] = {}
         self._stopped: list[Fetcher] = []
         self._session: int | None = None  # the one in which we are registered
@@ -90,7 +90,7 @@ class ConsumerConnector:
     # streams
 
     def create_message_streams(self, counts: Mapping[str, int]) -> dict[str, list[Stream]]:
-        """So many streams for each topic. They end with `shutdown`."""
+        """Makes the given number of streams for each topic. They end with `shutdown`."""
         wanted = Topics(dict(counts))
         made = {topic: self._make_streams(topic, count) for topic, count in counts.items()}
         self._start(wanted)
@@ -99,8 +99,8 @@ class ConsumerConnector:
     def create_message_streams_by_filter(
         self, regex: str, count: int = 1, *, is_blacklist: bool = False
     ) -> list[Stream]:
-        """So many streams for all topics whose whole name the regex matches, or does not match,
-        those among them that come later too."""
+        """Makes `count` streams for all topics whose whole name matches the regex, or does not
+        match it, and for later topics too."""
         wanted = Filter(regex, count, is_blacklist)
         made = self._make_streams("", count)
         self._start(wanted)
@@ -133,7 +133,7 @@ class ConsumerConnector:
 
     @property
     def owned(self) -> dict[TopicPartition, StreamId]:
-        """What we have now, and which of our streams reads it."""
+        """The partitions that we own now, and the stream that reads each."""
         return {of: claim.stream.id for of, claim in [*self._claims.items()] if not claim.is_over}
 
     # offsets
@@ -161,11 +161,11 @@ class ConsumerConnector:
             claim.committed = offset
 
     def _commit_what_is_done(self, claims: Iterable[Claim]) -> None:
-        """A message that was handed out last may still be worked on: it is not done."""
+        """The last delivered message may still be in work, so it does not count as done."""
         if not self.config.autocommit_enable:
             return
         try:
-            # what was committed by hand counts: it may be one message ahead
+            # a commit by hand counts: it may be one message ahead
             self._commit(claims, lambda claim: max(claim.progress.done, claim.committed))
         except CommitFailed as error:
             log.warning("not committed", error=error)
@@ -230,7 +230,7 @@ class ConsumerConnector:
             if not is_complete:
                 patience_s = min(patience_s, self.config.rebalance_backoff_ms / 1000)
             is_woken = self._woken.wait(max(0, patience_s))
-            if is_woken:  # only then: what comes after a wait in vain is for the next one
+            if is_woken:  # only then: a later wake-up is for the next wait
                 self._woken.clear()
             if self._is_closing:
                 return
@@ -242,7 +242,7 @@ class ConsumerConnector:
                 commit_at = time.monotonic() + interval_s
 
     def _rebalanced(self) -> bool:
-        """Whether there is nothing left to do until we are woken."""
+        """Whether there is nothing to do until the next wake-up."""
         if not self.zookeeper.connected:
             return True
         try:
@@ -258,7 +258,7 @@ class ConsumerConnector:
         return False
 
     def _round(self) -> bool:
-        """Whether all that is ours is claimed."""
+        """Whether all our partitions are claimed."""
         assert self._wanted
         identity = self.zookeeper.client_id
         if identity is None:
@@ -282,7 +282,7 @@ class ConsumerConnector:
         self._owed.clear()
 
     def _table(self) -> Table:
-        """Of all topics that we read, for all of the group."""
+        """The table of all our topics for the whole group."""
         assert self._wanted
         group = self.nodes.members(self._on_node)
         if self.id not in group:  # somebody has removed our node
@@ -298,7 +298,7 @@ class ConsumerConnector:
         return assign(partitions, {name: each.streams(topics) for name, each in group.items()})
 
     def _drop(self, gone: Iterable[TopicPartition]) -> list[Claim]:
-        """Nothing of these is handed out or fetched any more."""
+        """Stops the delivery and the fetching of these partitions."""
         dropped = [self._claims.pop(of) for of in gone]
         for claim in dropped:
             claim.progress.is_over = True
@@ -337,7 +337,7 @@ class ConsumerConnector:
             return NO_BROKER
 
     def _place(self) -> bool:
-        """Each claim is with the fetcher of the broker that leads its partition, if one does."""
+        """Gives each claim to the fetcher of the partition's leader, if it has one."""
         by_leader: dict[int, list[Claim]] = {}
         for claim in self._claims.values():
             by_leader.setdefault(self._leader(claim.of), []).append(claim)

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and its brokers: one class each."""
+"""The errors between a client and its brokers, a class for each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RETRIABLE = frozenset(
 
 
 class ConfigInvalid(ApplianceError):
-    """A setting that cannot have this value; the text says which, got, wanted."""
+    """A setting cannot have this value. The text has its name, the value and the allowed values."""
 
 
 class BrokerUnavailable(ApplianceError):
@@ -52,15 +52,15 @@ class BrokerUnavailable(ApplianceError):
 
 
 class ConnectionLost(BrokerUnavailable):
-    """It was there. What was in flight may or may not have been done."""
+    """The connection broke. Requests in flight may or may not have been executed."""
 
 
 class RequestTimedOut(BrokerUnavailable):
-    """No answer in time. What was asked may or may not have been done."""
+    """No answer in time. The request may or may not have been executed."""
 
 
 class NoBrokers(BrokerUnavailable):
-    """None of the brokers that are known can be reached, or none is known."""
+    """No known broker can be reached, or no broker is known."""
 
 
 class TopicUnknown(ApplianceError):
@@ -85,8 +85,8 @@ class BrokerRefused(ApplianceError):
 
 
 class TopicMadeAnew(BrokerRefused):
-    """The topic was deleted and another one has its name: a position of the first says nothing
-    about the second."""
+    """The topic was deleted and another topic has its name. Offsets of the first do not apply to
+    the second."""
 
     retriable = False
 
@@ -104,7 +104,7 @@ class TopicMadeAnew(BrokerRefused):
 
 
 class OffsetOutOfRange(BrokerRefused):
-    """The broker has no such offset: not yet, or no longer."""
+    """The broker does not have the offset, either not yet or no longer."""
 
 
 class MessageTooLarge(ApplianceError):
@@ -116,6 +116,6 @@ class ConsumerTimeout(ApplianceError):
 
 
 class CommitFailed(ApplianceError):
-    """Offsets that were not stored, or may not have been."""
+    """Offsets were not stored, or possibly not stored."""
 
     retriable = True

@@ -19,7 +19,8 @@ from appliance.client.producer_config import ProducerConfig
 
 
 class Mark(threading.Event):
-    """Goes through the queue like records do; set when all before it have their outcome."""
+    """A mark that goes through the queue like records. It is set when all records before it have an
+    outcome."""
 
 
 class EventQueue:
@@ -82,7 +83,7 @@ class EventQueue:
         return mark
 
     def close(self) -> None:
-        """Nothing is taken any more; who waits for room is refused."""
+        """Closes the queue. Calls that wait for room fail."""
         with self._room:
             self._is_closed = True
             self._room.notify_all()
@@ -98,7 +99,7 @@ class EventQueue:
     # who takes
 
     def due_in_s(self) -> float:
-        """0: a portion is due. Infinity: nothing is there."""
+        """Seconds until a portion is due. 0: now. Infinity: the queue is empty."""
         with self._room:
             if self._marks or self._count >= self.config.batch_size:
                 return 0.0

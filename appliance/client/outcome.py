@@ -13,7 +13,7 @@ from appliance.errors import ApplianceError
 
 
 class QueueFull(ApplianceError):
-    """Records that found no room; `added` records of the same call are in the queue."""
+    """Records that did not fit into the queue. `added` records of the same call are in it."""
 
     def __init__(self, facts: str, added: int) -> None:
         super().__init__(facts)

@@ -1,4 +1,4 @@
-"""Where records go: their bytes, and for each record its partition."""
+"""Encodes records, and chooses a partition for each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Router:
         self.is_hashed = type(partitioner) is Partitioner
 
     def check(self, records: Records) -> None:
-        """TypeError for what no batch can hold, while its giver is there to hear it."""
+        """Raises TypeError for values that no batch can hold, in the caller's thread."""
         if self.is_encoded:
             check_fields(records.values, "value")
             if records.keys is not None:
@@ -70,7 +70,7 @@ class Router:
     def _split(
         self, records: Records, values: Fields, keys: Fields, among: list[BrokerPartition]
     ) -> list[Group]:
-        """Record by record, for what a user put in."""
+        """Chooses record by record, with hooks of the user."""
         indices: dict[BrokerPartition, list[int]] = {}
         for i, key in enumerate(keys):
             to = random.choice(among) if key is None else among[self._partition(key, len(among))]

@@ -1,4 +1,4 @@
-"""Gets batches to their partitions: in order, several in flight, again when it has to be.
+"""Sends batches to their partitions: in order, several in flight, with retries.
 
 A lane is the way to one broker, a track the way to one partition. A batch waits on its track, is in
 flight on a lane, and ends with an outcome, whatever happens:
@@ -136,7 +136,7 @@ class Sender:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def brokers_down(self) -> set[int]:
-        """Those that are not tried just now."""
+        """Brokers that are in a pause between tries."""
         now = time.monotonic()
         lanes = self._lanes.values()
         return {lane.broker for lane in lanes if lane.failures and lane.retry_at > now}
@@ -151,7 +151,7 @@ class Sender:
         self.size += len(batch.payload)
 
     def abandon(self, error: ApplianceError) -> None:
-        """Ends every batch that has no outcome. Answers that are still to come are not for us."""
+        """Ends every batch without an outcome. Later answers are ignored."""
         for lane in self._lanes.values():
             if lane.connection and lane.requests:
                 lane.connection.close()
@@ -207,7 +207,7 @@ class Sender:
     # sending
 
     def _dispatch(self) -> float:
-        """Sends as much as may be in flight; returns when there may be more to do."""
+        """Sends as much as may be in flight. Returns the time at which there may be more to do."""
         again_at = float("inf")
         ready: dict[Lane, list[Track]] = {}
         now = time.monotonic()
@@ -397,7 +397,7 @@ class Sender:
     # failing
 
     def _failed(self, lane: Lane, error: ApplianceError) -> float:
-        """The way to a broker is cut; returns when it is tried again."""
+        """Notes a failed connection to a broker. Returns the time of the next try."""
         was_connected = lane.connection is not None
         if lane.connection:
             lane.connection.close()
@@ -423,7 +423,7 @@ class Sender:
         return float(min(doubled, self.config.retry_backoff_max_ms)) / 1000
 
     def _requeue_all(self, lane: Lane) -> None:
-        """What was in flight and may or may not have arrived."""
+        """Handles batches in flight that may or may not have arrived."""
         lost: dict[Track, list[Batch]] = {}
         for batch in (batch for request in lane.requests for batch in request):
             track = self._tracks[batch.topic, batch.partition]

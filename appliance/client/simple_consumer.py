@@ -51,7 +51,7 @@ class FetchRequest(NamedTuple):
 
 
 class MessageSet:
-    """What one fetch brought. Each iteration decodes anew; what is not iterated is not decoded."""
+    """The messages of one fetch. Each iteration decodes them again. Nothing else decodes them."""
 
     def __init__(self, fetched: Fetched) -> None:
         self.topic, self.partition = fetched.wanted.of
@@ -121,7 +121,7 @@ class SimpleConsumer:
     def fetch_arrow(
         self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
     ) -> pa.RecordBatch:
-        """What `fetch` gives, as columns: no Python object is made per record."""
+        """The result of `fetch` as columns, without a Python object per record."""
         wanted = self._wanted(topic, partition, offset, size)
         part = self._whole(wanted, self._room)
         messages = MessageSet(part)
@@ -174,7 +174,7 @@ class SimpleConsumer:
         return self._topic_ids[key]
 
     def _find(self, topic: str, partition: BrokerPartition | int) -> TopicPartition:
-        """A bare number does where only one broker has it."""
+        """Accepts a bare number if only one broker has that partition."""
         if isinstance(partition, BrokerPartition):
             return TopicPartition(topic, partition)
         there = self.cluster.partitions(topic)
@@ -198,7 +198,8 @@ class SimpleConsumer:
         yield from questions.values()
 
     def _connection(self, broker: int, wanted: Sequence[Wanted] = ()) -> Connection:
-        """Nothing is in flight on it, or the answer to `wanted`, which was asked for ahead."""
+        """A connection with nothing in flight, or with the answer to `wanted`, which was fetched
+        ahead."""
         connection = self._connections.get(broker)
         ahead = self._ahead.pop(broker, None)
         if (
@@ -252,7 +253,7 @@ class SimpleConsumer:
         raise AssertionError("the second try returns or raises")
 
     def _room(self, size: int) -> memoryview:
-        """For an answer that is copied before the next one comes."""
+        """A buffer for an answer that is copied before the next one arrives."""
         if size > len(self._buffer):
             self._buffer = bytearray(max(size, 2 * len(self._buffer)))
         return memoryview(self._buffer)[:size]
@@ -270,7 +271,7 @@ class SimpleConsumer:
     def _settled(self, wanted: Wanted, part: Fetched | BrokerRefused) -> MessageSet | BrokerRefused:
         if isinstance(part, BrokerRefused):
             return part
-        if part.is_left_out:  # others took the room: alone it gets some
+        if part.is_left_out:  # other partitions took the space: a fetch of this one alone gets data
             part = self._whole(wanted)
         part.check_size(self.config.fetch_size_max)
         return MessageSet(part)

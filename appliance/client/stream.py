@@ -1,4 +1,4 @@
-"""What one thread of an application reads: messages of all partitions that its stream owns.
+"""A stream: the messages of its partitions, for one thread of the application.
 
 A fetcher puts readers, one for each chunk of a partition; the stream takes one after the other and
 hands out their messages. `Claim` is one partition while one stream owns it, and what both know.
@@ -42,7 +42,7 @@ class Claim:
 
     @property
     def is_drained(self) -> bool:
-        """All that was fetched was read and asked beyond."""
+        """Whether all fetched messages were read and the next was requested."""
         return self.progress.done == self.offset
 
     @property
@@ -75,7 +75,7 @@ class Stream(MessageIterator):
             self._changed.notify()
 
     def fail(self, error: Exception) -> None:
-        """Raised by the iterator, behind what was put before."""
+        """The iterator raises this error behind the messages that it already has."""
         with self._changed:
             self._failure = error
             self._changed.notify()

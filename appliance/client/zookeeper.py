@@ -42,7 +42,7 @@ ADDRESS = re.compile(r"(?:.*:)?(\[[^\]]+\]|[^:\[\]]+):(\d+)")
 
 
 class RegistrationInvalid(BrokerUnavailable):
-    """A node in ZooKeeper that nobody can make sense of."""
+    """A node in ZooKeeper with invalid content."""
 
 
 Counts = Mapping[int, int]  # broker id to number of partitions
@@ -91,7 +91,7 @@ class Registry:
         self.client.close()
 
     def partitions(self, topic: str) -> tuple[BrokerPartition, ...] | None:
-        """None when the brokers themselves must be asked."""
+        """None if only the brokers themselves know."""
         if topic not in self._counts:
             self._read([f"{TOPICS}/{topic}"])
         counts = self._counts[topic]
@@ -101,13 +101,13 @@ class Registry:
         return tuple(BrokerPartition(each, n) for each in alive for n in range(counts[each]))
 
     def has(self, topic: str, partition: BrokerPartition) -> bool:
-        """Whether it is registered, as far as is known without asking."""
+        """Whether it is registered, from what was read before."""
         counts = self._counts.get(topic) or {}
         is_alive = partition.broker in self.brokers
         return is_alive and 0 <= partition.partition < counts.get(partition.broker, 0)
 
     def wait_for(self, topic: str, brokers: Iterable[int]) -> None:
-        """Until these brokers have registered a new topic, or our patience ends."""
+        """Waits until these brokers have registered a new topic, or for a timeout."""
         wanted, end = set(brokers), time.monotonic() + self.config.zk_connection_timeout_ms / 1000
         with self._lock:
             while time.monotonic() < end:
@@ -181,7 +181,7 @@ class Registry:
             self._counts = {**self._counts, topic: self._read_topic(path)}
 
     def _look_again_at_topics(self) -> None:
-        """A topic that came or went is not seen by a watch below it, as it had no node."""
+        """A watch below a topic does not see the creation or deletion of the topic itself."""
         with self._lock:
             for topic, counts in self._counts.items():
                 if (topic in self.topics) != (counts != {}):

@@ -210,7 +210,7 @@ class Server:
 
         us = Identity(config.node_id, broker.cluster_id, broker.advertised, config.data_dir)
         self.registration = Registration(config.zookeeper, us)
-        broker.tell_topics(self.registration)
+        broker.topics.tell(self.registration)
         await self.registration.start()
         try:
             yield
@@ -292,7 +292,7 @@ class Server:
         log_dir = broker.log_dir
         retention = Interval(self.config.retention_check_interval_ms)
         compaction = Interval(self.config.cleaner_backoff_ms)
-        broker.when_configured(lambda configs: compaction.set(configs.number(CLEANER_BACKOFF)))
+        broker.configs.tell(lambda configs: compaction.set(configs.number(CLEANER_BACKOFF)))
         return [
             self._every("retention", retention, log_dir.retain),
             self._every("clock", Interval(CLOCK_MS), log_dir.watch_clock),

@@ -263,7 +263,7 @@ def test_an_interval_that_is_changed_counts_for_the_turn_that_is_waited_for(tmp_
 
 def test_what_the_start_found_shows_in_health(tmp_path: Path) -> None:
     async def make(broker: Control) -> None:
-        await broker.create_topic("orders", 2)
+        await broker.topics.create("orders", 2)
 
     with_broker(tmp_path, make)
     segment = tmp_path / "orders-1" / f"{0:020d}.log"

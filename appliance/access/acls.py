@@ -18,9 +18,9 @@ from typing import Any
 
 from appliance.access.acl_rows import AclRows
 from appliance.access.kept import Kept, check_name
-from appliance.catalog.catalog import Change
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.process import event_log
+from appliance.process.unattended import Changes
 
 events = event_log.named("acls")
 
@@ -150,7 +150,7 @@ def _check(is_so: bool, what: str, got: object) -> None:
 class Acls:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, rows: AclRows, change: Change, kept: Kept) -> None:
+    def __init__(self, rows: AclRows, change: Changes, kept: Kept) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept

@@ -26,12 +26,12 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from appliance.access.kept import Kept, check_name
-from appliance.catalog.catalog import Change
 from appliance.catalog.config_rows import ConfigRows
 from appliance.config import LONG_MAX
 from appliance.config.config_key import INT_MAX
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.process import event_log
+from appliance.process.unattended import Changes
 
 events = event_log.named("client_quotas")
 
@@ -172,7 +172,7 @@ class RateTable(Protocol):
 class ClientQuotas:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, rows: ConfigRows[str, float], change: Change, kept: Kept) -> None:
+    def __init__(self, rows: ConfigRows[str, float], change: Changes, kept: Kept) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept

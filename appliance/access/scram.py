@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from appliance.access.kept import Kept, check_name
 from appliance.access.scram_rows import ScramRows
-from appliance.catalog.catalog import Change
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.process.unattended import Changes
 
 events = event_log.named("scram")
 
@@ -90,7 +90,7 @@ Faults = dict[str, ApplianceError]
 class ScramCredentials:
     """All of them, in memory and in the catalog. `change` runs changes one after the other."""
 
-    def __init__(self, rows: ScramRows, change: Change, kept: Kept) -> None:
+    def __init__(self, rows: ScramRows, change: Changes, kept: Kept) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept

@@ -37,8 +37,8 @@ def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Pr
     records = lost = 0
     left: list[float] = []
     for topic in topics_of(definition, broker.topics):
-        retention_ms = int(broker.topic_config(topic.name, "retention.ms"))
-        deletes = "delete" in broker.topic_config(topic.name, "cleanup.policy")
+        retention_ms = int(broker.configs.of_topic(topic.name, "retention.ms"))
+        deletes = "delete" in broker.configs.of_topic(topic.name, "cleanup.policy")
         for log in topic.open_logs:
             begin, end = log.log_start_offset, log.last_stable_offset
             at = taken.get((topic.name, log.partition), begin)

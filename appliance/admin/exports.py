@@ -267,7 +267,7 @@ def get_hold(call: Call) -> HoldRow:
 
 async def put_hold(call: Call) -> HoldRow:
     name, body = checked_name(call.path["hold"]), call.body
-    topic = call.broker.topic(body["topic"])
+    topic = call.broker.topics.named(body["topic"])
     offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}
     most = body.get("max_bytes", call.process.config.export.hold_bytes)
     if min([most, *offsets.values()]) < 0 or max([most, *offsets.values()]) > LONG_MAX:

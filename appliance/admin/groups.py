@@ -190,7 +190,7 @@ def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:
     """Without topics that are no more: they have no name."""
     found: dict[str, list[int]] = {}
     for topic_id, partition in sorted(places):
-        name = broker.topic_name(topic_id)
+        name = broker.topics.name_of(topic_id)
         if name is not None:
             found.setdefault(name, []).append(partition)
     return found
@@ -206,7 +206,7 @@ def offset_rows(
     rows: list[OffsetRow] = []
     for place in sorted({*committed, *measured}):
         own, each = committed.get(place), measured.get(place)
-        log = broker.served_log(place.topic, place.partition)
+        log = broker.topics.served_log(place.topic, place.partition)
         rows.append(
             {
                 "topic": place.topic,

@@ -50,7 +50,7 @@ async def send_news(
     quiet_since = time.monotonic()
     while call.process.status == "ok" and call.may_still_read():
         await asyncio.sleep(LIVE_PAUSE_SECONDS)
-        if call.broker.topic_of_id(topic.id) is None:
+        if call.broker.topics.of_id(topic.id) is None:
             await response.write(event("deleted", {"topic_id": kafka_uuid.text_of(topic.id)}))
             return
         ranges = news(topic, ends)

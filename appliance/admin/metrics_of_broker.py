@@ -156,7 +156,7 @@ def of_storage(broker: Broker) -> Iterator[Metric]:
     journal = gauge("checkpoints_failing", "1: recovery points cannot be saved.")
     yield one(journal, log_dir.journal_failed)
     yield one(gauge("logs_not_opened", "Partitions that could not be opened."),
-              len(broker.not_open()))  # fmt: skip
+              len(broker.topics.not_open()))  # fmt: skip
     open_entries = gauge("ledger_open_entries", "Losses and damages that nobody acknowledged.")
     yield one(open_entries, len(broker.ledger.open()))
     yield from of_commits(broker)

@@ -89,12 +89,12 @@ def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition,
         places = sorted(offsets.of_group(asked["group"]))
     else:
         places = sorted(offsets.of_group(group_id))
-    found = [(place, broker.find_log(*place)) for place in places]
+    found = [(place, broker.transaction_places.find_log(*place)) for place in places]
     return [(place, log) for place, log in found if log is not None]
 
 
 def places_of(broker: Broker, which: Which) -> list[Partition]:
-    logs = broker.topic(which["topic"]).logs
+    logs = broker.topics.named(which["topic"]).logs
     wanted = which.get("partitions", [*range(len(logs))])
     for each in wanted:
         if not 0 <= each < len(logs):

@@ -170,7 +170,7 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
     call.guard.check_may_read(call.request)
     file, into = wanted(call, "file"), wanted(call, "into")
     check_own(into)
-    target = call.broker.topic(into)
+    target = call.broker.topics.named(into)
     plan = await asyncio.to_thread(repair.plan_copy, call.broker.log_dir, log, file)
     if not is_dry:
         await asyncio.to_thread(copy_all, target, log, plan)

@@ -39,7 +39,7 @@ class Replayed(TypedDict):
 
 async def replay(call: Call) -> Replayed:
     source, body = topic_of(call), call.body
-    target = call.broker.topic(body["to_topic"])
+    target = call.broker.topics.named(body["to_topic"])
     check_own(target.name)
     wanted = message_filter.parse(body.get("filter", ""))
     if "cursor" in body:

@@ -35,7 +35,7 @@ class SettingsChange(TypedDict):
 
 def list_settings(call: Call) -> Settings:
     broker, config = call.broker, call.process.config
-    entries = {each.name: each for each in broker.broker_config_entries()}
+    entries = {each.name: each for each in broker.configs.in_force.broker_entries()}
     changed = {name: each for name, each in entries.items() if each.source in DYNAMIC}
     rows = []
     for name, value in configuration.values_of(config).items():
@@ -68,7 +68,7 @@ async def change_settings(call: Call) -> Settings:
         else ConfigChange(name, ConfigOperation.DELETE)
         for name, value in call.body["configs"].items()
     ]
-    await call.broker.alter_broker_configs(changes)
+    await call.broker.configs.alter_broker(changes)
     return list_settings(call)
 
 

@@ -79,10 +79,10 @@ def steady_bytes(
 
 def size_max(broker: Broker, topic: Topic, rate: float) -> float | None:
     """What retention lets the topic grow to; None: without end."""
-    if "delete" not in broker.topic_config(topic.name, "cleanup.policy").split(","):
+    if "delete" not in broker.configs.of_topic(topic.name, "cleanup.policy").split(","):
         return None
-    retention_ms = int(broker.topic_config(topic.name, "retention.ms"))
-    retention_bytes = int(broker.topic_config(topic.name, "retention.bytes"))
+    retention_ms = int(broker.configs.of_topic(topic.name, "retention.ms"))
+    retention_bytes = int(broker.configs.of_topic(topic.name, "retention.bytes"))
     limits = [rate * retention_ms / 1000] if retention_ms >= 0 else []
     if retention_bytes >= 0:
         limits.append(float(retention_bytes) * len(topic.logs))

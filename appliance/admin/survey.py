@@ -78,7 +78,7 @@ class Survey:
     def version(self) -> Hashable:
         """A survey of another version is none, however young it is."""
         broker = self._process.broker
-        return self._changes, broker.topics_version if broker else 0
+        return self._changes, broker.topics.version if broker else 0
 
     def forget(self) -> None:
         self._changes += 1

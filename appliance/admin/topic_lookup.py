@@ -30,7 +30,7 @@ class TopicMadeAnew(Denied):
 
 
 def topic_of(call: Call) -> Topic:
-    return call.broker.topic(call.path["topic"])
+    return call.broker.topics.named(call.path["topic"])
 
 
 def check_meant(topic: Topic, topic_id: str | None) -> None:

@@ -142,9 +142,9 @@ def topic_row(broker: Broker, topic: Topic, facts: list[LogFacts], rate: Traffic
         "sent_bytes_per_s": rate.bytes_out,
         "unflushed_bytes": sum(each.unflushed_bytes for each in facts),
         "unflushed_age_ms": max((each.unflushed_age_ms for each in facts), default=0),
-        "cleanup_policy": broker.topic_config(topic.name, "cleanup.policy"),
-        "retention_ms": int(broker.topic_config(topic.name, "retention.ms")),
-        "retention_bytes": int(broker.topic_config(topic.name, "retention.bytes")),
+        "cleanup_policy": broker.configs.of_topic(topic.name, "cleanup.policy"),
+        "retention_ms": int(broker.configs.of_topic(topic.name, "retention.ms")),
+        "retention_bytes": int(broker.configs.of_topic(topic.name, "retention.bytes")),
         "created_ms": topic.created_ms,
         "failed": sum(not each.is_alive for each in facts),
         "unserved": {str(number): why for number, why in topic.unserved.items()},
@@ -157,15 +157,16 @@ async def get_topic(call: Call) -> TopicAnswer:
 
 async def answer_of(call: Call, name: str) -> TopicAnswer:
     rates = (await call.survey.take()).rates
-    broker, topic = call.broker, call.broker.topic(name)
+    broker, topic = call.broker, call.broker.topics.named(name)
     logs = topic.open_logs
     facts = log_facts(logs)
     row = topic_row(broker, topic, facts, rates.get(topic.name, Traffic()))
     pairs = zip(logs, facts, strict=True)
+    entries = broker.configs.in_force.topic_entries(topic.configs)
     return {
         **row,
         "partition_rows": [partition_row(log.partition, log, each) for log, each in pairs],
-        "configs": [config_row(each) for each in broker.topic_config_entries(topic)],
+        "configs": [config_row(each) for each in entries],
     }
 
 
@@ -185,7 +186,7 @@ def config_row(entry: ConfigEntry) -> Config:
 async def create_topic(call: Call) -> TopicAnswer:
     body: NewTopic = call.body
     partitions = body.get("partitions", DEFAULT)
-    await call.broker.create_topic(body["name"], partitions, body.get("configs", {}))
+    await call.broker.topics.create(body["name"], partitions, body.get("configs", {}))
     return await answer_of(call, body["name"])
 
 
@@ -200,9 +201,9 @@ async def change_topic(call: Call) -> TopicAnswer:
     ]
     if changes:
         check_own(name)
-        await broker.alter_topic_configs(name, changes)
+        await broker.configs.alter_topic(name, changes)
     if "partitions" in body:
-        await broker.create_partitions(name, body["partitions"])
+        await broker.topics.create_partitions(name, body["partitions"])
     return await answer_of(call, name)
 
 
@@ -213,7 +214,7 @@ async def delete_topic(call: Call) -> None:
 async def empty_topic(call: Call) -> Emptied:
     topic = topic_of(call)
     check_own(topic.name)
-    policy = call.broker.topic_config(topic.name, "cleanup.policy")
+    policy = call.broker.configs.of_topic(topic.name, "cleanup.policy")
     if "delete" not in policy.split(","):
         raise NotDeleting(
             f"{topic.name} has cleanup.policy {policy}, wanted one with delete: what is compacted "

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from appliance.access.kept import Kept, check_name, size_of
-from appliance.catalog.catalog import Change
 from appliance.catalog.config_rows import ConfigRows
 from appliance.config.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym, entry_of
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
 from appliance.errors import RequestInvalid
 from appliance.process import event_log, patterns
+from appliance.process.unattended import Changes
 
 events = event_log.named("client_metrics")
 
@@ -71,7 +71,7 @@ def _is_pattern(text: str) -> bool:
 class ClientMetrics:
     """All subscriptions, by name, in memory and in the catalog."""
 
-    def __init__(self, rows: ConfigRows[str, str], change: Change, kept: Kept) -> None:
+    def __init__(self, rows: ConfigRows[str, str], change: Changes, kept: Kept) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept

@@ -217,7 +217,7 @@ def first_of(level: Level, area: str, texts: list[str], more: str) -> Iterator[F
 
 
 def of_logs(broker: Broker) -> Iterator[Finding]:
-    unopened = [f"not opened: {text}" for _, text in sorted(broker.not_open().items())]
+    unopened = [f"not opened: {text}" for _, text in sorted(broker.topics.not_open().items())]
     failed = [
         f"{topic}-{partition}: {each.failed_text}"
         for (topic, partition), each in broker.log_dir.logs().items()
@@ -225,7 +225,7 @@ def of_logs(broker: Broker) -> Iterator[Finding]:
     ]
     stay = [
         f"the deletion of topic {name} cannot be finished: {why}"
-        for name, why in sorted(broker.undeleted.items())
+        for name, why in sorted(broker.topics.undeleted.items())
     ]
     yield from first_of("failing", "logs", unopened, "partitions are not opened")
     yield from first_of("failing", "logs", failed, "partitions have failed")
@@ -465,8 +465,8 @@ def from_the_future(
 def expires(broker: Broker, name: str) -> bool:
     if name not in broker.topics:
         return False
-    deletes = "delete" in broker.topic_config(name, "cleanup.policy").split(",")
-    return deletes and int(broker.topic_config(name, "retention.ms")) >= 0
+    deletes = "delete" in broker.configs.of_topic(name, "cleanup.policy").split(",")
+    return deletes and int(broker.configs.of_topic(name, "retention.ms")) >= 0
 
 
 # In one sentence

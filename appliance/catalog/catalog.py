@@ -15,7 +15,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,6 @@ APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
 
 Run = Callable[..., sqlite3.Cursor]
 Values = tuple[object, ...]  # of a row, in the order of its columns
-# Runs changes one after the other, each to its end: for who keeps rows of the catalog in memory
-Change = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
 class CatalogUnusable(ApplianceError):

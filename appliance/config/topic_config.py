@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance.config import SECOND_MS, LogConfig, settings_of
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
@@ -175,10 +175,18 @@ _KEYS = [
     _log_key("visibility", STRING),
 ]
 
+Configs = Mapping[str, str]
 KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 
 NOT_CLEANED = {"cleanup.policy": ""}
 _KEEP_ALL: dict[str, Any] = {"retention_ms": -1, "retention_bytes": -1, "cleanup_policy": "delete"}
+
+
+class TopicConfigs(NamedTuple):
+    """Of one topic, checked once."""
+
+    kept: dict[str, str]  # its own, as the catalog has them
+    log: LogConfig  # what its logs do: its own over the broker's
 
 
 def find(name: str) -> ConfigKey:
@@ -187,14 +195,14 @@ def find(name: str) -> ConfigKey:
     return KEYS[name]
 
 
-def validate(configs: Mapping[str, str | None], broker: LogConfig) -> dict[str, str]:
-    """The configs as they are kept; raises for the first that cannot be."""
-    result = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
-    to_log_config(result, broker)
-    return result
+def validate(configs: Mapping[str, str | None], broker: LogConfig) -> TopicConfigs:
+    """Raises for the first that cannot be."""
+    values = {name: find(name).parse(text) for name, text in configs.items()}
+    kept = {name: text_of(value) for name, value in values.items()}
+    return TopicConfigs(kept, _log_config(values, broker))
 
 
-def check_source(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def check_source(before: Configs, after: Configs) -> None:
     """Whether a topic that is there may change so."""
     was, wanted = before.get(SOURCE, ""), after.get(SOURCE, "")
     if wanted not in ("", was):
@@ -205,14 +213,13 @@ def check_source(before: Mapping[str, str], after: Mapping[str, str]) -> None:
         )
 
 
-def to_log_config(configs: Mapping[str, str], broker: LogConfig) -> LogConfig:
+def to_log_config(configs: Configs, broker: LogConfig) -> LogConfig:
     """What a topic's logs do: its own configs over the broker's."""
-    values: dict[str, Any] = {}
-    for name, text in configs.items():
-        key = find(name)
-        value = key.parse(text)
-        if key.field:
-            values[key.field] = value
+    return _log_config({name: find(name).parse(text) for name, text in configs.items()}, broker)
+
+
+def _log_config(parsed: Mapping[str, Any], broker: LogConfig) -> LogConfig:
+    values = {field: parsed[name] for name in parsed if (field := KEYS[name].field)}
     if "cleanup_policy" in values:
         # an empty list is legal since Kafka 4.2 and means that nothing is ever cleaned
         policy = values.pop("cleanup_policy")
@@ -226,19 +233,20 @@ def to_log_config(configs: Mapping[str, str], broker: LogConfig) -> LogConfig:
     return replace(broker, **values)
 
 
-def readable(
-    configs: Mapping[str, str], broker: LogConfig
-) -> tuple[dict[str, str], list[str]]:
+def readable(configs: Configs, broker: LogConfig) -> tuple[TopicConfigs, list[str]]:
     """For configs that another version, or other settings, may have allowed: those that can be
     used, and what is wrong with the rest. A log with a config that is not understood cleans
     nothing, since that one may have said so."""
     kept: dict[str, str] = {}
-    faults = []
+    log, faults = broker, []
     for name, text in configs.items():
         try:
-            to_log_config({**kept, name: text}, broker)
+            log = to_log_config({**kept, name: text}, broker)
         except ConfigInvalid as error:
             faults.append(str(error))
         else:
             kept[name] = text
-    return ({**kept, **NOT_CLEANED} if faults else kept), faults
+    if faults:
+        kept |= NOT_CLEANED
+        log = to_log_config(kept, broker)
+    return TopicConfigs(kept, log), faults

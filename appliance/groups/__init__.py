@@ -14,6 +14,7 @@ coordinator     the owner of all groups, and what it is made of: `group_table` h
                 `availability` says which are served, `loading` reads them at a start
                 `classic_membership` and `consumer_membership` let members in, by protocol
                 `offset_commits` and `offset_expiry` change offsets
+                `group_configs` has what was set for a group
                 `group_weights` counts what all of that keeps, `offsets_topic` writes it
 
 Below them: `member`, who is in a group; `records`, `consumer_records` and `share_records`, the

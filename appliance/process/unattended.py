@@ -57,6 +57,21 @@ class LoggedTasks(Tasks):
             self._logger.exception(f"{self._what} failed in a way that was not foreseen")
 
 
+class Changes(Tasks):
+    """Of one owner, one after the other, and each to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, job: Coroutine[Any, Any, Result]) -> Result:
+        return await outcome(self.begin(self._in_turn(job)))
+
+    async def _in_turn(self, job: Coroutine[Any, Any, Result]) -> Result:
+        async with self._turn:
+            return await job
+
+
 async def outcome(task: asyncio.Task[Result]) -> Result:
     """The result of a task. Cancelling the caller does not cancel the task."""
     try:

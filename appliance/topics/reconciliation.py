@@ -22,7 +22,7 @@ from appliance._log import Log
 from appliance.catalog import kafka_uuid, producer_id_rows
 from appliance.catalog.ledger import of_directory
 from appliance.config import LogConfig, TopicsConfig, topic_config
-from appliance.config.topic_config import NOT_CLEANED
+from appliance.config.topic_config import NOT_CLEANED, TopicConfigs
 from appliance.data_dir import partition_metadata
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import directory_name
@@ -30,7 +30,8 @@ from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.topic import METADATA, Topic
 from appliance.topics.topic_directories import finish_deletion
-from appliance.topics.topic_rows import TopicRow, TopicRows
+from appliance.topics.topic_rows import TopicRow
+from appliance.topics.topics import Topics
 
 events = event_log.named("catalog")
 
@@ -50,18 +51,22 @@ class DirectoryUnexpected(ApplianceError):
 
 
 class Reconciliation:
-    """One run: what it found is in `topics` and `undeleted`, its words are in the recovery report.
-    """
+    """One run; its words are in the recovery report."""
 
-    def __init__(
-        self, rows: TopicRows, log_dir: LogDir, broker: LogConfig, limits: TopicsConfig
-    ) -> None:
-        self.rows = rows
-        self.log_dir = log_dir
-        self.broker = broker
+    def __init__(self, topics: Topics, limits: TopicsConfig) -> None:
+        self.topics = topics
+        self.rows = topics.rows
+        self.log_dir = topics.log_dir
         self.limits = limits
-        self.topics: dict[str, Topic] = {}
-        self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
+        self._configs = {row.name: self._readable(row) for row in self.rows.all()}
+
+    def _readable(self, row: TopicRow) -> tuple[TopicConfigs, list[str]]:
+        return topic_config.readable(row.configs, self.topics.base)
+
+    def log_config(self, topic: str, partition: int) -> LogConfig:
+        """By which a log is recovered."""
+        found = self._configs.get(topic)
+        return found[0].log if found else self.topics.base
 
     def run(self) -> None:
         if not self.rows.is_settled:
@@ -133,13 +138,13 @@ class Reconciliation:
         try:
             finish_deletion(self.rows, self.log_dir, name)
         except ApplianceError as error:
-            self.undeleted[name] = str(error)
+            self.topics.undeleted[name] = str(error)
             self._note(f"{name} was deleted, and its files stay for now: {error}")
 
     def _set_orphans_aside(self, rows: Iterable[TopicRow]) -> None:
         wanted = {row.name: row.partitions for row in rows}
         for name, partitions in self._held().items():
-            if name in self.undeleted:
+            if name in self.topics.undeleted:
                 continue  # to be deleted, not kept
             for partition in partitions:
                 if partition >= wanted.get(name, 0):
@@ -158,10 +163,9 @@ class Reconciliation:
     # Topics
 
     def serve(self, row: TopicRow) -> None:
-        configs, faults = topic_config.readable(row.configs, self.broker)
+        (configs, config), faults = self._configs.get(row.name) or self._readable(row)
         for fault in faults:
             self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")
-        config = topic_config.to_log_config(configs, self.broker)
         topic = Topic(row.name, row.id, configs, created_ms=row.created_ms)
         created: list[str] = []
         topic.logs = [self._log(topic, each, config, created) for each in range(row.partitions)]
@@ -170,7 +174,7 @@ class Reconciliation:
                 f"{', '.join(created)} had no directory and {'is' if len(created) == 1 else 'are'} "
                 "empty now: the creation was interrupted, or a person removed what was there."
             )
-        self.topics[row.name] = topic
+        self.topics.take(topic)
 
     def _log(
         self, topic: Topic, partition: int, config: LogConfig, created: list[str]

@@ -22,16 +22,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from appliance._log import Log
-from appliance.catalog.catalog import Change
-from appliance.config import BrokerConfig, LogConfig, topic_config
-from appliance.data_dir.log_dir import LogDir
+from appliance.config import LogConfig, topic_config
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.process.unattended import Changes
 from appliance.topics.reconciliation import identify
-from appliance.topics.topic import Topic
 from appliance.topics.topic_directories import finish_deletion
-from appliance.topics.topic_rows import TopicRows
+from appliance.topics.topics import Topics
 
 events = event_log.named("reopening")
 
@@ -53,22 +51,6 @@ class Transactions(Protocol):
         ...
 
 
-class Served(Protocol):
-    """The broker."""
-
-    config: BrokerConfig
-    topic_rows: TopicRows
-    log_dir: LogDir
-    topics: dict[str, Topic]
-    undeleted: dict[str, str]
-
-    @property
-    def transactions(self) -> Transactions: ...
-    @property
-    def log_config(self) -> LogConfig: ...
-    def show(self, topic: Topic) -> None: ...
-
-
 @dataclass
 class Attempts:
     """At one partition, or at one deletion."""
@@ -81,11 +63,14 @@ class Attempts:
 class Reopening:
     def __init__(
         self,
-        served: Served,
-        change: Change,
+        topics: Topics,
+        transactions: Transactions,
+        change: Changes,
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
-        self._served = served
+        self._topics = topics
+        self._log_dir = topics.log_dir
+        self._transactions = transactions
         self._change = change
         self._clock_ms = clock_ms
         self._attempts: dict[Job, Attempts] = {}
@@ -115,10 +100,10 @@ class Reopening:
 
     def _jobs(self) -> list[Job]:
         """Partitions to open, to make or to set aside; then what is left of deleted topics."""
-        served = self._served
-        unserved = {(each.name, n) for each in served.topics.values() for n in each.unserved}
-        closed = {each for each in served.log_dir.unopened if each[0] not in served.undeleted}
-        return [*sorted({*closed, *unserved, *served.log_dir.unowned}), *sorted(served.undeleted)]
+        undeleted = self._topics.undeleted
+        closed = {each for each in self._log_dir.unopened if each[0] not in undeleted}
+        keys = {*closed, *self._topics.unserved(), *self._log_dir.unowned}
+        return [*sorted(keys), *sorted(undeleted)]
 
     async def retry(self) -> int:
         """All of it at once; of all that is not open, how much is now."""
@@ -146,28 +131,28 @@ class Reopening:
 
     def _tell(self, job: Job, error: ApplianceError) -> None:
         if isinstance(job, str):
-            if job in self._served.undeleted:
-                self._served.undeleted[job] = str(error)
+            if job in self._topics.undeleted:
+                self._topics.undeleted[job] = str(error)
             return
-        topic = self._served.topics.get(job[0])
+        topic = self._topics.get(job[0])
         if topic is not None and job[1] in topic.unserved:
             topic.unserved[job[1]] = str(error)
 
     async def _try(self, job: Job) -> bool:
         """False: it was deleted, or opened, before its turn came."""
-        served = self._served
+        topics, log_dir = self._topics, self._log_dir
         if isinstance(job, str):
-            if job not in served.undeleted:
+            if job not in topics.undeleted:
                 return False
-            await asyncio.to_thread(finish_deletion, served.topic_rows, served.log_dir, job)
-            del served.undeleted[job]
+            await asyncio.to_thread(finish_deletion, topics.rows, log_dir, job)
+            del topics.undeleted[job]
             return True
-        if job in served.log_dir.unowned:
-            place = await asyncio.to_thread(served.log_dir.set_aside, *job)
+        if job in log_dir.unowned:
+            place = await asyncio.to_thread(log_dir.set_aside, *job)
             events.warning("no topic's partition was set aside", log=shown(job), path=place)
             return True
-        topic = served.topics.get(job[0])
-        if topic is None or (job not in served.log_dir.unopened and job[1] not in topic.unserved):
+        topic = topics.get(job[0])
+        if topic is None or (job not in log_dir.unopened and job[1] not in topic.unserved):
             return False
         await self._open(job)
         return True
@@ -176,26 +161,23 @@ class Reopening:
         """The log, in the place of the one that failed. Until then the old one stays there: closed,
         so that clients are told to come again."""
         name, partition = key
-        log_dir = self._served.log_dir
+        log_dir = self._log_dir
         config = await asyncio.to_thread(self._config_of, name)
         make = log_dir.reopen if log_dir.holds(name, partition) else log_dir.create
         log = await asyncio.to_thread(make, name, partition, config)
-        topic = self._served.topics.get(name)
+        topic = self._topics.get(name)
         if topic is not None and partition < len(topic.logs):
             await asyncio.to_thread(identify, log_dir, topic, partition)
-            self._served.transactions.opened_anew(name, partition)
+            self._transactions.opened_anew(name, partition)
             topic.put_log(partition, log)
-            self._served.show(topic)
-            await self._served.transactions.read_again(log)
+            self._topics.show(topic)
+            await self._transactions.read_again(log)
         events.info("opened again", log=log.name, log_end=log.log_end_offset)
 
     def _config_of(self, name: str) -> LogConfig:
-        base = self._served.log_config
-        rows = {row.name: row for row in self._served.topic_rows.all()}
-        if name not in rows:
-            return base
-        configs, _ = topic_config.readable(rows[name].configs, base)
-        return topic_config.to_log_config(configs, base)
+        base = self._topics.base
+        own = next((row.configs for row in self._topics.rows.all() if row.name == name), {})
+        return topic_config.readable(own, base)[0].log
 
 
 def shown(job: Job) -> str:

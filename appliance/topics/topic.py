@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from appliance._log import Log
-from appliance.config import TopicsConfig
+from appliance.config import LogConfig, TopicsConfig
 from appliance.config.topic_config import SOURCE
 from appliance.data_dir.partition_names import TopicNameInvalid
 from appliance.errors import ApplianceError
@@ -104,6 +104,10 @@ class Topic:
         """From now on it is the partition's. Whoever has the list keeps what it had."""
         self.logs = [*self.logs[:partition], log, *self.logs[partition + 1 :]]
         self.unserved.pop(partition, None)
+
+    def configure_logs(self, config: LogConfig) -> None:
+        for log in self.open_logs:
+            log.configure(config)
 
     @property
     def is_internal(self) -> bool:

@@ -69,7 +69,7 @@ def with_three_partitions(control: Control) -> None:
 
 
 def with_an_internal_topic(control: Control) -> None:
-    control.run(control.broker.make_offsets_topic())
+    control.run(control.broker.group_places.make_offsets_topic())
     control.create(TOPIC, 3)
 
 

@@ -380,7 +380,7 @@ def test_the_older_protocol_may_join_too(control: Control) -> None:
     assert len(assigned(rejoin(old))["t"]) == 2
     assert GroupClient(control, protocol_type="connect").join().error_code == 23
     assert GroupClient(control, protocols={"other": subscription("t")}).join().error_code == 23
-    control.run(control.broker.create_partitions("t", 6))
+    control.run(control.broker.topics.create_partitions("t", 6))
     assert old.heartbeat() == 27, "also the old ones see topics change"
     assert len(assigned(rejoin(old))["t"]) == 3
 

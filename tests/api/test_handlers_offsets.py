@@ -337,7 +337,7 @@ def test_records_of_a_compacted_topic_stand_for_a_state(control: Control) -> Non
 
 
 def test_records_of_internal_topics_stay(control: Control) -> None:
-    control.run(control.broker.make_offsets_topic())
+    control.run(control.broker.group_places.make_offsets_topic())
     assert delete_records(control, 0, topic="__consumer_offsets") == (17, -1)
 
 

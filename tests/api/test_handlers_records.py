@@ -214,6 +214,6 @@ def test_durability_is_waited_for_no_longer_than_the_client_does(
 
 @pytest.mark.parametrize("version", [3, 9, 13])
 def test_internal_topics_are_not_for_clients_to_write(control: Control, version: int) -> None:
-    control.run(control.broker.make_offsets_topic())
+    control.run(control.broker.group_places.make_offsets_topic())
     part = produce(control, batch(codec="gzip"), version=version, topic="__consumer_offsets")
     assert (part.error_code, part.base_offset) == (17, -1)

@@ -225,7 +225,7 @@ def test_of_many_that_wait_each_gets_something(control: Control, member: ShareCl
 def test_locks_time_out_and_wake_who_waits(tmp_path: Path) -> None:
     control = Control(tmp_path)
     control.create("t")
-    control.run(control.broker.set_group_configs("g", {"share.record.lock.duration.ms": "1000"}))
+    control.run(control.broker.group_configs.set("g", {"share.record.lock.duration.ms": "1000"}))
     member, second = ShareClient(control), other(control)
     member.initialize(0)
     write_many(control, 10)
@@ -423,7 +423,7 @@ def test_a_malformed_acknowledgement_changes_nothing(
     ("reset", "first"), [("earliest", 0), ("latest", 20), ("by_duration:PT1H", 20)]
 )
 def test_a_group_begins_where_it_says(control: Control, reset: str, first: int) -> None:
-    control.run(control.broker.set_group_configs("g", {"share.auto.offset.reset": reset}))
+    control.run(control.broker.group_configs.set("g", {"share.auto.offset.reset": reset}))
     member = ShareClient(control)
     member.initialize(0, start=-1)
     own = control.broker.share_partitions.states
@@ -435,7 +435,7 @@ def test_a_group_begins_where_it_says(control: Control, reset: str, first: int) 
 
 def test_records_of_the_last_hour_are_read(control: Control) -> None:
     control.run(
-        control.broker.set_group_configs("g", {"share.auto.offset.reset": "by_duration:PT1H"})
+        control.broker.group_configs.set("g", {"share.auto.offset.reset": "by_duration:PT1H"})
     )
     log, now = control.broker.topics["t"].logs[0], time.time_ns() // 1_000_000
     for age_ms in (7_200_000, 1_800_000, 0):
@@ -472,7 +472,7 @@ def test_without_isolation_everything_but_markers_is_read(
 def test_of_committed_records_the_aborted_are_passed_over(
     control: Control, member: ShareClient
 ) -> None:
-    control.run(control.broker.set_group_configs("g", {"share.isolation.level": "read_committed"}))
+    control.run(control.broker.group_configs.set("g", {"share.isolation.level": "read_committed"}))
     transactions(control)
     got = member.fetch(0)[0]
     assert (got.acquired, got.values) == ([(3, 4, 1), (6, 6, 1)], [*"cde"])
@@ -483,7 +483,7 @@ def test_of_committed_records_the_aborted_are_passed_over(
 
 
 def test_a_fetch_waits_for_a_transaction_to_end(control: Control, member: ShareClient) -> None:
-    control.run(control.broker.set_group_configs("g", {"share.isolation.level": "read_committed"}))
+    control.run(control.broker.group_configs.set("g", {"share.isolation.level": "read_committed"}))
     producer = TxnClient(control)
     producer.init()
     producer.write("a")
@@ -496,7 +496,7 @@ def test_a_fetch_waits_for_a_transaction_to_end(control: Control, member: ShareC
 def test_only_aborted_records_are_nothing_to_wake_for(
     control: Control, member: ShareClient
 ) -> None:
-    control.run(control.broker.set_group_configs("g", {"share.isolation.level": "read_committed"}))
+    control.run(control.broker.group_configs.set("g", {"share.isolation.level": "read_committed"}))
     producer = TxnClient(control)
     producer.init()
     sent = member.send(0, wait_ms=20_000)
@@ -740,7 +740,7 @@ def test_a_topic_that_went_while_nobody_wrote_it_down_is_forgotten(tmp_path: Pat
     control.create("t")
     ShareClient(control).initialize(0)
     topic_id = control.broker.topics["t"].id
-    control.run(control.broker._change(control.broker._delete_topic("t")))
+    control.run(control.broker.topics.delete("t"))
     control.kill()
     control = Control(tmp_path)
     own, end = control.broker.share_partitions.states, time.monotonic() + 20

@@ -454,7 +454,7 @@ def test_a_partition_that_cannot_be_opened_has_no_leader_and_the_others_have(
 
 
 def test_the_name_of_a_topic_whose_files_stay_is_not_free(control: Control) -> None:
-    control.broker.undeleted["t"] = "t-0 cannot be moved"
+    control.broker.topics.undeleted["t"] = "t-0 cannot be moved"
     (row,) = metadata(control, "t").topics
     assert (row.error_code, row.partitions) == (56, [])
     (row,) = metadata(control, "t", allow_auto_topic_creation=False).topics
@@ -473,7 +473,7 @@ def test_internal_topics_are_the_brokers_own(control: Control) -> None:
         asked = CreateTopicsRequest(topics=[new], validate_only=validate_only)
         assert control.ask(asked, 7).topics[0].error_code == 17
     assert metadata(control, name).topics[0].error_code == 3
-    control.run(control.broker.make_offsets_topic())
+    control.run(control.broker.group_places.make_offsets_topic())
     (row,) = metadata(control, name).topics
     assert (row.error_code, row.is_internal, len(row.partitions)) == (0, True, 1)
     doomed = DeleteTopicsRequest.DeleteTopicState(name)

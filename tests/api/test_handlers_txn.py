@@ -418,7 +418,7 @@ def test_a_broker_that_dies_in_the_middle_ends_it_one_way_everywhere(
     assert committed_values(again, partition=1) == ["b"] * is_commit
     assert committed(again) == ({T0: 4} if is_commit else {})
     again.run(settled(again))
-    for log in again.broker.all_logs():
+    for log in again.broker.transaction_places.all_logs():
         assert log.last_stable_offset == log.log_end_offset
     # and whoever comes next goes on
     two = begun(again, "next", is_v2=is_v2)
@@ -574,7 +574,7 @@ def test_what_only_a_person_can_end_is_told_with_the_command(killed: Any, contro
     log: Log = control.broker.topics["t"].logs[0]
     first = log.append_durable(nobody.batch("x")).base_offset
     key = b"\0\0\0\5other"
-    (state, *_) = control.broker.transaction_logs()
+    (state, *_) = control.broker.transaction_places.transaction_logs()
     state.append_durable(_build.batch([(wall_now_ms(), key, b"\xff\xff")]))
     again = killed()
     (told,) = [each for each in of_owners(again.broker) if "4711" in each.text]
@@ -628,7 +628,7 @@ def test_a_clean_stop_records_what_is_open(control: Control) -> None:
     one = begun(control, "a")
     transactions = control.broker.transactions
     control.run(transactions.close())
-    (found,) = replay(control.broker.transaction_logs()).transactions.values()
+    (found,) = replay(control.broker.transaction_places.transaction_logs()).transactions.values()
     assert (found.state.value, found.producer) == ("Ongoing", (one.id, one.epoch))
     assert found.partitions == {T0}
 

@@ -52,7 +52,7 @@ LATER = NOW + 4000 * DAY_MS  # everything is due for deletion
 
 
 def recorder(broker: Broker) -> Recorder:
-    (table,) = broker.tables
+    (table,) = broker.topics._tables
     assert isinstance(table, Recorder)
     return table
 
@@ -79,9 +79,9 @@ async def look(broker: Broker) -> dict[str, int]:
 
 def test_a_topic_is_made_found_and_there_again(tmp_path: Path) -> None:
     async def make(broker: Broker) -> Any:
-        topic = await broker.create_topic("orders", 3, {"retention.ms": "5"})
+        topic = await broker.topics.create("orders", 3, {"retention.ms": "5"})
         assert broker.topics == {"orders": topic}
-        assert broker.topic_of_id(topic.id) is topic
+        assert broker.topics.of_id(topic.id) is topic
         assert [log.name for log in topic.logs] == ["orders-0", "orders-1", "orders-2"]
         assert recorder(broker).topics == {"orders": (topic.id.bytes, topic.logs)}
         assert not topic.is_internal
@@ -104,9 +104,9 @@ def test_a_topic_is_made_found_and_there_again(tmp_path: Path) -> None:
 
 def test_defaults_are_the_brokers(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        assert broker.validate_topic("t", -1) == 4
-        assert len((await broker.create_topic("t")).logs) == 4
-        assert len((await broker.create_topic("u", 2)).logs) == 2
+        assert broker.topics.validate("t", -1)[0] == 4
+        assert len((await broker.topics.create("t")).logs) == 4
+        assert len((await broker.topics.create("u", 2)).logs) == 2
 
     with_broker(tmp_path, use, num_partitions=4)
 
@@ -137,14 +137,14 @@ def test_what_may_not_be_is_refused_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("there.is", 2)
+        await broker.topics.create("there.is", 2)
         with pytest.raises(error):
-            broker.validate_topic(name, count, configs)
+            broker.topics.validate(name, count, configs)
         with pytest.raises(error) as refused:
-            await broker.create_topic(name, count, configs)
+            await broker.topics.create(name, count, configs)
         assert refused.value.kafka_code == code
         assert await look(broker) == {"there.is": 2}
-        assert len(broker.topic_rows.all()) == 1
+        assert len(broker.topics.rows.all()) == 1
 
     with_broker(tmp_path, use, partitions_per_topic_max=5, partitions_max=6)
     assert directories(tmp_path) == ["there.is-0", "there.is-1"]
@@ -152,8 +152,8 @@ def test_what_may_not_be_is_refused_and_leaves_nothing(
 
 def test_the_brokers_own_topics_are_made_beside_as_many_as_there_may_be(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("full", 6)
-        await broker._change(broker._create_topic("__consumer_offsets", 5, {}))
+        await broker.topics.create("full", 6)
+        await broker.change(broker.topics._create("__consumer_offsets", 5, {}))
         assert await look(broker) == {"full": 6, "__consumer_offsets": 5}
 
     with_broker(tmp_path, use, partitions_per_topic_max=50, partitions_max=6)
@@ -163,27 +163,27 @@ def test_an_unknown_topic_is_unknown_to_every_change(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         for change in (
             broker.delete_topic("t"),
-            broker.create_partitions("t", 2),
-            broker.set_topic_configs("t", {}),
-            broker.alter_topic_configs("t", []),
+            broker.topics.create_partitions("t", 2),
+            broker.configs.set_topic("t", {}),
+            broker.configs.alter_topic("t", []),
         ):
             with pytest.raises(TopicUnknown, match="there is no topic 't'"):
                 await change
-        assert broker.topic_of_id(kafka_uuid.new()) is None
+        assert broker.topics.of_id(kafka_uuid.new()) is None
 
     with_broker(tmp_path, use)
 
 
 def test_partitions_are_added_and_never_removed(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 2)
+        topic = await broker.topics.create("t", 2)
         topic.logs[0].append_durable(batch("a"))
-        await broker.create_partitions("t", 4)
+        await broker.topics.create_partitions("t", 4)
         assert [log.partition for log in topic.logs] == [0, 1, 2, 3]
         assert recorder(broker).told == ["put t 2", "put t 4"]
         for total, error in ((4, PartitionsInvalid), (1, PartitionsInvalid), (7, LimitExceeded)):
             with pytest.raises(error):
-                await broker.create_partitions("t", total)
+                await broker.topics.create_partitions("t", total)
 
     with_broker(tmp_path, use, partitions_per_topic_max=6)
     assert with_broker(tmp_path, look) == {"t": 4}
@@ -192,13 +192,13 @@ def test_partitions_are_added_and_never_removed(tmp_path: Path) -> None:
 
 def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 2, {"retention.ms": "5"})
+        topic = await broker.topics.create("t", 2, {"retention.ms": "5"})
         topic.logs[0].append_durable(batch("old"))
         await broker.delete_topic("t")
-        assert (broker.topics, broker.topic_of_id(topic.id)) == ({}, None)
+        assert (broker.topics, broker.topics.of_id(topic.id)) == ({}, None)
         assert recorder(broker).told == ["put t 2", "remove t"]
         assert directories(tmp_path) == []
-        again = await broker.create_topic("t")
+        again = await broker.topics.create("t")
         assert again.id != topic.id
         assert (again.configs, records(broker, "t")) == ({}, [[]])
 
@@ -208,7 +208,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
 
 def test_deleting_can_be_switched_off(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("t")
+        await broker.topics.create("t")
         with pytest.raises(TopicDeletionDisabled, match=r"delete\.topic\.enable is false"):
             await broker.delete_topic("t")
 
@@ -220,10 +220,10 @@ def test_deleting_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_changes_come_one_after_the_other(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        asked = [broker.create_topic("t", 2) for _ in range(5)]
+        asked = [broker.topics.create("t", 2) for _ in range(5)]
         done = await asyncio.gather(*asked, return_exceptions=True)
         assert sum(isinstance(each, TopicExists) for each in done) == 4
-        await asyncio.gather(*(broker.create_topic(f"u{i}") for i in range(5)))
+        await asyncio.gather(*(broker.topics.create(f"u{i}") for i in range(5)))
         assert len(broker.topics) == 6
 
     with_broker(tmp_path, use)
@@ -241,13 +241,13 @@ def test_a_change_goes_on_when_who_asked_is_gone(
         return create(*given)
 
     async def use(broker: Broker) -> None:
-        asked = asyncio.create_task(broker.create_topic("t", 2))
+        asked = asyncio.create_task(broker.topics.create("t", 2))
         await asyncio.to_thread(has_begun.wait, 20)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
         may_go_on.set()
-        await broker.create_topic("u")
+        await broker.topics.create("u")
         assert await look(broker) == {"t": 2, "u": 1}
 
     monkeypatch.setattr(LogDir, "create_all", slow)
@@ -293,14 +293,14 @@ def test_a_creation_that_fails_is_undone(
         with monkeypatch.context() as patch:
             broken_at(patch, *step, works)
             with pytest.raises(StorageFull):
-                await broker.create_topic("t", 3)
+                await broker.topics.create("t", 3)
         assert (broker.topics, recorder(broker).told) == ({}, [])
-        assert (broker.topic_rows.all(), broker.topic_rows.deletions()) == ([], [])
+        assert (broker.topics.rows.all(), broker.topics.rows.deletions()) == ([], [])
         assert directories(tmp_path) == []
 
     async def again(broker: Broker) -> None:
         assert losses(broker) == []
-        await broker.create_topic("t", 3)
+        await broker.topics.create("t", 3)
 
     with_broker(tmp_path, use)
     with_broker(tmp_path, again)
@@ -313,11 +313,11 @@ def test_adding_partitions_that_fails_is_undone(
     step: tuple[Any, str], works: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("t", 2)
+        await broker.topics.create("t", 2)
         with monkeypatch.context() as patch:
             broken_at(patch, *step, works)
             with pytest.raises(StorageFull):
-                await broker.create_partitions("t", 4)
+                await broker.topics.create_partitions("t", 4)
         assert await look(broker) == {"t": 2}
         assert directories(tmp_path) == ["t-0", "t-1"]
 
@@ -330,14 +330,14 @@ def test_a_deletion_that_fails_midway_is_one_and_the_next_start_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("t", 3)
+        await broker.topics.create("t", 3)
         with monkeypatch.context() as patch:
             broken_at(patch, LogDir, "_move_one", 1)
             await broker.delete_topic("t")
         assert recorder(broker).told == ["put t 3", "remove t"]
         assert directories(tmp_path) == ["t-1", "t-2"]
         with pytest.raises(TopicUnavailable, match="cannot be finished: no room"):
-            await broker.create_topic("t")
+            await broker.topics.create("t")
 
     with_broker(tmp_path, use)
     assert with_broker(tmp_path, look) == {}
@@ -348,13 +348,13 @@ def test_a_deletion_that_failed_can_be_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("t", 3)
+        await broker.topics.create("t", 3)
         with monkeypatch.context() as patch:
             broken_at(patch, LogDir, "_move_one", 1)
             await broker.delete_topic("t")
         await broker.delete_topic("t")
-        assert (directories(tmp_path), broker.topic_rows.deletions()) == ([], [])
-        await broker.create_topic("t")
+        assert (directories(tmp_path), broker.topics.rows.deletions()) == ([], [])
+        await broker.topics.create("t")
 
     with_broker(tmp_path, use)
 
@@ -363,15 +363,15 @@ def test_what_the_catalog_cannot_keep_does_not_happen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 1, {"flush.ms": "7"})
+        topic = await broker.topics.create("t", 1, {"flush.ms": "7"})
         for name in ("put", "begin_deletion", "set_configs", "set_partitions"):
             step = Broken(getattr(TopicRows, name), 0, StorageFull("no room"))
             monkeypatch.setattr(TopicRows, name, step)
         for change in (
-            broker.create_topic("u"),
+            broker.topics.create("u"),
             broker.delete_topic("t"),
-            broker.set_topic_configs("t", {}),
-            broker.create_partitions("t", 2),
+            broker.configs.set_topic("t", {}),
+            broker.topics.create_partitions("t", 2),
         ):
             with pytest.raises(StorageFull):
                 await change
@@ -391,7 +391,7 @@ def killed_during(change: Use, data: Path, monkeypatch: pytest.MonkeyPatch) -> l
     """A copy of the directory from each step of the change."""
 
     async def prepare(broker: Broker) -> None:
-        topic = await broker.create_topic("old", 2, {"flush.ms": "7"})
+        topic = await broker.topics.create("old", 2, {"flush.ms": "7"})
         for i, log in enumerate(topic.logs):
             log.append_durable(batch(f"old-{i}"))
 
@@ -418,7 +418,8 @@ def after_kill(data: Path) -> dict[str, int]:
         if "old" in broker.topics:
             assert records(broker, "old")[:2] == [["old-0"], ["old-1"]]
         assert broker.log_dir.report.losses == []
-        assert (broker.not_open(), broker.undeleted, broker.topic_rows.deletions()) == ({}, {}, [])
+        assert (broker.topics.not_open(), broker.topics.undeleted) == ({}, {})
+        assert broker.topics.rows.deletions() == []
         assert orphans(data) == []
         wanted = [f"{name}-{i}" for name, n in (await look(broker)).items() for i in range(n)]
         assert directories(data) == sorted(wanted)
@@ -434,7 +435,7 @@ def after_kill(data: Path) -> dict[str, int]:
 
 def test_a_kill_while_a_topic_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def change(broker: Broker) -> None:
-        await broker.create_topic("new", 3, {"retention.ms": "5"})
+        await broker.topics.create("new", 3, {"retention.ms": "5"})
 
     states = [after_kill(each) for each in killed_during(change, tmp_path / "d", monkeypatch)]
     assert states[0] == {"old": 2}
@@ -446,7 +447,7 @@ def test_a_kill_while_partitions_are_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def change(broker: Broker) -> None:
-        await broker.create_partitions("old", 4)
+        await broker.topics.create_partitions("old", 4)
 
     states = [after_kill(each) for each in killed_during(change, tmp_path / "d", monkeypatch)]
     assert (states[0], states[-1]) == ({"old": 2}, {"old": 4})
@@ -464,12 +465,13 @@ def test_a_kill_while_a_topic_is_deleted(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_kill_while_configs_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def change(broker: Broker) -> None:
-        await broker.set_topic_configs("old", {"flush.ms": "9"})
-        await broker.set_broker_configs({"log.roll.ms": "8"})
+        await broker.configs.set_topic("old", {"flush.ms": "9"})
+        await broker.configs.set_broker({"log.roll.ms": "8"})
 
     async def configs(broker: Broker) -> tuple[str, str]:
         await look(broker)
-        return broker.topic_config("old", "flush.ms"), broker.topic_config("old", "segment.ms")
+        of_topic = broker.configs.of_topic
+        return of_topic("old", "flush.ms"), of_topic("old", "segment.ms")
 
     kills = killed_during(change, tmp_path / "d", monkeypatch)
     states = [with_broker(each, configs) for each in kills]
@@ -483,11 +485,11 @@ def test_a_kill_while_a_start_repairs(tmp_path: Path, monkeypatch: pytest.Monkey
 
     async def prepare(broker: Broker) -> None:
         for name in ("old", "gone", "half"):
-            topic = await broker.create_topic(name, 2)
+            topic = await broker.topics.create(name, 2)
             for i, log in enumerate(topic.logs):
                 log.append_durable(batch(f"{name}-{i}"))
-        broker.topic_rows.begin_deletion("gone")
-        await broker.create_topic("new", 3)
+        broker.topics.rows.begin_deletion("gone")
+        await broker.topics.create("new", 3)
         broker.log_dir.delete("new", 1)
 
     with_broker(data, prepare)
@@ -511,9 +513,9 @@ def test_a_kill_while_a_start_repairs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_without_a_catalog_topics_are_taken_from_their_directories(tmp_path: Path) -> None:
     async def make(broker: Broker) -> Any:
-        topic = await broker.create_topic("orders", 2, {"retention.ms": "1"})
+        topic = await broker.topics.create("orders", 2, {"retention.ms": "1"})
         topic.logs[0].append_durable(produced(0, pid=41))
-        await broker.create_topic("clicks", 1)
+        await broker.topics.create("clicks", 1)
         return {each.name: each.id for each in broker.topics.values()}
 
     async def found(broker: Broker) -> Any:
@@ -521,7 +523,7 @@ def test_without_a_catalog_topics_are_taken_from_their_directories(tmp_path: Pat
         assert "2 topics were taken from their directories" in note
         assert broker.topics["orders"].configs == {"cleanup.policy": ""}
         assert broker.topics["orders"].logs[0].retain(LATER) == 0
-        first = await broker.new_producer_id()
+        first = await broker.producer_ids.new()
         assert first == 42 + PRODUCER_IDS_MARGIN
         return {each.name: each.id for each in broker.topics.values()}
 
@@ -560,7 +562,7 @@ def test_a_stray_directory_does_not_make_a_thousand_partitions(tmp_path: Path) -
 
 def test_a_directory_of_no_topic_is_set_aside_with_all_that_it_holds(tmp_path: Path) -> None:
     async def make(broker: Broker) -> None:
-        await broker.create_topic("t", 1)
+        await broker.topics.create("t", 1)
 
     def leave(name: str, partition: int) -> bytes:
         with opened(tmp_path) as log_dir:
@@ -591,7 +593,7 @@ def test_a_directory_of_no_topic_is_set_aside_with_all_that_it_holds(tmp_path: P
 
 def test_a_directory_that_is_gone_is_told_and_made_anew(tmp_path: Path) -> None:
     async def make(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 2)
+        topic = await broker.topics.create("t", 2)
         for log in topic.logs:
             log.append_durable(batch("a"))
 
@@ -612,7 +614,7 @@ def test_a_directory_that_is_gone_is_told_and_made_anew(tmp_path: Path) -> None:
 
 def test_a_wrong_or_torn_id_in_a_directory_is_put_right(tmp_path: Path) -> None:
     async def make(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 3)
+        topic = await broker.topics.create("t", 3)
         topic.logs[0].append_durable(batch("a"))
 
     async def use(broker: Broker) -> list[str]:
@@ -634,21 +636,21 @@ def test_a_partition_that_cannot_be_opened_is_not_served_and_all_others_are(
     tmp_path: Path,
 ) -> None:
     async def make(broker: Broker) -> None:
-        await broker.create_topic("bad", 2)
-        await broker.create_topic("good", 1)
+        await broker.topics.create("bad", 2)
+        await broker.topics.create("good", 1)
 
     async def use(broker: Broker) -> None:
         assert await look(broker) == {"good": 1, "bad": 2}
         bad = broker.topics["bad"]
         assert [log is None for log in bad.logs] == [False, True]
-        assert [*broker.not_open()] == [("bad", 1)]
+        assert [*broker.topics.not_open()] == [("bad", 1)]
         with pytest.raises(TopicUnavailable, match=r"bad-1 is not served: .*cannot be opened"):
             bad.log(1)
         with pytest.raises(TopicExists):
-            await broker.create_topic("bad")
-        await broker.create_partitions("bad", 3)
+            await broker.topics.create("bad")
+        await broker.topics.create_partitions("bad", 3)
         assert [log is None for log in bad.logs] == [False, True, False]
-        await broker.set_topic_configs("bad", {"flush.ms": "7"})
+        await broker.configs.set_topic("bad", {"flush.ms": "7"})
         await broker.delete_topic("bad")
         assert directories(tmp_path) == ["good-0"]
 
@@ -661,18 +663,18 @@ def test_a_partition_that_cannot_be_opened_is_not_served_and_all_others_are(
 
 def test_configs_that_another_version_stored_stop_no_start_and_no_record(tmp_path: Path) -> None:
     async def make(broker: Broker) -> None:
-        await broker.create_topic("t", 1)
-        broker.topic_rows.set_configs("t", {"from.the.future": "1", "flush.ms": "3"})
-        broker.broker_config_rows.set({False: {"log.from.the.future": "1", "log.roll.ms": "4"}})
+        await broker.topics.create("t", 1)
+        broker.topics.rows.set_configs("t", {"from.the.future": "1", "flush.ms": "3"})
+        broker.configs.rows.set({False: {"log.from.the.future": "1", "log.roll.ms": "4"}})
 
     async def use(broker: Broker) -> None:
         first, second = broker.log_dir.report.notes
         assert "log.from.the.future: there is no such broker config" in first
         assert "t: from.the.future: there is no such topic config" in second
         assert broker.topics["t"].configs == {"flush.ms": "3", "cleanup.policy": ""}
-        assert (broker.log_config.segment_ms, broker.log_config.retention_ms) == (4, -1)
-        await broker.set_broker_configs({})
-        await broker.set_topic_configs("t", {})
+        assert (broker.topics.base.segment_ms, broker.topics.base.retention_ms) == (4, -1)
+        await broker.configs.set_broker({})
+        await broker.configs.set_topic("t", {})
 
     with_broker(tmp_path, make)
     with_broker(tmp_path, use)
@@ -684,19 +686,19 @@ def test_configs_that_another_version_stored_stop_no_start_and_no_record(tmp_pat
 
 def test_a_topics_configs_are_in_force_at_once_and_after_a_start(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 2, {"retention.ms": "-1"})
+        topic = await broker.topics.create("t", 2, {"retention.ms": "-1"})
         for log in topic.logs:
             log.append_durable(batch("a"))
             log.roll()
         broker.log_dir.checkpoint()
         assert broker.log_dir.retain(LATER) == 0
-        await broker.alter_topic_configs("t", [ConfigChange("retention.ms", SET, "1")], True)
+        await broker.configs.alter_topic("t", [ConfigChange("retention.ms", SET, "1")], True)
         assert topic.configs == {"retention.ms": "-1"}
-        await broker.alter_topic_configs("t", [ConfigChange("retention.ms", SET, " 1")])
+        await broker.configs.alter_topic("t", [ConfigChange("retention.ms", SET, " 1")])
         assert topic.configs == {"retention.ms": "1"}
         assert topic.logs[0].retain(LATER) > 0
         with pytest.raises(ConfigInvalid):
-            await broker.alter_topic_configs("t", [ConfigChange("segment.ms", APPEND, "1")])
+            await broker.configs.alter_topic("t", [ConfigChange("segment.ms", APPEND, "1")])
 
     async def look_again(broker: Broker) -> None:
         assert broker.topics["t"].configs == {"retention.ms": "1"}
@@ -708,9 +710,9 @@ def test_a_topics_configs_are_in_force_at_once_and_after_a_start(tmp_path: Path)
 
 def test_appending_begins_from_what_is_in_force(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        topic = await broker.create_topic("t")
-        await broker.alter_broker_configs([ConfigChange("log.cleanup.policy", SET, "compact")])
-        await broker.alter_topic_configs("t", [ConfigChange("cleanup.policy", APPEND, "delete")])
+        topic = await broker.topics.create("t")
+        await broker.configs.alter_broker([ConfigChange("log.cleanup.policy", SET, "compact")])
+        await broker.configs.alter_topic("t", [ConfigChange("cleanup.policy", APPEND, "delete")])
         assert topic.configs == {"cleanup.policy": "compact,delete"}
 
     with_broker(tmp_path, use)
@@ -719,21 +721,21 @@ def test_appending_begins_from_what_is_in_force(tmp_path: Path) -> None:
 def test_the_brokers_defaults_change_while_it_runs(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         for name, configs in (("a", {}), ("b", {"retention.ms": "-1"})):
-            topic = await broker.create_topic(name, 1, configs)
+            topic = await broker.topics.create(name, 1, configs)
             topic.logs[0].append_durable(batch("x"))
             topic.logs[0].roll()
         broker.log_dir.checkpoint()
-        await broker.alter_broker_configs([ConfigChange("log.retention.ms", SET, "1")])
+        await broker.configs.alter_broker([ConfigChange("log.retention.ms", SET, "1")])
         assert broker.topics["a"].logs[0].retain(LATER) > 0
         assert broker.topics["b"].logs[0].retain(LATER) == 0
-        assert broker.topic_config("a", "retention.ms") == "1"
-        assert broker.topic_config("b", "retention.ms") == "-1"
+        assert broker.configs.of_topic("a", "retention.ms") == "1"
+        assert broker.configs.of_topic("b", "retention.ms") == "-1"
 
     async def look_again(broker: Broker) -> None:
-        assert broker.log_config.retention_ms == 1
-        await broker.alter_broker_configs([ConfigChange("log.retention.ms", DELETE)])
-        assert broker.log_config.retention_ms == -1
-        assert broker.broker_config_rows.all() == {}
+        assert broker.topics.base.retention_ms == 1
+        await broker.configs.alter_broker([ConfigChange("log.retention.ms", DELETE)])
+        assert broker.topics.base.retention_ms == -1
+        assert broker.configs.rows.all() == {}
 
     with_broker(tmp_path, use)
     with_broker(tmp_path, look_again)
@@ -741,11 +743,11 @@ def test_the_brokers_defaults_change_while_it_runs(tmp_path: Path) -> None:
 
 def test_a_default_that_a_topic_cannot_live_with_is_refused(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        await broker.create_topic("t", 1, {"min.compaction.lag.ms": "10"})
+        await broker.topics.create("t", 1, {"min.compaction.lag.ms": "10"})
         change = [ConfigChange("log.cleaner.max.compaction.lag.ms", SET, "5")]
         with pytest.raises(ConfigInvalid, match=r"min\.compaction\.lag\.ms: got 10"):
-            await broker.alter_broker_configs(change)
-        assert broker.broker_config_rows.all() == {}
+            await broker.configs.alter_broker(change)
+        assert broker.configs.rows.all() == {}
 
     with_broker(tmp_path, use)
 
@@ -755,12 +757,12 @@ def test_who_asked_hears_of_every_change_of_the_configs(tmp_path: Path) -> None:
 
     async def use(broker: Broker) -> None:
         broker.connect(recorder)
-        broker.when_configured(lambda now: backoffs.append(now.number("log.cleaner.backoff.ms")))
+        broker.configs.tell(lambda now: backoffs.append(now.number("log.cleaner.backoff.ms")))
         assert (recorder.connections_per_ip, backoffs) == (5000, [15_000])
-        await broker.alter_broker_configs([ConfigChange("max.connections.per.ip", SET, "7")])
-        await broker.alter_broker_configs([ConfigChange("log.cleaner.backoff.ms", SET, "15001")])
+        await broker.configs.alter_broker([ConfigChange("max.connections.per.ip", SET, "7")])
+        await broker.configs.alter_broker([ConfigChange("log.cleaner.backoff.ms", SET, "15001")])
         assert (recorder.connections_per_ip, backoffs) == (7, [15_000, 15_000, 15_001])
-        entries = {each.name: each for each in broker.broker_config_entries()}
+        entries = {each.name: each for each in broker.configs.in_force.broker_entries()}
         for name, text in (("max.connections.per.ip", "7"), ("log.cleaner.backoff.ms", "15001")):
             assert (entries[name].value, entries[name].source) == (text, 2)
             assert not entries[name].read_only
@@ -793,7 +795,7 @@ def test_a_broker_config_that_cannot_be_set_is_named(
     async def use(broker: Broker) -> None:
         for is_default in (True, False):
             with pytest.raises(ApplianceError) as refused:
-                await broker.alter_broker_configs([ConfigChange(name, SET, value)], is_default)
+                await broker.configs.alter_broker([ConfigChange(name, SET, value)], is_default)
             assert refused.value.kafka_code == code
             assert words in str(refused.value)
 
@@ -802,10 +804,10 @@ def test_a_broker_config_that_cannot_be_set_is_named(
 
 def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
-        topic = await broker.create_topic("t", 1, {"segment.ms": "1"})
-        await broker.set_broker_configs({"log.roll.ms": "2"})
-        await broker.set_broker_configs({"log.roll.ms": "3"}, is_default=True)
-        entries = {each.name: each for each in broker.topic_config_entries(topic)}
+        topic = await broker.topics.create("t", 1, {"segment.ms": "1"})
+        await broker.configs.set_broker({"log.roll.ms": "2"})
+        await broker.configs.set_broker({"log.roll.ms": "3"}, is_default=True)
+        entries = {each.name: each for each in broker.configs.in_force.topic_entries(topic.configs)}
         assert len(entries) == 35
         entry = entries["segment.ms"]
         assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
@@ -815,7 +817,7 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
         assert (entry.type, entry.read_only, entry.sensitive) == (5, False, False)
         assert entries["flush.ms"].source == 5
         assert entries["leader.replication.throttled.replicas"].source == 5
-        broker_entries = {each.name: each for each in broker.broker_config_entries()}
+        broker_entries = {each.name: each for each in broker.configs.in_force.broker_entries()}
         assert (broker_entries["log.roll.ms"].value, broker_entries["log.roll.ms"].source) == (
             "2", 2)
         assert not broker_entries["log.roll.ms"].read_only
@@ -826,7 +828,8 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
                 broker_entries["delete.topic.enable"].type) == ("true", 1)
         assert broker_entries["default.replication.factor"].value == "1"
         assert all(each.doc for each in broker_entries.values())
-        made = broker.new_topic_config_entries({"segment.ms": " 5"})
+        _, checked = broker.topics.validate("u", 1, {"segment.ms": " 5"})
+        made = broker.configs.in_force.topic_entries(checked.kept)
         assert {each.name: each.value for each in made}["segment.ms"] == "5"
 
     with_broker(tmp_path, use, LogConfig(segment_ms=4))
@@ -838,7 +841,7 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     async def take(broker: Broker) -> list[int]:
         count = BLOCK + 5
-        return list(await asyncio.gather(*(broker.new_producer_id() for _ in range(count))))
+        return list(await asyncio.gather(*(broker.producer_ids.new() for _ in range(count))))
 
     given = [each for _ in range(3) for each in with_broker(tmp_path, take, is_killed=True)]
     assert len(set(given)) == len(given) == 3 * (BLOCK + 5)
@@ -849,6 +852,6 @@ def test_two_brokers_never_have_one_catalog_open(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         with pytest.raises(ApplianceError, match=r"in use|lock"):
             await asyncio.to_thread(Broker.open, broker.config)
-        await broker.create_topic("t")
+        await broker.topics.create("t")
 
     with_broker(tmp_path, use)

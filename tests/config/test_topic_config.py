@@ -95,7 +95,7 @@ def test_a_value_is_kept_in_its_one_form() -> None:
              "cleanup.policy": " compact , delete ,", "min.cleanable.dirty.ratio": "1",
              "compression.type": "zstd ",
              "segment.bytes": "+61"}
-    assert validate(given, BROKER) == {
+    assert validate(given, BROKER).kept == {
         "retention.ms": "7", "preallocate": "true", "cleanup.policy": "compact,delete",
         "min.cleanable.dirty.ratio": "1.0", "compression.type": "zstd", "segment.bytes": "61"}
 
@@ -142,13 +142,13 @@ def test_a_bad_value_is_named_with_what_was_wanted(
 
 def test_the_longest_value_can_be_shown() -> None:
     text = ",".join(f"{i}:1" for i in range(5000))[:VALUE_SIZE_MAX].rpartition(",")[0]
-    assert validate({"follower.replication.throttled.replicas": text}, BROKER)
+    assert validate({"follower.replication.throttled.replicas": text}, BROKER).kept
 
 
 @pytest.mark.parametrize("text", ["*", "", "0:1", "0:1, 5:2"])
 def test_throttled_replicas_are_kept_though_nothing_is_throttled(text: str) -> None:
     name = "leader.replication.throttled.replicas"
-    config = validate({name: text}, BROKER)
+    config = validate({name: text}, BROKER).kept
     assert config == {name: text.replace(" ", "")}
     assert to_log_config(config, BROKER) == BROKER
 
@@ -192,10 +192,12 @@ def test_a_compaction_lag_has_its_ends_in_order(
 
 def test_a_log_whose_config_is_not_understood_deletes_nothing() -> None:
     stored = {"segment.ms": "9", "retention.forever": "yes", "retention.ms": "soon"}
-    configs, faults = readable(stored, BROKER)
+    (configs, log), faults = readable(stored, BROKER)
     assert configs == {"segment.ms": "9", "cleanup.policy": ""}
+    assert log == to_log_config(configs, BROKER)
     assert [each.split(":")[0] for each in faults] == ["retention.forever", "retention.ms"]
-    assert readable({"segment.ms": "9"}, BROKER) == ({"segment.ms": "9"}, [])
+    (configs, log), faults = readable({"segment.ms": "9"}, BROKER)
+    assert (configs, log.segment_ms, faults) == ({"segment.ms": "9"}, 9, [])
 
 
 # Changes

@@ -211,4 +211,4 @@ class Control:
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         """A topic; configs are given with underscores for dots."""
         dotted = {name.replace("_", "."): value for name, value in configs.items()}
-        return self.run(self.broker.create_topic(name, partitions, dotted))
+        return self.run(self.broker.topics.create(name, partitions, dotted))

@@ -141,7 +141,7 @@ def config(path: Path) -> BrokerConfig:
 def filled(path: Path) -> None:
     async def fill() -> None:
         broker = await asyncio.to_thread(Broker.open, config(path))
-        topic = await broker.create_topic("orders", 2)
+        topic = await broker.topics.create("orders", 2)
         for log in topic.logs:
             await asyncio.to_thread(log.append_durable, batch("a"))
         broker.log_dir.abandon()
@@ -209,7 +209,8 @@ def test_attempts_come_seldom_while_nothing_changes(
     async def run() -> None:
         broker = await asyncio.to_thread(Broker.open, config(tmp_path))
         try:
-            await Reopening(broker, at_once, lambda: now_ms).run(stops_within)
+            reopening = Reopening(broker.topics, broker.transactions, at_once, lambda: now_ms)
+            await reopening.run(stops_within)
         finally:
             broker.log_dir.abandon()
             await broker.close()
@@ -238,7 +239,7 @@ def test_a_change_of_a_topic_waits_for_no_more_than_one_partition(
 
     async def change(broker: Broker) -> None:
         is_asked.set()
-        await broker.create_topic("new", 1)
+        await broker.topics.create("new", 1)
         order.append("new")
 
     async def run() -> None:
@@ -275,7 +276,8 @@ def test_a_stop_waits_for_no_more_than_one_partition(
             return len(broker.log_dir.unopened) < 2
 
         try:
-            await Reopening(broker, at_once, lambda: now_ms).run(stops_within)
+            reopening = Reopening(broker.topics, broker.transactions, at_once, lambda: now_ms)
+            await reopening.run(stops_within)
             assert [*broker.log_dir.unopened] == [("orders", 1)]
         finally:
             broker.log_dir.abandon()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from appliance._log import Log, ProducerInfo
-from appliance.broker import broker as broker_module
 from appliance.catalog import kafka_uuid
 from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
@@ -21,7 +20,7 @@ from appliance.groups import loading as groups_loading
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.share import partitions as share_partitions
-from appliance.topics import loading
+from appliance.topics import loading, topic_directories
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable
 from appliance.txn import adoption, markers
@@ -58,7 +57,7 @@ class Lives:
         self.now.kill()
         with unopened(self._path / "data", spoiled, *partitions):
             self.now = Control(self._path, groups=GROUPS)
-        assert {topic for topic, _ in self.now.broker.not_open()} == ({spoiled} - {""})
+        assert {topic for topic, _ in self.now.broker.topics.not_open()} == ({spoiled} - {""})
         return self.now
 
     def whole(self, how: str, topic: str) -> Control:
@@ -166,12 +165,12 @@ def test_a_topic_that_was_deleted_holds_up_no_transaction_though_its_files_stay(
     def fails(*given: Any) -> None:
         raise LogFailed("no disk")
 
-    monkeypatch.setattr(broker_module.topic_directories, "finish_deletion", fails)
+    monkeypatch.setattr(topic_directories, "finish_deletion", fails)
     control.run(control.broker.delete_topic("u"))
-    assert "no disk" in control.broker.undeleted["u"]
+    assert "no disk" in control.broker.topics.undeleted["u"]
     tick(control)
     assert one.state() == "CompleteCommit"
-    assert control.broker.find_log("u", 0) is None
+    assert control.broker.transaction_places.find_log("u", 0) is None
 
 
 @COMES_BACK
@@ -451,11 +450,11 @@ def test_a_topic_that_is_not_served_is_listed_without_a_leader(
 def test_a_topic_that_is_not_served_has_its_id_and_its_readers_keep_it(lives: Lives) -> None:
     topic_id = lives.now.broker.topics["t"].id
     broker = lives.again(spoiled="t").broker
-    assert broker.topic_name(topic_id) == "t"
-    assert broker.topic_facts("t") == (topic_id, 1)
-    assert "t" in broker.topic_names()
-    assert broker.may_know_topic(topic_id)
-    assert not broker.may_know_topic(kafka_uuid.new())
+    assert broker.topics.name_of(topic_id) == "t"
+    assert broker.group_places.topic_facts("t") == (topic_id, 1)
+    assert "t" in broker.group_places.topic_names()
+    assert broker.group_places.may_know_topic(topic_id)
+    assert not broker.group_places.may_know_topic(kafka_uuid.new())
 
 
 def test_lag_is_measured_beside_what_is_not_served(lives: Lives) -> None:

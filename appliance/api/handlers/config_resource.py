@@ -42,27 +42,27 @@ def find(
 ) -> Configs:
     """Raises for what has no configs here, and for what the request names `twice`."""
     _check(broker, resource, twice)
-    name = resource.resource_name
+    name, in_force = resource.resource_name, broker.configs.in_force
     if resource.resource_type == TOPIC:
         return Configs(
-            partial(broker.set_topic_configs, name),
-            partial(broker.alter_topic_configs, name),
-            lambda: broker.topic_config_entries(find_topic(broker, name)),
+            partial(broker.configs.set_topic, name),
+            partial(broker.configs.alter_topic, name),
+            lambda: in_force.topic_entries(find_topic(broker, name).configs),
         )
     if resource.resource_type == CLIENT_METRICS:
         of = broker.client_metrics
         return Configs(partial(of.set, name), partial(of.alter, name), partial(of.entries, name))
     if resource.resource_type == GROUP:
         return Configs(
-            partial(broker.set_group_configs, name),
-            partial(broker.alter_group_configs, name),
-            partial(broker.group_config_entries, name),
+            partial(broker.group_configs.set, name),
+            partial(broker.group_configs.alter, name),
+            lambda: broker.group_configs.entries(name, in_force),
         )
     is_default = name == ALL_BROKERS
     return Configs(
-        partial(broker.set_broker_configs, is_default=is_default),
-        partial(broker.alter_broker_configs, is_default=is_default),
-        broker.default_config_entries if is_default else broker.broker_config_entries,
+        partial(broker.configs.set_broker, is_default=is_default),
+        partial(broker.configs.alter_broker, is_default=is_default),
+        in_force.default_entries if is_default else in_force.broker_entries,
     )
 
 

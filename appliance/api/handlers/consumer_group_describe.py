@@ -84,7 +84,7 @@ def _assignment(broker: Broker, places: Places) -> Assignment:
     """Without topics that are no more: they have no name."""
     found = []
     for row in rows(places, lambda topic_id, partitions: Row(topic_id, "", partitions)):
-        name = broker.topic_name(row.topic_id)
+        name = broker.topics.name_of(row.topic_id)
         if name is not None:
             row.topic_name = name
             found.append(row)

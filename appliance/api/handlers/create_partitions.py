@@ -48,9 +48,9 @@ async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: b
             raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
         _check(broker, asked)
         if validate_only:
-            broker.validate_partitions(asked.name, asked.count)
+            broker.topics.validate_partitions(asked.name, asked.count)
         else:
-            await broker.create_partitions(asked.name, asked.count)
+            await broker.topics.create_partitions(asked.name, asked.count)
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
     return answer

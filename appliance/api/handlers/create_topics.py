@@ -55,10 +55,12 @@ async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: b
         partitions = _partitions(broker, asked)
         configs = _configs(asked)
         if validate_only:
-            answer.num_partitions = broker.validate_topic(asked.name, partitions, configs)
+            found = broker.topics.validate(asked.name, partitions, configs)
+            answer.num_partitions, (kept, _) = found
         else:
-            topic = await broker.create_topic(asked.name, partitions, configs)
+            topic = await broker.topics.create(asked.name, partitions, configs)
             answer.topic_id, answer.num_partitions = topic.id, len(topic.logs)
+            kept = topic.configs
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
         return answer
@@ -71,7 +73,7 @@ async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: b
             config_source=each.source,
             is_sensitive=each.sensitive,
         )
-        for each in broker.new_topic_config_entries(configs)
+        for each in broker.configs.in_force.topic_entries(kept)
     ]
     return answer
 

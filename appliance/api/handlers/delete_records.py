@@ -65,7 +65,7 @@ async def _partition(
 def _check_policy(broker: Broker, topic: str) -> None:
     if broker.topics[topic].is_internal:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-    policy = broker.topic_config(topic, "cleanup.policy")
+    policy = broker.configs.of_topic(topic, "cleanup.policy")
     if "delete" not in policy.split(","):
         raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy {policy}")
 

@@ -55,4 +55,4 @@ def _name(broker: Broker, asked: Asked) -> str:
     if asked.name is not None:
         return asked.name
     # also of one that is not served
-    return broker.topic_name(asked.topic_id) or find_topic_of_id(broker, asked.topic_id).name
+    return broker.topics.name_of(asked.topic_id) or find_topic_of_id(broker, asked.topic_id).name

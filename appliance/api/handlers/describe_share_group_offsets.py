@@ -75,7 +75,7 @@ def _topics(
     group = broker.share_groups.find(asked.group_id)
     of_topic: dict[str, list[int]] = {}
     for topic_id, partition in sorted(group.shared.initialized) if group else ():
-        known = broker.topic_name(topic_id)
+        known = broker.topics.name_of(topic_id)
         if known is not None:
             of_topic.setdefault(known, []).append(partition)
     for name, partitions in of_topic.items():

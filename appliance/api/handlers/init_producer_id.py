@@ -37,7 +37,7 @@ async def handle(
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(ErrorCode.INVALID_REQUEST)  # half of what identifies a producer
     if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=await broker.new_producer_id())
+        return InitProducerIdResponse(producer_id=await broker.producer_ids.new())
     own = Producer(request.producer_id, request.producer_epoch)
     try:
         given = await broker.transactions.init_producer(

@@ -43,7 +43,7 @@ def handle(
 
 def _names(broker: Broker, resource_type: int) -> Iterable[str]:
     if resource_type == GROUP:
-        return broker.configured_groups()
+        return broker.group_configs.names()
     if resource_type == TOPIC:
         return sorted(broker.topics)
     if resource_type == BROKER:

@@ -8,7 +8,7 @@ from appliance._log import Log
 from appliance.api.handlers.call import Refused
 from appliance.broker.broker import Broker
 from appliance.protocol import ErrorCode
-from appliance.topics.topic import Topic
+from appliance.topics.topic import Topic, check_name
 
 NO_EPOCH = -1
 
@@ -16,12 +16,12 @@ NO_EPOCH = -1
 def find_topic(broker: Broker, name: str) -> Topic:
     if name in broker.topics:
         return broker.topics[name]
-    broker.check_topic_name(name)
+    check_name(name)
     raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
 def find_topic_of_id(broker: Broker, topic_id: UUID) -> Topic:
-    topic = broker.topic_of_id(topic_id)
+    topic = broker.topics.of_id(topic_id)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
     return topic

@@ -96,7 +96,7 @@ async def _find(broker: Broker, asked: Asked, version: int, may_create: bool) ->
 
 async def _create(broker: Broker, name: str) -> None:
     try:
-        await broker.create_topic(name)
+        await broker.topics.create(name)
     except ApplianceError as error:
         # another client was faster: its topic is as good
         if error.kafka_code != ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -88,7 +88,7 @@ def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> Gro
 def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
     if asked.topics is None:
         for name, partitions in _all(broker.groups, asked.group_id).items():
-            facts = broker.topic_facts(name)
+            facts = broker.group_places.topic_facts(name)
             if facts or not is_by_id:
                 yield Topic(name, facts.id if facts else NO_UUID, partitions)
         return
@@ -97,7 +97,7 @@ def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
         for each in asked.topics
     )
     for (topic_id, name), partitions in wanted.items():
-        yield Topic(broker.topic_name(topic_id) if is_by_id else name, topic_id, partitions)
+        yield Topic(broker.topics.name_of(topic_id) if is_by_id else name, topic_id, partitions)
 
 
 def _all(groups: Coordinator, group_id: str) -> dict[str, list[int]]:

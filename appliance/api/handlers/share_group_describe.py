@@ -71,5 +71,5 @@ def _assignment(broker: Broker, places: Places) -> Assignment:
     """Without topics that are no more: they have no name."""
     found = rows(places, lambda topic_id, partitions: Row(topic_id, "", partitions))
     for row in found:
-        row.topic_name = broker.topic_name(row.topic_id) or ""
+        row.topic_name = broker.topics.name_of(row.topic_id) or ""
     return Assignment([row for row in found if row.topic_name])

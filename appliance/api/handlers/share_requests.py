@@ -44,7 +44,7 @@ def may_renew(request: Request, version: int) -> bool:
 
 
 def lock_ms(broker: Broker, group: str) -> int:
-    return broker.share_group_config(group).record_lock_duration_ms
+    return broker.group_configs.of_sharers(group).record_lock_duration_ms
 
 
 class Acknowledging:

@@ -1,0 +1,252 @@
+"""All topics: made, extended, configured, deleted, and told to who must know of each change.
+
+Changes come one after the other, and each is on disk before anybody sees it: the catalog's row, the
+directories (`topic_directories.py`), then the data plane; of configs the catalog, then the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from appliance._log import Log
+from appliance.catalog import kafka_uuid
+from appliance.config import LogConfig, TopicsConfig, topic_config
+from appliance.config.topic_config import Configs, TopicConfigs
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import Key
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.process.unattended import Changes
+from appliance.topics import topic_directories
+from appliance.topics.topic import (
+    DEFAULT,
+    PartitionsInvalid,
+    Topic,
+    TopicDeletionDisabled,
+    TopicUnavailable,
+    TopicUnknown,
+    check_new_name,
+    check_own,
+    check_partitions,
+)
+from appliance.topics.topic_rows import TopicRow, TopicRows
+from appliance.topics.topic_table import TopicTable, put
+
+events = event_log.named("broker")
+
+NO_CONFIGS: Configs = {}
+COMPACTED: Configs = {"cleanup.policy": "compact"}
+
+
+class Topics(dict[str, Topic]):
+    """By their names. Everything here runs on the one asyncio thread."""
+
+    def __init__(
+        self,
+        rows: TopicRows,
+        log_dir: LogDir,
+        limits: TopicsConfig,
+        base: LogConfig,
+        change: Changes,
+    ) -> None:
+        super().__init__()
+        self.rows = rows
+        self.log_dir = log_dir
+        self.base = base  # what logs do whose topic says nothing
+        self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
+        self.version = 0  # counts what happens to topics
+        self._limits = limits
+        self._change = change
+        self._names: dict[uuid.UUID, str] = {}
+        self._tables: list[TopicTable] = []
+
+    # Asked by handlers; quick
+
+    def named(self, name: str) -> Topic:
+        if name not in self:
+            raise TopicUnknown(f"there is no topic {name!r}")
+        return self[name]
+
+    def of_id(self, topic_id: uuid.UUID) -> Topic | None:
+        name = self._names.get(topic_id)
+        return None if name is None else self[name]
+
+    def name_of(self, topic_id: uuid.UUID) -> str | None:
+        return self._names.get(topic_id)
+
+    def served_log(self, topic: str, partition: int) -> Log | None:
+        """None: it is not served, or there is none."""
+        found = self.get(topic)
+        return found.logs[partition] if found and 0 <= partition < len(found.logs) else None
+
+    def logs_of(self, name: str) -> list[Log]:
+        """Raises where one is there and cannot be read: it is not empty."""
+        topic = self.get(name)
+        return [] if topic is None else topic.all_logs()
+
+    def unserved(self) -> dict[Key, str]:
+        """Partitions that nobody can look into, and why."""
+        return {
+            (topic.name, number): why
+            for topic in self.values()
+            for number, why in topic.unserved.items()
+        }
+
+    def not_open(self) -> dict[Key, str]:
+        """The same with those of no topic."""
+        return {**self.unserved(), **self.log_dir.unopened}
+
+    def _partitions(self) -> int:
+        return sum(len(each.logs) for each in self.values())
+
+    # Made, extended, deleted
+
+    def validate(
+        self, name: str, partitions: int = DEFAULT, configs: Configs = NO_CONFIGS
+    ) -> tuple[int, TopicConfigs]:
+        """Whether it could be created now; how many partitions it would have, and its configs."""
+        check_own(name)
+        return self._validate(name, partitions, configs)
+
+    def _validate(self, name: str, partitions: int, configs: Configs) -> tuple[int, TopicConfigs]:
+        check_new_name(name, self)
+        if name in self.undeleted:
+            why = self.undeleted[name]
+            raise TopicUnavailable(f"the deletion of a topic {name} cannot be finished: {why}")
+        checked = topic_config.validate(configs, self.base)
+        return check_partitions(name, partitions, self._partitions(), self._limits), checked
+
+    async def create(
+        self, name: str, partitions: int = DEFAULT, configs: Configs = NO_CONFIGS
+    ) -> Topic:
+        check_own(name)
+        return await self._change(self._create(name, partitions, configs))
+
+    async def _create(self, name: str, partitions: int, configs: Configs) -> Topic:
+        count, (kept, config) = self._validate(name, partitions, configs)
+        row = TopicRow(name, kafka_uuid.new(), count, kept, self.log_dir.clock.latest_ms())
+        create = topic_directories.create
+        logs = await asyncio.to_thread(create, self.rows, self.log_dir, row, config)
+        topic = Topic(name, row.id, kept, logs, row.created_ms)
+        self.take(topic)
+        events.info("topic created", topic=name, partitions=count)
+        return topic
+
+    async def internal(
+        self, name: str, partitions: int, segment_bytes: int, kept: Configs = COMPACTED
+    ) -> Sequence[Log | None]:
+        """The logs of a topic of the broker's own, which is made when it is not there."""
+        if name not in self:
+            own = {"compression.type": "producer", "segment.bytes": str(segment_bytes)}
+            await self._change(self._make_internal(name, partitions, {**kept, **own}))
+        return self[name].logs
+
+    async def _make_internal(self, name: str, partitions: int, configs: Configs) -> None:
+        if name not in self:
+            await self._create(name, partitions, configs)
+
+    def validate_partitions(self, name: str, total: int) -> Topic:
+        """Whether it could have so many now."""
+        check_own(name)
+        topic = self.named(name)
+        count = len(topic.logs)
+        if total <= count:
+            raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
+        check_partitions(name, total, self._partitions() - count, self._limits)
+        return topic
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        await self._change(self._create_partitions(name, total))
+
+    async def _create_partitions(self, name: str, total: int) -> None:
+        topic = self.validate_partitions(name, total)
+        row = TopicRow(name, topic.id, len(topic.logs))
+        config = topic_config.to_log_config(topic.configs, self.base)
+        extend = topic_directories.extend
+        more = await asyncio.to_thread(extend, self.rows, self.log_dir, row, total, config)
+        topic.logs = [*topic.logs, *more]
+        self.show(topic)
+        events.info("partitions created", topic=name, partitions=total)
+
+    async def delete(self, name: str) -> None:
+        await self._change(self._delete(name))
+
+    async def _delete(self, name: str) -> None:
+        if not self._limits.may_delete:
+            raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
+        if name not in self.undeleted:
+            self.named(name)
+        await asyncio.to_thread(self.rows.begin_deletion, name)
+        self._hide(name)
+        try:
+            finish = topic_directories.finish_deletion
+            await asyncio.to_thread(finish, self.rows, self.log_dir, name)
+        except ApplianceError as error:
+            # It is deleted, whatever becomes of the files: the next start tries again.
+            self.undeleted[name] = str(error)
+            events.error("a deleted topic's files stay for now", topic=name, error=error)
+            return
+        self.undeleted.pop(name, None)
+        events.info("topic deleted", topic=name)
+
+    # Configs
+
+    async def configure(
+        self, name: str, after: Callable[[Configs], Configs], validate_only: bool = False
+    ) -> None:
+        """`after` tells all configs from those that it has."""
+        await self._change(self._configure(name, after, validate_only))
+
+    async def _configure(
+        self, name: str, after: Callable[[Configs], Configs], validate_only: bool
+    ) -> None:
+        topic = self.named(name)
+        kept, config = topic_config.validate(after(topic.configs), self.base)
+        topic_config.check_source(topic.configs, kept)
+        if validate_only:
+            return
+        await asyncio.to_thread(self.rows.set_configs, name, kept)
+        was_mirror = bool(topic.mirror_source)
+        topic.configs = kept
+        topic.configure_logs(config)
+        if was_mirror and not topic.mirror_source:
+            self.show(topic)
+        events.info("topic configured", topic=name, configs=kept)
+
+    def on_base(self, base: LogConfig) -> dict[str, LogConfig]:
+        """What the logs of each topic would do; raises where one cannot live with it."""
+        return {each.name: topic_config.to_log_config(each.configs, base) for each in self.values()}
+
+    def rebase(self, base: LogConfig, of_topics: Mapping[str, LogConfig]) -> None:
+        self.base = base
+        for name, config in of_topics.items():
+            self[name].configure_logs(config)
+
+    # Who must know
+
+    def tell(self, table: TopicTable) -> None:
+        """Of every topic, and from here on every change."""
+        self._tables.append(table)
+        for each in self.values():
+            put(table, each)
+
+    def take(self, topic: Topic) -> None:
+        """From now on it is served."""
+        self._names[topic.id] = topic.name
+        self[topic.name] = topic
+        self.show(topic)
+
+    def show(self, topic: Topic) -> None:
+        self.version += 1
+        for table in self._tables:
+            put(table, topic)
+
+    def _hide(self, name: str) -> None:
+        topic = self.pop(name, None)
+        if topic:
+            self.version += 1
+            del self._names[topic.id]
+            for table in self._tables:
+                table.remove_topic(name)

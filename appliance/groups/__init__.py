@@ -1,7 +1,8 @@
 """Consumer groups of both protocols, and committed offsets.
 
 states          the state machine, as tables
-group           one group: members, generations, rebalances; no clock, no I/O
+group           one group: generations, rebalances, time; no clock, no I/O. `joins` is how members
+                enter it, `members` who they are
 consumer_group  one group of the newer protocol (KIP-848), which gives out the partitions itself:
                 `assignors` for all of them, `consumer_member` step by step for each member
 modern_group    what that and a share group (`appliance/share`) have in common
@@ -17,7 +18,7 @@ coordinator     the owner of all groups, and what it is made of: `group_table` h
                 `group_configs` has what was set for a group
                 `group_weights` counts what all of that keeps, `offsets_topic` writes it
 
-Below them: `member`, who is in a group; `records`, `consumer_records` and `share_records`, the
-bytes in `__consumer_offsets`, and `replay`, their way back; `subscription` and `topic_pattern`,
-what consumers read.
+Below them: `member`, what is asked and answered, and one member; `records`, `consumer_records`
+and `share_records`, the bytes in `__consumer_offsets`, and `replay`, their way back; `subscription`
+and `topic_pattern`, what consumers read.
 """

@@ -8,9 +8,6 @@ Everything in it runs on the one asyncio thread.
     consumer      members of the newer one
     offsets       what groups committed; `commits` changes it, `expiry` takes away what is old
     progress      how far groups are, for the lag
-
-What is not known at once is told by a callback where requests come in bursts: JoinGroup, SyncGroup,
-heartbeats of the newer protocol, and OffsetCommit. All else is awaited.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
-from appliance.groups import subscription
+from appliance.groups import joins, subscription
 from appliance.groups.member import (
     MEMBER_BYTES,
     NEVER_MS,
@@ -30,26 +30,32 @@ from appliance.groups.member import (
     Join,
     Joined,
     Member,
-    Members,
-    Rebalance,
     Store,
     Sync,
     Synced,
 )
+from appliance.groups.members import Members
 from appliance.groups.records import GroupMetadataValue, group_record
 from appliance.groups.states import REFUSED, TRANSITIONS, Ask, GroupRefused, State
+from appliance.groups.subscription import CONSUMER
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record
-
-# How long a member that never had an answer is kept: long enough for any rebalance, short enough
-# for the leftovers of a client that joins again and again. Kafka's number.
-NEW_MEMBER_JOIN_MS = 300_000
 
 # Sessions end up to so much late: a thousand members that die together are a few looks at all of
 # them, not a thousand.
 SESSION_GRAIN_MS = 100
 
-CONSUMER = "consumer"  # the protocol type of consumers; Connect and Streams have their own
+
+@dataclass(slots=True)
+class Rebalance:
+    """The time that members have to join."""
+
+    deadline_ms: int
+    # Of an empty group: it waits a little for more members, so that ten consumers that start
+    # together make one rebalance and not ten. Each newcomer makes it wait again, up to `left_ms`.
+    is_first: bool = False
+    left_ms: int = 0
+    has_newcomer: bool = False
 
 
 @dataclass
@@ -77,126 +83,9 @@ class Group:
     # JoinGroup
 
     def join(self, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        try:
-            self._check_protocols(asked)
-            if asked.member_id in self.named:
-                self._check_instance(asked)
-                del self.named[asked.member_id]
-                self._add(asked.member_id, asked, now_ms, answer)
-            elif asked.member_id:
-                member = self.members.find(asked.member_id, asked.instance_id)
-                self._rejoin(member, asked, now_ms, answer)
-            else:
-                self._join_new(asked, now_ms, answer)
-        except GroupRefused as error:
-            answer(Joined(error.kafka_code, asked.member_id))
+        joins.join(self, asked, now_ms, answer)
 
-    def _check_instance(self, asked: Join) -> None:
-        """An id is given to those that are no instance. Who has one takes the place of its former
-        self without one; with one it would be two members of the same instance."""
-        holder = self.members.static.get(asked.instance_id or "")
-        if holder is not None:
-            raise GroupRefused(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"group {self.id}: instance {asked.instance_id} is member {holder}, "
-                f"not {asked.member_id!r}",
-            )
-
-    def _check_protocols(self, asked: Join) -> None:
-        """One protocol at least must be everybody's; a group without members takes any."""
-        names = [name for name, _ in asked.protocols]
-        is_known = bool(asked.protocol_type and names)
-        if is_known and self.members:
-            is_common = not self.members.common_protocols().isdisjoint(names)
-            is_known = asked.protocol_type == self.protocol_type and is_common
-        if not is_known:
-            raise GroupRefused(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"group {self.id} has protocol type {self.protocol_type} and the protocols "
-                f"{sorted(self.members.common_protocols())}, got {asked.protocol_type} and {names}",
-            )
-
-    def _join_new(self, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        if asked.instance_id in self.members.static:
-            self._replace(asked, now_ms, answer)
-            return
-        count, most = len(self.members) + len(self.named), self.config.max_size
-        if count >= most:
-            raise GroupRefused(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"group {self.id} has {count} members, wanted at most {most} (group.max.size)",
-            )
-        if asked.needs_member_id and asked.instance_id is None:
-            self.named[asked.new_member_id] = self._due(now_ms + asked.session_timeout_ms)
-            answer(Joined(ErrorCode.MEMBER_ID_REQUIRED, asked.new_member_id))
-            return
-        self._add(asked.new_member_id, asked, now_ms, answer)
-
-    def _add(self, member_id: str, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        member = Member(member_id, asked.instance_id)
-        self.members.enter(member, asked)
-        member.deadline_ms = self._due(now_ms + NEW_MEMBER_JOIN_MS)
-        self.protocol_type = asked.protocol_type
-        self.members.park_join(member, answer)
-        if self.rebalance:
-            self.rebalance.has_newcomer = True
-        self._rebalance(now_ms)
-
-    def _rejoin(self, member: Member, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        is_same = list(member.protocols) == list(asked.protocols)
-        must_wait = self.state is State.PREPARING_REBALANCE
-        if self.state is State.STABLE:
-            # the leader joins again when it saw topics or partitions come and go
-            must_wait = member.id == self.members.leader_id or not is_same
-        elif self.state is State.COMPLETING_REBALANCE:
-            must_wait = not is_same  # else the answer was lost on its way
-        if must_wait:
-            self.members.take(member, asked)
-            self.members.park_join(member, answer)
-            self._rebalance(now_ms)
-            return
-        self._touch(member, now_ms)
-        answer(self._joined(member))
-
-    def _replace(self, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-        """A static member was restarted: it takes the place of its former self. In a Stable group
-        nothing else changes, as long as it wants what it wanted before."""
-        assert asked.instance_id is not None
-        leader_before, old = self.members.leader_id, self.members.of_instance(asked.instance_id)
-        was_unsynced = old.id in self.unsynced
-        self._remove(old, ErrorCode.FENCED_INSTANCE_ID)
-        member = Member(asked.new_member_id, asked.instance_id)
-        member.assignment, member.is_new = old.assignment, False
-        self.members.enter(member, asked)
-        if leader_before == old.id:
-            self.members.leader_id = member.id
-        if was_unsynced:
-            self.unsynced.add(member.id)
-        self._touch(member, now_ms)
-        if self.state is not State.STABLE or not self._wants_the_same(old, member):
-            self.members.park_join(member, answer)
-            self._rebalance(now_ms)
-            return
-        joined = self._joined(member)
-        if joined.leader == member.id and not asked.may_skip_assignment:
-            # Older clients would assign again, and nobody would hear of it: they are told that
-            # somebody else leads, which is their own former self.
-            joined = joined._replace(leader=leader_before or "", members=())
-        joined = joined._replace(skip_assignment=joined.leader == member.id)
-        self.store(
-            self.record(),
-            lambda error, _: answer(Joined(error.kafka_code, member.id) if error else joined),
-        )
-
-    def _wants_the_same(self, old: Member, new: Member) -> bool:
-        if self.members.select_protocol() != self.protocol_name:
-            return False
-        if self.protocol_type != CONSUMER:
-            return True
-        before, after = old.metadata(self.protocol_name), new.metadata(self.protocol_name)
-        return subscription.topics(before) == subscription.topics(after)
-
-    def _joined(self, member: Member) -> Joined:
+    def joined(self, member: Member) -> Joined:
         leader_id = self.members.leader_id
         return Joined(
             0,
@@ -210,7 +99,7 @@ class Group:
 
     # Rebalance
 
-    def _rebalance(self, now_ms: int) -> None:
+    def begin_rebalance(self, now_ms: int) -> None:
         """Begins one, unless one is under way; ends it, if everybody is there."""
         if self.state is not State.PREPARING_REBALANCE:
             self._prepare_rebalance(now_ms)
@@ -226,7 +115,7 @@ class Group:
         delay_ms = self.config.initial_rebalance_delay_ms
         is_first = self.state is State.EMPTY and delay_ms > 0
         wait_ms = min(delay_ms, time_ms) if is_first else time_ms
-        self.rebalance = Rebalance(self._due(now_ms + wait_ms), is_first, time_ms - wait_ms)
+        self.rebalance = Rebalance(self.due_at(now_ms + wait_ms), is_first, time_ms - wait_ms)
         self._go(State.PREPARING_REBALANCE)
 
     def _complete_join(self, now_ms: int) -> None:
@@ -245,7 +134,7 @@ class Group:
             return
         for each in [each for each in self.members if each.join is None]:
             if each.instance_id is None:
-                self._remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
+                self.remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
         if self.members and not self.members.joining:
             # Static members only, none of which is back: each has until the end of its session.
             rebalance.deadline_ms = now_ms + self.members.rebalance_timeout_ms()
@@ -264,14 +153,14 @@ class Group:
         self.members.elect_leader()
         self.protocol_name = self.members.select_protocol()
         self._go(State.COMPLETING_REBALANCE)
-        self.sync_deadline_ms = self._due(now_ms + self.members.rebalance_timeout_ms())
+        self.sync_deadline_ms = self.due_at(now_ms + self.members.rebalance_timeout_ms())
         # A static member that is away keeps its place until its session ends.
         joined = [each for each in self.members if each.join is not None]
         self.unsynced = {each.id for each in joined}
         for each in joined:
-            self._touch(each, now_ms)
+            self.touch(each, now_ms)
             each.is_new = False
-            self.members.answer_join(each, self._joined(each))
+            self.members.answer_join(each, self.joined(each))
 
     # SyncGroup
 
@@ -287,7 +176,7 @@ class Group:
         if not self.unsynced:
             self.sync_deadline_ms = NEVER_MS
         if self.state is State.STABLE:
-            self._touch(member, now_ms)
+            self.touch(member, now_ms)
             answer(self._synced(member))
             return
         if member.sync is not None:  # its client asked again
@@ -324,14 +213,14 @@ class Group:
     ) -> None:
         if error:
             self.members.answer_syncs(error.kafka_code)
-            self._rebalance(now_ms)
+            self.begin_rebalance(now_ms)
             return
         self._go(State.STABLE)
         self.members.assigned_bytes = sum(map(len, assigned.values()))
         for each in self.members:
             each.assignment = assigned.get(each.id, b"")
             if each.sync is not None:
-                self._touch(each, now_ms)
+                self.touch(each, now_ms)
                 each.answer_sync(self._synced(each))
 
     def _synced(self, member: Member) -> Synced:
@@ -353,8 +242,8 @@ class Group:
             return
         holder = self.members.static.get(instance_id or "", "")
         member = self.members.find(member_id or holder, instance_id)
-        self._remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._rebalance(now_ms)
+        self.remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.begin_rebalance(now_ms)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -411,13 +300,7 @@ class Group:
         """The topics that members want; None where they do not tell."""
         if self.protocol_type != CONSUMER or self.protocol_name is None:
             return None
-        wanted: set[str] = set()
-        for each in self.members:
-            topics = subscription.topics(each.metadata(self.protocol_name))
-            if topics is None:
-                return None
-            wanted |= topics
-        return frozenset(wanted)
+        return self.members.subscribed(self.protocol_name)
 
     # Time
 
@@ -436,9 +319,9 @@ class Group:
     def _expire(self, members: Iterable[Member], now_ms: int) -> None:
         late = list(members)
         for each in late:
-            self._remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
         if late:
-            self._rebalance(now_ms)
+            self.begin_rebalance(now_ms)
 
     def _deadlines(self, now_ms: int) -> Iterable[int]:
         if self.rebalance:
@@ -470,7 +353,7 @@ class Group:
         self.generation, self.protocol_type = generation, CONSUMER
         for each in members:
             self.members.adopt(each)
-            self._touch(each, now_ms)
+            self.touch(each, now_ms)
         self.members.leader_id = None
         self.protocol_name = self.members.select_protocol()
         self.state = State.STABLE
@@ -482,12 +365,12 @@ class Group:
         self.members = Members(self.id)
         self.state, self.rebalance, self.due_ms = State.DEAD, None, NEVER_MS
 
-    def _due(self, at_ms: int) -> int:
+    def due_at(self, at_ms: int) -> int:
         self.due_ms = min(self.due_ms, at_ms)
         return at_ms
 
-    def _touch(self, member: Member, now_ms: int) -> None:
-        member.deadline_ms = self._due(now_ms + member.session_timeout_ms)
+    def touch(self, member: Member, now_ms: int) -> None:
+        member.deadline_ms = self.due_at(now_ms + member.session_timeout_ms)
 
     # What is on disk
 
@@ -498,19 +381,7 @@ class Group:
             generation=self.generation,
             protocol=self.protocol_name,
             leader=self.members.leader_id,
-            members=[
-                GroupMetadataValue.MemberMetadata(
-                    member_id=each.id,
-                    group_instance_id=each.instance_id,
-                    client_id=each.client_id,
-                    client_host=each.client_host,
-                    rebalance_timeout=each.rebalance_timeout_ms,
-                    session_timeout=each.session_timeout_ms,
-                    subscription=each.metadata(self.protocol_name),
-                    assignment=each.assignment if assigned is None else assigned[each.id],
-                )
-                for each in self.members
-            ],
+            members=self.members.rows(self.protocol_name, assigned),
         )
 
     def restore(self, value: GroupMetadataValue, now_ms: int) -> None:
@@ -520,7 +391,7 @@ class Group:
         self.changed_ms = value.current_state_timestamp
         for each in value.members:
             member = self.members.restore(each, value.protocol or "")
-            self._touch(member, now_ms)
+            self.touch(member, now_ms)
         self.members.leader_id = value.leader
         self.state = State.STABLE if self.members else State.EMPTY
         if self.members and value.leader is None:
@@ -542,7 +413,7 @@ class Group:
         if code is not None:
             raise GroupRefused(code, f"group {self.id} is {self.state.value}: no {ask.value} now")
 
-    def _remove(self, member: Member, error: ErrorCode) -> None:
+    def remove(self, member: Member, error: ErrorCode) -> None:
         """Its parked calls get the error; what follows for the group is the caller's."""
         self.members.remove(member, error)
         self.unsynced.discard(member.id)

@@ -33,7 +33,7 @@ from appliance.groups.consumer_member import (
     Places,
     Subscription,
 )
-from appliance.groups.group import CONSUMER, Group
+from appliance.groups.group import Group
 from appliance.groups.member import (
     NEVER_MS,
     AnswerJoin,
@@ -45,6 +45,7 @@ from appliance.groups.member import (
     Synced,
 )
 from appliance.groups.states import GroupRefused
+from appliance.groups.subscription import CONSUMER
 from appliance.protocol import ErrorCode
 
 

@@ -16,6 +16,8 @@ from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
 from appliance.protocol.types import Versions, array, data, field, int16, int32, string
 
+CONSUMER = "consumer"  # the protocol type of consumers; Connect and Streams have their own
+
 # Version 0, no partitions, no user data.
 NO_PARTITIONS = bytes.fromhex("0000 00000000 ffffffff")
 

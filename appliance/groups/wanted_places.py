@@ -10,9 +10,10 @@ from typing import Protocol
 from uuid import UUID
 
 from appliance.groups import subscription
-from appliance.groups.group import CONSUMER, Group
+from appliance.groups.group import Group
 from appliance.groups.modern_group import ModernGroup, TopicFacts
 from appliance.groups.records import Partition
+from appliance.groups.subscription import CONSUMER
 
 
 class Topics(Protocol):

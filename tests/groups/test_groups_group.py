@@ -10,7 +10,8 @@ import pytest
 
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError, TimedOut
-from appliance.groups.group import NEW_MEMBER_JOIN_MS, SESSION_GRAIN_MS, Group
+from appliance.groups.group import SESSION_GRAIN_MS, Group
+from appliance.groups.joins import NEW_MEMBER_JOIN_MS
 from appliance.groups.member import NEVER_MS, Join, Joined, Protocols, Stored, Sync, Synced
 from appliance.groups.records import GroupMetadataValue
 from appliance.groups.states import GroupRefused, State

@@ -34,6 +34,13 @@ class ConnectionDropped(ApplianceError):
 class Later:
     """The answer of a request that waits for other requests, or for the disk.
 
+    All that waits in the control plane is a coroutine, but for the requests that come in bursts:
+    JoinGroup, SyncGroup, OffsetCommit, and heartbeats of consumer groups and share groups. A task
+    for each of them would add a fifth to a third to what it costs (docs/decisions/
+    control-plane-cost.md), so their groups call back, down to `InternalTopic.write`, which tells
+    all writes of a round in the order of the log. ShareFetch and ShareAcknowledge are coroutines
+    that answer this way, since they wait for other requests, too.
+
     Nobody works on it meanwhile, so it takes none of the `control.max.requests` that may be in work
     at a time: a thousand consumers in JoinGroup must not keep out the one that they wait for. Whom
     it waits for calls `give`, once.

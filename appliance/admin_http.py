@@ -19,9 +19,9 @@ from appliance.admin.guard import Guard
 from appliance.admin.process import Process
 from appliance.admin.route import BODY_BYTES_MAX, Place, get
 from appliance.admin.survey import Survey
+from appliance.bulk.reading import Reading
 from appliance.config import Address
 from appliance.errors import ApplianceError
-from appliance.export.reading import Reading
 from appliance.process import event_log
 
 log = event_log.named("admin")

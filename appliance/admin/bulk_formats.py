@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from appliance.admin.download import FormatNotInstalled, Sink, harmless, text_of
+from appliance.bulk._range_reader import RangeReader
 from appliance.errors import ApplianceError
-from appliance.export._range_reader import RangeReader
 from appliance.record import arrow
 from appliance.record._columns import Aborted, columns
 

@@ -22,12 +22,12 @@ from appliance.admin.bulk_formats import FORMATS, Decoded
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topic_lookup import check_meant, log_of, topic_of
+from appliance.bulk._range_reader import RangeReader
+from appliance.bulk.bounds import EARLIEST, LATEST, LIMITS, bounds
+from appliance.bulk.plan import PlannedPartition, Split, partitions_of, splits_of
+from appliance.bulk.sending import Sending
 from appliance.catalog import kafka_uuid
 from appliance.errors import ApplianceError, RequestInvalid
-from appliance.export._range_reader import RangeReader
-from appliance.export.bounds import EARLIEST, LATEST, LIMITS, bounds
-from appliance.export.plan import PlannedPartition, Split, partitions_of, splits_of
-from appliance.export.sending import Sending
 from appliance.native.same_machine import choose_congestion
 from appliance.process import event_log
 from appliance.topics.topic import Topic

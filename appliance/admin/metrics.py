@@ -27,7 +27,7 @@ from appliance.admin import (
     metrics_of_topics,
 )
 from appliance.admin.process import Process
-from appliance.export.reading import Reading
+from appliance.bulk.reading import Reading
 from appliance.process.unattended import outcome
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -27,8 +27,8 @@ from appliance.admin.shared import Shared
 from appliance.admin.streams import Streams
 from appliance.admin.survey import Survey
 from appliance.broker.broker import Broker
+from appliance.bulk.reading import Reading
 from appliance.errors import ApplianceError
-from appliance.export.reading import Reading
 
 if TYPE_CHECKING:
     from appliance.admin.audit import Trail

@@ -1,1 +1,1 @@
-"""Bulk export: which offsets of which partitions, in which pieces, and reading them at a pace."""
+"""Scheduled exports: their definitions, how their runs ended, and what is kept for them."""

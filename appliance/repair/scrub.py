@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from appliance._log import Log
+from appliance.bulk._bulk_file import lower_io_priority
 from appliance.catalog.ledger import Damage, Entry, Kind
 from appliance.data_dir.log_dir import LogDir, LogUnknown
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
-from appliance.export._bulk_file import lower_io_priority
 from appliance.process import event_log, owner_only
 from appliance.repair._repair import holes
 from appliance.repair._scrub import ScrubFinding, SegmentScan

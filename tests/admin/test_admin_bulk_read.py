@@ -28,7 +28,7 @@ import pytest
 from confluent_kafka import Producer
 from pyarrow import parquet
 
-from appliance.export import sending
+from appliance.bulk import sending
 from appliance.testing import RunningBroker, running_broker
 from tests.support.export_stream import Stream, batches, read_stream
 from tests.support.rest import Answer, Rest

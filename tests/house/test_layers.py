@@ -24,7 +24,7 @@ LAYERS = [
     ("_log",),
     ("network", "catalog"),
     ("data_dir", "access"),
-    ("export", "topics", "zookeeper"),
+    ("bulk", "export", "topics", "zookeeper"),
     ("repair", "groups"),
     ("share", "txn"),
     ("broker",),
@@ -43,7 +43,7 @@ ONLY = {
     # not the broker whose client it is: it must run where there is none
     "client": {"__version__", "errors", "native", "process", "protocol", "record", "_crc"},
     # its parts ask, never a log
-    "admin_http": {"admin", "config", "errors", "process", "export"},
+    "admin_http": {"admin", "bulk", "config", "errors", "process"},
     # a client of two clusters, neither of which need be on this machine
     "mirror": {"client", "errors", "process", "protocol", "record"},
     "__main__": {"cli", "process"},

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from appliance._log import Log
+from appliance.bulk._range_reader import RangeReader
 from appliance.cli.main import main
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import (
@@ -24,7 +25,6 @@ from appliance.errors import (
     StorageFull,
     TransactionStateInvalid,
 )
-from appliance.export._range_reader import RangeReader
 from appliance.record import _batch, _build
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair._repair import holes

@@ -14,7 +14,7 @@ import socket
 import threading
 from collections import deque
 
-from appliance.export._range_reader import RangeReader
+from appliance.bulk._range_reader import RangeReader
 
 # Read and sent in one go while nobody commits: handing over to a thread and back is 0.1 ms.
 STEP_BYTES = 4 << 20

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from appliance._log import Log
+from appliance.bulk._range_reader import RangeReader
+from appliance.bulk.reading import Reading
 from appliance.config import ExportConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.export._range_reader import RangeReader
-from appliance.export.reading import Reading
 from tests.support.logs import STORAGE, batch, log_config
 
 IOPRIO_GET = {"x86_64": 252, "aarch64": 31}  # the kernel's number of it

@@ -1,4 +1,4 @@
-"""The plan of an export: a closed range of offsets per partition, and splits even in bytes.
+"""The plan of a bulk read: a closed range of offsets per partition, and splits even in bytes.
 
 It is fixed when it is made: who follows it reads the same records today and tomorrow, as long as
 retention leaves them there. Blocks on the disk: for a thread.
@@ -13,8 +13,8 @@ from typing import NamedTuple, TypedDict
 from typing_extensions import NotRequired
 
 from appliance._log import Log
-from appliance.export._range_cuts import cuts
-from appliance.export.bounds import Bound, offset_of
+from appliance.bulk._range_cuts import cuts
+from appliance.bulk.bounds import Bound, offset_of
 
 
 class PlannedPartition(TypedDict):

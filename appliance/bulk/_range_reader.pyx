@@ -13,7 +13,7 @@ from libcpp.vector cimport vector
 
 from appliance._crc cimport crc32c
 from appliance._log cimport Log
-from appliance.export._bulk_file cimport (
+from appliance.bulk._bulk_file cimport (
     BulkFile, bulk_bring_headers, bulk_drop_behind, bulk_leave, bulk_open, bulk_read,
 )
 from appliance.native._bytes cimport store_i32

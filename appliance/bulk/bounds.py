@@ -1,4 +1,4 @@
-"""Where an export begins and ends, as it is asked for: of all partitions, or of each.
+"""Where a bulk read begins and ends, as it is asked for: of all partitions, or of each.
 
     earliest | latest | NUMBER | @MS or @2026-11-21T08:00:00Z | {"0": 5, "1": "latest"}
 

@@ -1,4 +1,4 @@
-"""Reading for exports: on threads of its own that come last at the disk, at one pace for all.
+"""Bulk reading: on threads of its own that come last at the disk, at one pace for all.
 
 The pace is a debt: what was read must be paid for in time before the next read. A stream that is
 not taken away reads nothing, holds one frame, and no thread.
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from appliance.bulk._bulk_file import lower_io_priority
 from appliance.config import ExportConfig
 from appliance.errors import ApplianceError
-from appliance.export._bulk_file import lower_io_priority
 from appliance.process import event_log
 
 log = event_log.named("export")
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class StreamsExhausted(ApplianceError):
-    """As many exports are being read as the setting allows."""
+    """As many bulk reads are under way as the setting allows."""
 
     kafka_code = 89
     retriable = True
@@ -68,7 +68,7 @@ class Reading:
     def begin(self) -> None:
         if self.streams >= self.config.streams_max:
             raise StreamsExhausted(
-                f"{self.streams} exports are being read, wanted at most "
+                f"{self.streams} bulk reads are under way, wanted at most "
                 f"{self.config.streams_max} (export.streams.max); ask again later"
             )
         self.streams += 1

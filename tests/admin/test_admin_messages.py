@@ -389,7 +389,7 @@ def exported(rest: Rest, kind: str, **query: Any) -> bytes:
 def test_a_range_is_exported_in_every_format(
     rest: Rest, appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appliance.admin.export.MESSAGES_OF_LOOK", 7)  # many pieces
+    monkeypatch.setattr("appliance.admin.download.MESSAGES_OF_LOOK", 7)  # many pieces
     rest.post("/topics", {"name": "orders", "partitions": 2})
     produce(appliance_broker, 50)
     rest.post(PATH, {"messages": [{"value": {"base64": "/wA="}, "partition": 0}]})

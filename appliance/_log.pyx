@@ -61,9 +61,7 @@ from appliance.storage._read_faults cimport (
 )
 from appliance.storage._recovery cimport log_close, log_open
 from appliance.storage._relief cimport relief_watch
-from appliance.storage._retention cimport (
-    log_delete_before, log_kept_bytes, log_retain, log_truncate,
-)
+from appliance.storage._retention cimport log_delete_before, log_kept_bytes, log_retain
 from appliance.storage._salvage cimport Recovered as CRecovered
 from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef,
@@ -72,6 +70,7 @@ from appliance.storage._storage cimport (
     Storage, StorageRef, storage_commit, storage_earliest_ms, storage_now, storage_poll,
     storage_release_reserve,
 )
+from appliance.storage._truncation cimport log_truncate
 from appliance.storage.compaction._cleanable cimport cleanable_roll
 from appliance.storage.compaction._cleaner cimport compact
 from appliance.storage.compaction._offset_map cimport KEYS_MAX

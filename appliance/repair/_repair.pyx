@@ -1,6 +1,6 @@
 """Repair of one open log: holes that readers may pass, and batches that are put back into a hole.
 
-Putting back is a compaction's swap (`_retention.pyx`) with batches that come in addition: the
+Putting back is a compaction's swap (`_swap.pyx`) with batches that come in addition: the
 segments around the hole are written anew with them between, synced, and then
 
     1 the journal: the swap is decided, and the hole is that much smaller   (commit point)
@@ -38,8 +38,8 @@ from appliance.repair._restore cimport file_keep_aside
 from appliance.storage._holes cimport holes_cover, holes_fill, holes_skip
 from appliance.storage._journal cimport Hole
 from appliance.storage._partition_log cimport LogRef, PartitionLog
-from appliance.storage._retention cimport log_has_unfinished_swap, log_sealed, log_swap
 from appliance.storage._segment cimport SEGMENT_SIZE_MAX, SegmentRef
+from appliance.storage._swap cimport log_has_unfinished_swap, log_sealed, log_swap
 from appliance.storage.compaction._replacement cimport (
     Replacement, replacement_begin, replacement_drop, replacement_finish, replacement_put,
     replacement_start,

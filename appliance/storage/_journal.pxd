@@ -4,7 +4,7 @@ One write and one sync make the points of any number of partitions durable. Two 
 take turns, so that it goes on working on a full disk. Byte picture and rules in `_journal.pyx`.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
@@ -51,6 +51,14 @@ cdef cppclass Checkpoint:
     vector[Hole] holes
     vector[int64_t] bases          # of the segments before segment_base
     vector[uint8_t] producers      # producers_store() at recovery_offset
+
+    inline void __init__() noexcept nogil:
+        this.recovery_offset = this.segment_base = this.log_start_offset = -1
+        this.position = this.cleaned_offset = this.created_ms = 0
+        this.end_limit = this.gaps_end = INT64_MAX
+        this.swap_base = this.swap_end = -1
+        this.first_timestamp = this.largest_timestamp = this.largest_timestamp_offset = -1
+        this.leader_epoch = 0
 
 cdef cppclass Journal:
     mutex guard                    # over all of it, also across its syncs

@@ -5,7 +5,7 @@ segments go and the new name comes only after it. So:
     `.deleted`, `.cleaned`                       rubbish
     `.swap` at or above the lowest `.cleaned`    rubbish: a split of segments that was not finished
     any other `<base>.log.swap`                  complete: it replaces the segments in its range
-(Our own `.swap` means nothing without the journal: see `_retention.pyx`.)
+(Our own `.swap` means nothing without the journal: see `_swap.pyx`.)
 """
 
 from libc.stdint cimport INT64_MAX, int64_t

@@ -14,9 +14,3 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
 
 # Takes no more appends. The caller commits and checkpoints first.
 cdef void log_close(PartitionLog* log) noexcept nogil
-
-# Reads [position, end of the file) of the last segment on, as far as it is good; used by open and
-# truncate.
-cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
-                  bint may_have_gaps,
-                  int64_t end_limit, Recovered* recovered) noexcept nogil

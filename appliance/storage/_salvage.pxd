@@ -34,7 +34,11 @@ cdef cppclass Recovered:
     vector[int64_t] doubted        # bases of segments whose transaction index cannot be true
     int64_t txn_indexes            # that were put right
 
-cdef void recovered_start(Recovered* recovered) noexcept nogil
+    inline void __init__() noexcept nogil:
+        this.promised_offset = this.cut_offset = -1
+        this.is_noted = this.was_known = False
+        this.scanned_bytes = this.cut_bytes = this.cut_records = this.aside_bytes = 0
+        this.txn_indexes = 0
 
 # Notes [first, end) as a hole, and as a loss if it was not known.
 cdef void salvage_hole(PartitionLog* log, int64_t first, int64_t end, int cause,

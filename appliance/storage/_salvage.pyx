@@ -47,16 +47,6 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef void recovered_start(Recovered* recovered) noexcept nogil:
-    recovered.promised_offset = recovered.cut_offset = -1
-    recovered.is_noted = recovered.was_known = False
-    recovered.scanned_bytes = recovered.cut_bytes = recovered.aside_bytes = 0
-    recovered.cut_records = 0
-    recovered.losses.clear()
-    recovered.doubted.clear()
-    recovered.txn_indexes = 0
-
-
 cdef void salvage_hole(PartitionLog* log, int64_t first, int64_t end, int cause,
                        const string& aside, Recovered* recovered) noexcept nogil:
     cdef Loss loss

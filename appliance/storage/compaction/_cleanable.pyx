@@ -16,9 +16,10 @@ from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport TIME_ENTRY_SIZE
 from appliance.storage._last_stable_offset cimport log_last_stable_offset
 from appliance.storage._partition_log cimport PartitionLog, log_roll
-from appliance.storage._retention cimport log_has_unfinished_swap, log_note_unknown_age, log_sealed
+from appliance.storage._retention cimport log_note_unknown_age
 from appliance.storage._segment cimport SEGMENT_SIZE_MAX, FileRef, Segment, segment_file
 from appliance.storage._segment_find cimport Walker, segment_load_largest, walker_next, walker_start
+from appliance.storage._swap cimport log_has_unfinished_swap, log_sealed
 
 
 # ---- without the GIL ----

@@ -28,8 +28,8 @@ from appliance.record._batch cimport (
 from appliance.record._records cimport RecordView, record_next
 from appliance.storage._partition_log cimport LogRef, PartitionLog, Unreadable
 from appliance.storage._read cimport log_note_fault
-from appliance.storage._retention cimport log_save_cleaned, log_swap
 from appliance.storage._segment cimport SegmentRef
+from appliance.storage._swap cimport log_save_cleaned, log_swap
 from appliance.storage.compaction._cleanable cimport Cleanable, cleanable_find, cleanable_group
 from appliance.storage.compaction._offset_map cimport offset_map_put, offset_map_start
 from appliance.storage.compaction._replacement cimport (

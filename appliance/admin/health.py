@@ -7,7 +7,6 @@ import time
 from typing import NamedTuple, TypedDict
 
 from appliance import __version__
-from appliance._log import LogFacts
 from appliance.admin.export_progress import progress_of
 from appliance.admin.process import Process
 from appliance.admin.route import Call, get
@@ -18,6 +17,7 @@ from appliance.broker.health import Level, sentence
 from appliance.machine.clock import ClockNow
 from appliance.machine.raid import Array
 from appliance.process.spoken import duration
+from appliance.storage._log_facts import LogFacts
 
 
 class Found(TypedDict):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from appliance._log import Log, LogFacts, log_facts
+from appliance._log import Log
 from appliance.admin.route import Call, get
+from appliance.storage._log_facts import LogFacts, log_facts
 
 
 class PartitionRow(TypedDict):

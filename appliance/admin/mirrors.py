@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from appliance._log import log_facts
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.errors import ApplianceError, RequestInvalid
+from appliance.storage._log_facts import log_facts
 from appliance.topics.topic import Topic
 
 MIRRORS_MAX = 100

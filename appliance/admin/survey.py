@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
-from appliance._log import LogFacts, log_facts
 from appliance.admin.process import Process
 from appliance.native._traffic import TIME_BOUNDS_NS
 from appliance.network._data_plane import DataPlane
 from appliance.process.unattended import outcome
+from appliance.storage._log_facts import LogFacts, log_facts
 from appliance.topics.topic import Topic
 
 FRESH_SECONDS = 1.0

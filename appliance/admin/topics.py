@@ -7,7 +7,7 @@ from typing import Any, TypedDict, cast
 
 from typing_extensions import NotRequired
 
-from appliance._log import Log, LogFacts, log_facts
+from appliance._log import Log
 from appliance.admin.logs import PartitionRow, partition_row
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.survey import Traffic
@@ -16,6 +16,7 @@ from appliance.broker.broker import Broker
 from appliance.config.broker_configs import ConfigEntry
 from appliance.config.config_key import ConfigChange, ConfigOperation, ConfigType
 from appliance.errors import ApplianceError
+from appliance.storage._log_facts import LogFacts, log_facts
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
 FLUSH_SECONDS_MAX = 30.0  # for emptying a topic, what is not durable yet must become so

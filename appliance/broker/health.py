@@ -26,7 +26,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from appliance._log import log_facts
 from appliance.broker.broker import Broker
 from appliance.catalog.ledger import WHOLE, Entry
 from appliance.config import BrokerConfig
@@ -40,6 +39,7 @@ from appliance.native import _descriptors
 from appliance.process import event_log
 from appliance.process.spoken import disk_full, duration, size, some
 from appliance.repair._repair import holes
+from appliance.storage._log_facts import log_facts
 
 log = event_log.named("health")
 

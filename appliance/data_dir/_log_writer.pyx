@@ -11,7 +11,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libcpp.vector cimport vector
 
-from appliance._log cimport Log, engine_append
+from appliance._log cimport Log
 from appliance.native._codes cimport OK
 from appliance.native._native cimport (
     close, condition, errno, monotonic_ns, mutex, pthread_create, pthread_join, pthread_setname_np,
@@ -23,6 +23,7 @@ from appliance.native._socket cimport (
 from appliance.native._wake_soon cimport wake_soon
 from appliance.storage._append cimport ORIGIN_COORDINATOR, AppendOptions, Appended
 from appliance.storage._committer cimport CommitterRef, committer_await
+from appliance.storage._log_appender cimport append_checked
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._storage cimport storage_now
 
@@ -80,8 +81,8 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
-        write.append_code = engine_append(write.committer.get(), write.log, write.batch.data(),
-                                          write.batch.size(), &options, &write.appended)
+        write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
+                                           write.batch.size(), &options, &write.appended)
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
         if write.append_code == OK:
@@ -143,7 +144,7 @@ cdef class LogWriter:
         self.writer.writes.resize(len(batches))
         for i, (log, data) in enumerate(batches):
             write = &self.writer.writes[i]
-            write.committer, write.log = log.engine.committer, log.log
+            write.committer, write.log = log.committer, log.log
             write.batch.assign(&data[0], &data[0] + data.shape[0])
             write.append_code = write.await_code = OK
         self.batches, self.timeout_s = batches, timeout_s

@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
-from appliance._log import FileSlice, Log
+from appliance._log import Log
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.lag_history import History, LagSample, Series
@@ -39,6 +39,7 @@ from appliance.machine.wall_clock import WallClock
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.record import _batch
+from appliance.storage._log_reader import FileSlice
 
 logger = event_log.named("groups.lag")
 

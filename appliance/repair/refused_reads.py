@@ -21,11 +21,11 @@ import threading
 import time
 from dataclasses import dataclass
 
-from appliance._log import ReadFaultInfo
 from appliance.data_dir.log_dir import LogDir
 from appliance.process import event_log
 from appliance.process.spoken import some
 from appliance.repair.scrub import Place, Scrubber, Verified
+from appliance.storage._data_directory import ReadFaultInfo
 
 events = event_log.named("reads")
 

@@ -76,8 +76,7 @@ cdef cppclass Journal:
     bint was_clean                 # the last life ended with a clean stop
     int64_t durable_generation     # what the last commit, or the last life, made durable:
     int64_t durable_records        # so many records of that generation
-    bint was_found                 # a complete generation; what follows is of it
-    int64_t closed_ms              # wall clock of that stop, or of the last record of any kind
+    bint was_found                 # a complete generation
 
 # Reads what the last life left; writes nothing.
 cdef int journal_open(Journal* journal, int directory_fd) noexcept nogil
@@ -87,6 +86,7 @@ cdef int journal_open(Journal* journal, int directory_fd) noexcept nogil
 cdef int journal_start(Journal* journal) noexcept nogil
 
 cdef bint journal_find(Journal* journal, const string& name, Checkpoint* checkpoint) noexcept nogil
+cdef bint journal_knows(Journal* journal, const string& name) noexcept nogil
 cdef void journal_put(Journal* journal, const string& name,
                       const Checkpoint* checkpoint) noexcept nogil
 cdef void journal_remove(Journal* journal, const string& name) noexcept nogil

@@ -92,7 +92,6 @@ cdef struct Reading:
     int64_t generation             # -1: none
     int64_t end
     int64_t sequence
-    int64_t closed_ms
     bint complete
     bint clean
 
@@ -102,7 +101,6 @@ cdef void _read(Journal* journal, const vector[uint8_t]* data, Reading* reading)
     cdef const uint8_t* record
     reading.generation = -1
     reading.sequence = 0
-    reading.closed_ms = 0
     reading.complete = reading.clean = False
     journal.live.clear()
     while True:
@@ -113,9 +111,7 @@ cdef void _read(Journal* journal, const vector[uint8_t]* data, Reading* reading)
         reading.generation = load_i64(record + 8)
         reading.sequence += 1
         reading.clean = record[24] == CLOSED
-        if record[24] == CLOSED:
-            reading.closed_ms = load_i64(record + RECORD_HEAD)
-        elif record[24] == COMPLETE:
+        if record[24] == COMPLETE:
             reading.complete = True
         elif record[24] == PARTITION or record[24] == REMOVED:
             _apply(journal, record[24], record + RECORD_HEAD, size - RECORD_HEAD)
@@ -156,7 +152,6 @@ cdef int journal_open(Journal* journal, int directory_fd) noexcept nogil:
     journal.durable_generation = second.generation if second.complete else 0
     journal.durable_records = second.sequence if second.complete else 0
     journal.was_clean = second.complete and second.clean
-    journal.closed_ms = second.closed_ms
     return code
 
 
@@ -318,6 +313,12 @@ cdef bint journal_find(Journal* journal, const string& name, Checkpoint* checkpo
     lock.hold(journal.guard)
     it = journal.live.find(name)
     return it != journal.live.end() and _decode(&dereference(it).second, checkpoint)
+
+
+cdef bint journal_knows(Journal* journal, const string& name) noexcept nogil:
+    cdef ScopeLock guard
+    guard.hold(journal.guard)
+    return journal.live.count(name) > 0
 
 
 cdef void journal_put(Journal* journal, const string& name,

@@ -27,6 +27,9 @@ cdef cppclass ReadFaults:
     atomic_i64 count               # in this life
     atomic_i64 unnamed             # of those, how many found no place in `noted`
 
+    inline void __init__() noexcept nogil:
+        this.wake_fd = -1
+
 # Whether a code says that stored bytes could not be read, or were not what was written: not where
 # a reader has to wait, to ask again or to go elsewhere.
 cdef bint is_read_fault(int code) noexcept nogil

@@ -35,6 +35,7 @@ from appliance.storage._holes cimport holes_cut, holes_place
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._journal cimport Checkpoint, journal_find
 from appliance.storage._kafka_dir cimport finish_kafka_swaps
+from appliance.storage._log_settings cimport settings_apply
 from appliance.storage._partition_dir cimport list_directory, unlink_base
 from appliance.storage._partition_log cimport LogRef, LogSettings, PartitionLog, log_close_idle
 from appliance.storage._producers cimport (
@@ -72,11 +73,8 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
         return code
     it.name = name
     it.storage = storage
-    it.settings = settings[0]
-    it.shows_appended.store(settings.shows_appended)
     it.watches.first = NULL
-    it.is_compacted.store(settings.cleanup_compact)
-    it.is_mirror.store(settings.is_mirror)
+    settings_apply(it, settings)
     recovered.was_known = journal_find(&storage.get().journal, name, &checkpoint)
     if not recovered.was_known:
         checkpoint = Checkpoint()

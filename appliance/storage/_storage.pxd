@@ -1,4 +1,4 @@
-"""The data directory as a whole: its journal, its free space, its reserve."""
+"""The data directory as a whole: its lock, its journal, its free space, its reserve."""
 
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
@@ -26,6 +26,16 @@ cdef cppclass Storage:
     atomic_i64 believed_ahead_ms   # believed time less monotonic time; 0: nobody said, believe all
 
 ctypedef shared_ptr[Storage] StorageRef
+
+# Takes the directory, and reads what the last life left in it; LOG_CLOSED: another process has it.
+cdef int storage_open(Storage* storage, const char* path) noexcept nogil
+
+# After every log that is there was opened: a fresh journal generation. From here on an end without
+# storage_close is an unclean one.
+cdef int storage_start(Storage* storage) noexcept nogil
+
+# Gives the directory back; `cleanly`: the logs were flushed and checkpointed.
+cdef int storage_close(Storage* storage, bint cleanly) noexcept nogil
 
 # Looks at the free space; sets or clears is_full; takes the reserve back when there is room.
 cdef void storage_poll(Storage* storage) noexcept nogil

@@ -1,4 +1,4 @@
-"""Free space and the reserve.
+"""The data directory as a whole: taking it and giving it back, free space, the reserve.
 
 A full disk stops clients' writes before the kernel does: below `low_water_bytes` appends get a
 retriable error, while fetches, deletes, retention and the coordinator's own records go on. The
@@ -8,13 +8,24 @@ go, and taken back once there is room again.
 
 from libc.stdint cimport int64_t
 
-from appliance.native._codes cimport OK, STORAGE_FULL
+from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_FULL
+from appliance.native._descriptors cimport file_own
 from appliance.native._files cimport open_file, sync_directory
 from appliance.native._native cimport (
-    EINTR, O_CREAT, O_RDWR, c_stat, close, errno, fallocate, fstat, unlinkat,
+    EINTR, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, c_stat, close, errno, fallocate, fstat, unlinkat,
 )
-from appliance.storage._journal cimport journal_commit, journal_reached
-from appliance.storage._watermarks cimport watermarks_note_journal
+from appliance.storage._journal cimport (
+    Journal, journal_close, journal_commit, journal_open, journal_reached, journal_start,
+)
+from appliance.storage._read_faults cimport read_faults_wake
+from appliance.storage._watermarks cimport (
+    Watermarks, watermarks_close, watermarks_note_journal, watermarks_open, watermarks_start,
+)
+
+cdef extern from "sys/file.h" nogil:
+    int flock(int fd, int operation)
+    enum:
+        LOCK_EX, LOCK_NB
 
 cdef extern from "sys/statvfs.h" nogil:
     struct c_statvfs "statvfs":
@@ -27,6 +38,51 @@ cdef extern from "sys/statvfs.h" nogil:
 
 
 # ---- without the GIL ----
+
+cdef int storage_open(Storage* storage, const char* path) noexcept nogil:
+    cdef int code, fd = open_file(-100, path, O_RDONLY | O_DIRECTORY)
+    if fd < 0:
+        return fd
+    storage.directory = file_own(fd)
+    storage.lock_fd = open_file(fd, b"lock", O_RDWR | O_CREAT)
+    if storage.lock_fd < 0:
+        return storage.lock_fd
+    if flock(storage.lock_fd, LOCK_EX | LOCK_NB) < 0:
+        return LOG_CLOSED
+    code = journal_open(&storage.journal, fd)
+    return code if code != OK else watermarks_open(&storage.marks, fd)
+
+
+cdef int storage_start(Storage* storage) noexcept nogil:
+    cdef Journal* journal = &storage.journal
+    cdef Watermarks* marks = &storage.marks
+    cdef int code
+    # A journal that lost its newest generation must not use that number for another one.
+    journal.generation = max(journal.generation, marks.found_generation)
+    code = journal_start(journal)
+    if code != OK and storage_release_reserve(storage):
+        code = journal_start(journal)
+    if code != OK:
+        return code
+    if (watermarks_start(marks, journal.durable_generation, journal.durable_records) != OK
+            and storage_release_reserve(storage)):
+        watermarks_start(marks, journal.durable_generation, journal.durable_records)
+    storage_poll(storage)
+    return OK
+
+
+cdef int storage_close(Storage* storage, bint cleanly) noexcept nogil:
+    cdef int wake_fd = storage.faults.wake_fd
+    cdef int code = journal_close(&storage.journal, cleanly)
+    watermarks_close(&storage.marks)
+    read_faults_wake(&storage.faults, -1)
+    if wake_fd >= 0:
+        close(wake_fd)
+    if storage.lock_fd > 0:
+        close(storage.lock_fd)
+    storage.lock_fd = -1
+    return code
+
 
 cdef void storage_poll(Storage* storage) noexcept nogil:
     cdef c_statvfs status

@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from appliance._log import Log, ProducerInfo
+from appliance._log import Log
 from appliance.errors import ApplianceError
 from appliance.record import _build
+from appliance.storage._log_view import ProducerInfo
 from appliance.topics.topic import OFFSETS
 from appliance.txn.transaction import Producer
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance._log import log_facts
 from appliance.config import LogConfig
 from appliance.native._traffic import TIME_BOUNDS_NS
+from appliance.storage._log_facts import log_facts
 from tests.network.test_data_plane import NETWORK, Plane, batch
 from tests.support.wire_client import TOPIC_ID
 

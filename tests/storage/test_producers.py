@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance._log import Log, ProducerInfo
+from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import (
     ApplianceError,
@@ -20,6 +20,7 @@ from appliance.errors import (
     TransactionStateInvalid,
 )
 from appliance.record import _batch
+from appliance.storage._log_view import ProducerInfo
 from tests.support.batch_model import crc32c
 from tests.support.logs import (
     DAY_MS,

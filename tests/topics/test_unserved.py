@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from appliance._log import Log, ProducerInfo
+from appliance._log import Log
 from appliance.catalog import kafka_uuid
 from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
@@ -20,6 +20,7 @@ from appliance.groups import loading as groups_loading
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.share import partitions as share_partitions
+from appliance.storage._log_view import ProducerInfo
 from appliance.topics import loading, topic_directories
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable

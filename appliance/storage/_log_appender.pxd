@@ -1,0 +1,20 @@
+"""A log that can be appended to, for compiled code that is handed one."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from appliance.storage._append cimport AppendOptions, Appended as CAppended
+from appliance.storage._committer cimport Committer, CommitterRef
+from appliance.storage._log_reader cimport LogReader
+from appliance.storage._partition_log cimport LogRef
+
+# Checks one batch, then appends it as `log_append` does.
+cdef int append_checked(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                        const AppendOptions* options, CAppended* appended) noexcept nogil
+
+cdef class LogAppender(LogReader):
+    cdef CommitterRef committer
+    cdef _append(self, const unsigned char[::1] batch, uint8_t* stamped, leader_epoch, str origin,
+                 now_ms)
+    cdef _check_keys(self, const unsigned char[::1] batch, int origin)
+    cdef str _refused(self, int code, const unsigned char[::1] batch)
+    cdef str _not_durable(self, int64_t offset, double timeout_s)

@@ -107,7 +107,7 @@ def _rejoin(group: Group, member: Member, asked: Join, now_ms: int, answer: Answ
 
 
 def _replace(group: Group, asked: Join, now_ms: int, answer: AnswerJoin) -> None:
-    """A static member was restarted: it takes the place of its former group. In a Stable group
+    """A static member was restarted: it takes the place of its former self. In a Stable group
     nothing else changes, as long as it wants what it wanted before."""
     assert asked.instance_id is not None
     leader_before, old = group.members.leader_id, group.members.of_instance(asked.instance_id)
@@ -128,7 +128,7 @@ def _replace(group: Group, asked: Join, now_ms: int, answer: AnswerJoin) -> None
     joined = group.joined(member)
     if joined.leader == member.id and not asked.may_skip_assignment:
         # Older clients would assign again, and nobody would hear of it: they are told that
-        # somebody else leads, which is their own former group.
+        # somebody else leads, which is their own former self.
         joined = joined._replace(leader=leader_before or "", members=())
     joined = joined._replace(skip_assignment=joined.leader == member.id)
     group.store(

@@ -52,6 +52,8 @@ class OffsetExpiry:
         for group in list(self._table.groups.values()):
             if self._table.topic.is_writing(group.id):
                 continue  # a commit on its way to the disk would be deleted behind its answer
+            if group.is_dead:
+                continue  # its deletion is under way
             if isinstance(group, OF_CONSUMERS):
                 self._expire(group, wall_ms)
             else:

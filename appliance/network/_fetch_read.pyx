@@ -13,7 +13,7 @@ from appliance.native._files cimport disk_may_wait
 from appliance.network._connection cimport Fetch, FetchTarget
 from appliance.network._fetch cimport FETCH_BY_ID
 from appliance.network._plane cimport Plane
-from appliance.network._topics cimport topic_log, topic_now
+from appliance.network._topics cimport TopicRef, topic_log, topic_now, topic_refusal
 from appliance.protocol._kafka_error cimport kafka_error
 from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
 from appliance.storage._committer cimport committer_ask
@@ -23,10 +23,8 @@ from appliance.storage._read cimport READ_STABLE, READ_VISIBLE, Slice, log_read
 from appliance.storage._watch cimport watch_rearm
 
 cdef enum:
-    UNKNOWN_TOPIC_OR_PARTITION = 3
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
-    UNKNOWN_TOPIC_ID = 100
     COLD_ROUNDS_MAX = 3            # that bring nothing: memory is taken back as soon as filled
 
 
@@ -131,11 +129,12 @@ cdef int64_t _limit(Fetch* fetch, PartitionLog* log) noexcept nogil:
 cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept nogil:
     cdef PartitionLog* log = target.log.get()
     cdef bint is_closed = log != NULL and log.is_closed.load()
+    cdef TopicRef topic
     cdef int64_t epoch
-    if is_closed:  # a deleted partition is one of its topic's no more
-        log = topic_log(topic_now(&plane.topics, target.topic), target.partition).get()
-    if log == NULL:
-        return UNKNOWN_TOPIC_ID if fetch.version >= FETCH_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+    if log == NULL or is_closed:  # a deleted partition is one of its topic's no more
+        topic = topic_now(&plane.topics, target.topic)
+        if log == NULL or topic_log(topic, target.partition).get() == NULL:
+            return topic_refusal(topic, fetch.version >= FETCH_BY_ID)
     if is_closed:  # it is being opened again, or was, or could not be
         return kafka_error(LOG_CLOSED)
     epoch = max(log.leader_epoch.load(), <int64_t>0)

@@ -31,7 +31,7 @@ from appliance.network._connection cimport (
 from appliance.network._dispatch cimport HANDLED, MALFORMED, PUNTED
 from appliance.network._topics cimport (
     TOPIC_PRODUCES_FAILED, Topic, TopicRef, put_topic, read_topic, topic_count, topic_log,
-    topics_find,
+    topic_refusal, topics_find,
 )
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
@@ -50,10 +50,8 @@ from appliance.storage._storage cimport Storage, storage_now, storage_resume_byt
 from appliance.storage._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 
 cdef enum:
-    UNKNOWN_TOPIC_OR_PARTITION = 3
     INVALID_TOPIC_EXCEPTION = 17
     INVALID_REQUIRED_ACKS = 21
-    UNKNOWN_TOPIC_ID = 100
     FIRST_FLEXIBLE = 9
     FIRST_BY_ID = 13
     TEXT_MAX = 160                 # of an error with numbers in it
@@ -250,7 +248,7 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         error = INVALID_REQUIRED_ACKS
         text = b"acks must be -1, 0 or 1"
     elif log == NULL:
-        error = UNKNOWN_TOPIC_ID if request.version >= FIRST_BY_ID else UNKNOWN_TOPIC_OR_PARTITION
+        error = topic_refusal(topic.topic, request.version >= FIRST_BY_ID)
     elif topic.topic.get().is_internal:
         error = INVALID_TOPIC_EXCEPTION
         text = b"the topic is internal: only the broker writes to it"

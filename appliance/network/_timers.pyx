@@ -90,6 +90,9 @@ cdef void _unmute(Processor* processor, Connection* connection) noexcept nogil:
         return
     connection.mute_until_ns = 0
     connection.active_ns = processor.now_ns
+    if connection.frame_ns > 0:
+        # The sweep of this turn comes before the frame is read on, and would find it late.
+        connection.frame_ns = processor.now_ns
     request_want_memory(processor, connection)
     processor_list(processor, connection)
 

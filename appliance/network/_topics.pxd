@@ -1,6 +1,6 @@
 """Topics as the data plane knows them: a name, an id, the logs by partition."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -13,6 +13,8 @@ from appliance.storage._partition_log cimport LogRef
 
 cdef enum:
     TOPIC_ID_SIZE = 16
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    UNKNOWN_TOPIC_ID = 100
 
 # What is counted of a topic, by thread. What comes in is counted in its logs, under their guards.
 cdef enum TopicCount:
@@ -51,6 +53,9 @@ cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more)
 cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noexcept nogil
 
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil
+
+# Kafka's error for a partition that has no log here: the id is unknown, or the partition of it is.
+cdef int16_t topic_refusal(const TopicRef& topic, bint is_by_id) noexcept nogil
 
 
 cdef inline Piece read_topic(Cursor* cursor, bint is_by_id, bint is_flexible) noexcept nogil:

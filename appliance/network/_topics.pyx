@@ -96,4 +96,11 @@ cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil:
     return topic.get().logs[partition]
 
 
+cdef int16_t topic_refusal(const TopicRef& topic, bint is_by_id) noexcept nogil:
+    # One that is in the table has logs, if only places for them.
+    if is_by_id and topic.get().logs.empty():
+        return UNKNOWN_TOPIC_ID
+    return UNKNOWN_TOPIC_OR_PARTITION
+
+
 # ---- with the GIL ----

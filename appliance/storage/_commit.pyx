@@ -117,7 +117,9 @@ cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
     """
     cdef ScopeLock lock
     lock.hold(log.saved_guard)
-    if log.saved.end_limit > log.durable_offset.load() and not log.is_closed.load():
+    if log.saved.segment_base < 0 or log.is_closed.load():
+        return  # it was never open: what the journal has of it is from its last life
+    if log.saved.end_limit > log.durable_offset.load():
         log.saved.end_limit = log.durable_offset.load()
         log_save_locked(log)
 

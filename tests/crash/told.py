@@ -12,8 +12,7 @@ from appliance.machine import file_system
 
 def told(log_dir: Any) -> list[str]:
     """Empty: all is served and taken."""
-    broker: Any = SimpleNamespace(
-        log_dir=log_dir, undeleted={}, not_open=lambda: log_dir.unopened
-    )
+    topics = SimpleNamespace(undeleted={}, not_open=lambda: log_dir.unopened)
+    broker: Any = SimpleNamespace(log_dir=log_dir, topics=topics)
     found = [each.text for area in (of_logs, of_storage) for each in area(broker)]
     return [*found, *file_system.look(log_dir.path).failures()]

@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from appliance.admin.login_attempts import LoginAttempts
 from appliance.admin.process import Process
 from appliance.admin.route import ADMIN, ANYONE, Route
-from appliance.admin.sessions import Failures, Sessions
+from appliance.admin.sessions import Sessions
 from appliance.admin.user_rows import UserRows
 from appliance.admin.users import Identity, Users
 from appliance.broker.broker import Broker
@@ -47,7 +48,7 @@ class Guard:
         self._process = process
         self._users: tuple[Broker, Users] | None = None
         self.sessions = Sessions()
-        self.failures = Failures()
+        self.attempts = LoginAttempts()
 
     def users(self) -> Users | None:
         """None: the catalog is not open yet."""

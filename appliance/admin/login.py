@@ -14,6 +14,7 @@ from typing_extensions import NotRequired
 from appliance.admin.audit import NAME_MAX
 from appliance.admin.connections import network_of
 from appliance.admin.guard import COOKIE, Denied, Guard
+from appliance.admin.login_attempts import LoginRefused
 from appliance.admin.route import (
     ADMIN,
     ANYONE,
@@ -26,7 +27,6 @@ from appliance.admin.route import (
     patch,
     post,
 )
-from appliance.admin.sessions import LoginRefused
 from appliance.admin.user_rows import AdminToken
 from appliance.admin.users import Users
 from appliance.errors import ApplianceError, RequestInvalid
@@ -184,14 +184,14 @@ async def log_in(call: Call) -> web.Response:
     if identity is None:
         call.trail.failed(address, name)
         raise Denied(HTTPStatus.UNAUTHORIZED, "login_wrong", "the name or the password is wrong")
-    call.guard.failures.forget(address, name, device)
+    call.guard.attempts.forget(address, name, device)
     return await begun_at(call, identity.name, "/login")
 
 
 def attempted(call: Call, address: str, name: str, device: str | None) -> None:
     """Counted, before anything is looked at."""
     try:
-        call.guard.failures.take(address, name[:NAME_MAX], device)
+        call.guard.attempts.take(address, name[:NAME_MAX], device)
     except LoginRefused:
         call.trail.failed(address, name, is_refused=True)
         raise
@@ -240,11 +240,11 @@ async def log_out(call: Call) -> web.Response:
 async def change_password(call: Call) -> web.Response:
     users = users_of(call)
     device = f"session of {call.who}"
-    call.guard.failures.take("", call.who, device)
+    call.guard.attempts.take("", call.who, device)
     identity = await users.verify(call.who, call.body["old_password"], is_known=True)
     if identity is None:
         raise Denied(HTTPStatus.FORBIDDEN, "login_wrong", "old_password is wrong")
-    call.guard.failures.forget("", call.who, device)
+    call.guard.attempts.forget("", call.who, device)
     await users.change(identity.name, password=call.body["password"])
     call.guard.sessions.end_all_of(identity.name)
     return begun(call, identity.name)

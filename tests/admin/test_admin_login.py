@@ -20,7 +20,7 @@ import argon2
 import pytest
 
 from appliance import config
-from appliance.admin import api, sessions, users
+from appliance.admin import api, login_attempts, sessions, users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
 from appliance.admin.user_rows import UserRows, has_users
 from appliance.catalog.catalog import NAME, Catalog
@@ -145,35 +145,36 @@ def test_a_stream_keeps_no_session(
 
 def test_guessing_is_slow() -> None:
     now = [0.0]
-    failures = sessions.Failures(lambda: now[0])
-    burst, pause = sessions.BURSTS["pair"]
+    failures = login_attempts.LoginAttempts(lambda: now[0])
+    burst, pause = login_attempts.BURSTS["pair"]
     for _ in range(burst):
         failures.take("a", "ada", None)
-    with pytest.raises(sessions.LoginRefused, match=r"passwords for user ada from a: .* in 60 s"):
+    refusal = r"passwords for user ada from a: .* in 60 s"
+    with pytest.raises(login_attempts.LoginRefused, match=refusal):
         failures.take("a", "ada", None)
     failures.take("b", "ada", None)  # she is elsewhere
     now[0] += pause
     failures.take("a", "ada", None)
-    with pytest.raises(sessions.LoginRefused):
+    with pytest.raises(login_attempts.LoginRefused):
         failures.take("a", "ada", None)
     failures.forget("a", "ada", None)
     failures.take("a", "ada", None)
 
 
 def test_an_address_and_a_name_are_counted_in_whole_too() -> None:
-    failures = sessions.Failures(lambda: 0.0)
-    for number in range(sessions.BURSTS["address"][0]):
+    failures = login_attempts.LoginAttempts(lambda: 0.0)
+    for number in range(login_attempts.BURSTS["address"][0]):
         failures.take("a", f"user-{number}", None)
-    with pytest.raises(sessions.LoginRefused, match="for address a:"):
+    with pytest.raises(login_attempts.LoginRefused, match="for address a:"):
         failures.take("a", "another", None)
-    for number in range(sessions.BURSTS["name"][0]):
+    for number in range(login_attempts.BURSTS["name"][0]):
         failures.take(f"address-{number}", "ada", None)
-    with pytest.raises(sessions.LoginRefused, match="for user ada:"):
+    with pytest.raises(login_attempts.LoginRefused, match="for user ada:"):
         failures.take("another", "ada", None)
     # where she has logged in before nobody's guesses count but hers
-    for _ in range(sessions.BURSTS["device"][0]):
+    for _ in range(login_attempts.BURSTS["device"][0]):
         failures.take("a", "ada", "device")
-    with pytest.raises(sessions.LoginRefused, match="for this browser"):
+    with pytest.raises(login_attempts.LoginRefused, match="for this browser"):
         failures.take("a", "ada", "device")
 
 

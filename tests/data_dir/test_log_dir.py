@@ -546,7 +546,7 @@ def test_a_new_directory_takes_no_descriptors_with_it(tmp_path: Path) -> None:
     before = count()
     for _ in range(5):
         live_once()
-    assert count() == before
+    until(lambda: count() <= before)  # a thread of a test before this one may open its own
 
 
 # What a deleted log may keep

@@ -1,0 +1,78 @@
+"""How often a password may be tried: by one browser, for one name, from one address."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from appliance.errors import ApplianceError
+
+# Wrong passwords that may be tried at once, and seconds until one more may. Of a name from one
+# address: who mistypes waits, who guesses does not come far. Of one address: behind it may be an
+# office. Of a name from anywhere: a guesser with many addresses. It can keep its owner from logging
+# in where that was never done before, so it is far above the others.
+BURSTS = {"pair": (5, 60.0), "address": (20, 5.0), "name": (60, 10.0), "device": (5, 60.0)}
+ATTEMPTS_KEPT = 10_000
+
+Clock = Callable[[], float]
+
+
+class LoginRefused(ApplianceError):
+    kafka_code = 89
+
+
+class LoginAttempts:
+    """An attempt counts before it is looked at, so that many at once are no way around.
+
+    A browser in which a user has logged in before is counted by itself: whatever others do to his
+    name or from his address, he can log in there."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._levels: OrderedDict[tuple[str, ...], tuple[float, float]] = OrderedDict()
+
+    def take(self, address: str, name: str, device: str | None) -> None:
+        """Counts one, or refuses it."""
+        now = self._clock()
+        keys = keys_of(address, name, device)
+        for key in keys:
+            burst, pause = BURSTS[key[0]]
+            level = self._level(key, now)
+            if level > burst - 1:
+                raise LoginRefused(
+                    f"too many wrong passwords for {told(key)}: the next may be tried "
+                    f"in {math.ceil((level - burst + 1) * pause)} s"
+                )
+        for key in keys:
+            level = self._level(key, now) + 1
+            self._levels.pop(key, None)
+            self._levels[key] = level, now
+        while len(self._levels) > ATTEMPTS_KEPT:
+            self._levels.popitem(last=False)
+
+    def _level(self, key: tuple[str, ...], now: float) -> float:
+        level, then = self._levels.get(key, (0.0, now))
+        return max(0.0, level - (now - then) / BURSTS[key[0]][1])
+
+    def forget(self, address: str, name: str, device: str | None) -> None:
+        """One was right. What others did from there, or to that name, is not forgotten for it."""
+        for key in keys_of(address, name, device):
+            if key[0] in ("pair", "device"):
+                self._levels.pop(key, None)
+            elif key in self._levels:
+                level, then = self._levels[key]
+                self._levels[key] = max(0.0, level - 1), then
+
+
+def keys_of(address: str, name: str, device: str | None) -> list[tuple[str, ...]]:
+    if device is not None:
+        return [("device", device)]
+    return [("pair", name, address), ("address", address), ("name", name)]
+
+
+def told(key: tuple[str, ...]) -> str:
+    kind, *parts = key
+    texts = {"pair": "user {} from {}", "address": "address {}", "name": "user {}"}
+    return texts.get(kind, "this browser").format(*(each[:80] for each in parts))

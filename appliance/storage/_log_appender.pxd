@@ -13,8 +13,7 @@ cdef int append_checked(Committer* committer, const LogRef& log, uint8_t* data, 
 
 cdef class LogAppender(LogReader):
     cdef CommitterRef committer
-    cdef _append(self, const unsigned char[::1] batch, uint8_t* stamped, leader_epoch, str origin,
-                 now_ms)
+    cdef _append(self, uint8_t* batch, int64_t size, const AppendOptions* options)
     cdef _check_keys(self, const unsigned char[::1] batch, int origin)
-    cdef str _refused(self, int code, const unsigned char[::1] batch)
+    cdef str _refused(self, int code, const uint8_t* batch, int64_t size)
     cdef str _not_durable(self, int64_t offset, double timeout_s)

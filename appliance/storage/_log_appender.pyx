@@ -86,30 +86,30 @@ cdef class LogAppender(LogReader):
     def append(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
                str origin="client", object now_ms=None):
         """Validates, stamps and writes one record batch. Not durable yet: see await_durable."""
-        return self._append(batch, NULL, leader_epoch, origin, now_ms)
+        cdef vector[uint8_t] copy
+        cdef AppendOptions options
+        _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
+        self._check_keys(batch, options.origin)
+        with nogil:
+            copy.assign(&batch[0], &batch[0] + batch.shape[0])
+        return self._append(copy.data(), copy.size(), &options)
 
     def append_in_place(self, unsigned char[::1] batch not None, *, object leader_epoch=None,
                         str origin="client", object now_ms=None):
         """As append, but the caller's buffer itself is stamped: no copy."""
-        return self._append(batch, &batch[0], leader_epoch, origin, now_ms)
-
-    cdef _append(self, const unsigned char[::1] batch, uint8_t* stamped, leader_epoch, str origin,
-                 now_ms):
-        cdef vector[uint8_t] copy
         cdef AppendOptions options
-        cdef CAppended appended
-        cdef int code
         _fill_options(&options, self.log.get(), leader_epoch, origin, now_ms)
         self._check_keys(batch, options.origin)
+        return self._append(&batch[0], batch.shape[0], &options)
+
+    cdef _append(self, uint8_t* batch, int64_t size, const AppendOptions* options):
+        cdef CAppended appended
+        cdef int code
         with nogil:
             failure_forget()
-            if stamped == NULL:
-                copy.assign(&batch[0], &batch[0] + batch.shape[0])
-                stamped = copy.data()
-            code = append_checked(self.committer.get(), self.log, stamped, batch.shape[0],
-                                  &options, &appended)
+            code = append_checked(self.committer.get(), self.log, batch, size, options, &appended)
         if code != OK:
-            raise error_of(code, self._refused(code, batch))
+            raise error_of(code, self._refused(code, batch, size))
         return _appended(&appended)
 
     def append_mirrored(self, const unsigned char[::1] batches not None):
@@ -126,13 +126,13 @@ cdef class LogAppender(LogReader):
             code = log_append_mirrored(self.committer.get(), self.log, copy.data(), copy.size(),
                                        False, &appended)
         if code != OK:
-            facts = self._refused(code, batches)
+            facts = self._refused(code, &batches[0], batches.shape[0])
             raise error_of(code, f"{facts}; the mirror's next batch goes on from there")
         return _appended(&appended)
 
     def append_durable(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
                        str origin="client", object now_ms=None, double timeout_s=30.0):
-        appended = self._append(batch, NULL, leader_epoch, origin, now_ms)
+        appended = self.append(batch, leader_epoch=leader_epoch, origin=origin, now_ms=now_ms)
         self.await_durable(appended.last_offset, timeout_s)
         return appended
 
@@ -175,14 +175,14 @@ cdef class LogAppender(LogReader):
                     most = _max_message_bytes(self.log.get())
                 check(batch, keys_required=True, size_max=compression.RATIO_MAX * most)
 
-    cdef str _refused(self, int code, const unsigned char[::1] batch):
+    cdef str _refused(self, int code, const uint8_t* batch, int64_t size):
         cdef Storage* storage = self.log.get().storage.get()
         cdef BatchHeader header
         if code == STORAGE_FULL:  # nothing is wrong with the batch
             return f"{self.name}: {disk_full(storage.free_bytes.load(), storage.low_water_bytes)}"
-        facts = f"{self.name}: batch of {batch.shape[0]} bytes"
-        if batch.shape[0] >= BATCH_HEADER_SIZE:
-            batch_load_header(&batch[0], &header)
+        facts = f"{self.name}: batch of {size} bytes"
+        if size >= BATCH_HEADER_SIZE:
+            batch_load_header(batch, &header)
             facts += (f" (length field {header.size - 12}, magic {header.magic}, "
                       f"{header.records_count} records, "
                       f"producer {header.producer_id} epoch {header.producer_epoch} "

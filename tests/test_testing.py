@@ -24,7 +24,7 @@ from appliance.protocol.messages.describe_configs import (
 )
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.testing import RunningBroker, running_broker
-from tests.support.logs import batch
+from tests.support.logs import batch, until
 from tests.support.wire_client import WireClient, frame_of
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +62,8 @@ def test_a_broker_that_has_stopped_keeps_no_descriptor(tmp_path: Path) -> None:
         return len(os.listdir("/proc/self/fd"))
 
     first = run_one("first")  # libraries open their own at the first use
-    assert [run_one(name) for name in ("second", "third")] == [first, first]
+    # one that was kept had nine; a thread of a test before this one may open one meanwhile
+    assert max(run_one(name) for name in ("second", "third", "fourth")) < first + 5
 
 
 def test_configs_tell_where_it_listens_in_fact(appliance_broker: RunningBroker) -> None:
@@ -146,7 +147,7 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
     for each in range(3):
         with running_broker(tmp_path / str(each)) as broker, client(broker) as connection:
             metadata(connection, "t")
-    assert threading.active_count() <= before
+    until(lambda: threading.active_count() <= before)  # the last may still be on its way out
 
 
 def test_nothing_is_written_on_the_tests_output(

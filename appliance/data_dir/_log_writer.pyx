@@ -168,8 +168,10 @@ cdef class LogWriter:
     cdef _told(self, size_t i):
         cdef Write* write = &self.writer.writes[i]
         cdef Log log = self.batches[i][0]
+        cdef const unsigned char[::1] batch
         if write.append_code != OK:
-            facts = log._refused(write.append_code, self.batches[i][1])
+            batch = self.batches[i][1]
+            facts = log._refused(write.append_code, &batch[0], batch.shape[0])
             return from_code(write.append_code, facts), -1
         if write.await_code != OK:
             told = log._not_durable(write.appended.last_offset, self.timeout_s)

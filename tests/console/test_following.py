@@ -117,3 +117,6 @@ def test_what_is_shown_and_what_is_left_out_is_all_there_was(
     rows = page.locator("#messages tbody tr")
     until(lambda: rows.count() + left_out(page) >= end - before)
     assert rows.count() + left_out(page) == end - before
+    texts = page.locator("#messages tbody tr td:nth-child(2)").all_inner_texts()
+    offsets = [int(re.sub(r"\D", "", each)) for each in texts]
+    assert offsets == sorted(offsets, reverse=True), "the newest is on top"

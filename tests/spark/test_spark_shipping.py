@@ -130,10 +130,13 @@ def a_new_jvm() -> Iterator[None]:
 
 
 def end_jvm() -> None:
+    """Killed: its session was stopped by whoever made it, and a JVM that is asked to exit waits for
+    its shutdown hooks, which once took longer than any deadline."""
     if (gateway := SparkContext._gateway) is not None:
         gateway.shutdown()
-        gateway.proc.stdin.close()  # at which the JVM ends
+        gateway.proc.kill()
         gateway.proc.wait(DEADLINE_S)
+        gateway.proc.stdin.close()
         SparkContext._gateway = SparkContext._jvm = None
 
 

@@ -66,55 +66,65 @@ class StateStore:
             await self.snapshot(place, own)
             return
         batches = own.partition.take_unstored()
+
+        def written(_: int) -> None:
+            own.updates += 1
+
         try:
-            await self._write(place, update(place, own, batches))
+            await self._write(place, update(place, own, batches), written)
         except ApplianceError:
             own.partition.put_back(batches)
             raise
-        own.updates += 1
 
-    async def snapshot(self, place: Place, own: Stored) -> None:
+    async def snapshot(self, place: Place, own: Stored, is_new: bool = False) -> None:
         """All that is known is on disk, in one record."""
         batches = own.partition.take_whole()
         now_ms = self._wall_ms()
         own.snapshot_epoch += 1 if own.snapshot_offset >= 0 else 0
+
+        def written(offset: int) -> None:
+            own.snapshot_offset, own.snapshot_ms, own.updates = offset, now_ms, 0
+            own.must_snapshot = False
+            if is_new:
+                self._stored[place] = own
+
         try:
-            offset = await self._write(place, snapshot(place, own, batches, now_ms))
+            await self._write(place, snapshot(place, own, batches, now_ms), written)
         except ApplianceError:
             own.partition.put_back(batches)
             raise
-        own.snapshot_offset, own.snapshot_ms, own.updates = offset, now_ms, 0
-        own.must_snapshot = False
 
     async def begin(self, place: Place, own: Stored) -> None:
         """In the place of what was known of it before."""
-        await self.snapshot(place, own)
-        self._stored[place] = own
+        await self.snapshot(place, own, is_new=True)
 
     async def forget(self, place: Place) -> None:
-        await self._write(place, tombstone(place))
-        self._stored.pop(place, None)
+        await self._write(place, tombstone(place), lambda _: self._stored.pop(place, None))
 
-    async def _write(self, place: Place, record: Record) -> int:
+    async def _write(self, place: Place, record: Record, written: Callable[[int], object]) -> None:
+        """`written` gets the record's offset before `prune` may delete that record. The caller runs
+        a turn of the loop later, or never."""
         await self._places.make_share_state_topic()
         logs = self._places.share_state_logs()
         partition = partition_of(place.owner, len(logs))
         number = next(self._numbers)
         self._floors[number] = (partition, logs[partition].log_end_offset)
-        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: ApplianceError | None, offset: int) -> None:
+            if error is None:
+                written(offset)
             del self._floors[number]
             if stored.done():
-                return  # who waited for it is gone
+                return  # the caller was cancelled
             if error is None:
-                stored.set_result(offset)
+                stored.set_result(None)
             else:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
                 stored.set_exception(ShareRefused(code, str(error)))
 
         self._topic.write(Write(place.owner, [record], self._wall_ms(), done))
-        return await stored
+        await stored
 
     # What nothing depends on
 
@@ -147,5 +157,3 @@ def _delete(ends: list[tuple[Log, int]]) -> None:
     for log, offset in ends:
         log.delete_before(offset)
         logger.info("share state was pruned", log=log.name, offset=offset)
-
-

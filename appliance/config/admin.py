@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config.addresses import NO_HOSTS, Hosts
-from appliance.config.setting import KIB, SECOND_MS, check_fields, setting
+from appliance.config.setting import KIB, SECOND_MS, Part, setting
 
 
 @dataclass(frozen=True)
-class AdminConfig:
+class AdminConfig(Part):
     """Who may reach the admin pages, and what may be done there."""
 
     hosts: Hosts = setting(
@@ -51,7 +51,6 @@ class AdminConfig:
         10 * SECOND_MS,
         "How long the head of a request may take to arrive at the admin port, and its body beside "
         "what its bytes take at 4 KiB a second.",
-        unit="ms",
         minimum=100,
     )
     idle_timeout_ms: int = setting(
@@ -59,21 +58,18 @@ class AdminConfig:
         75 * SECOND_MS,
         "A connection at the admin port without a request is closed after this long. Proxies close "
         "theirs after 60 s, and should be first.",
-        unit="ms",
         minimum=100,
     )
     send_timeout_ms: int = setting(
         "admin.send.timeout.ms",
         60 * SECOND_MS,
         "Who takes none of an answer of the admin port for this long is closed.",
-        unit="ms",
         minimum=100,
     )
     stranger_body_max_bytes: int = setting(
         "admin.stranger.request.max.bytes",
         16 * KIB,
         "Largest body of a request that needs no login: names and passwords.",
-        unit="bytes",
         minimum=KIB,
         maximum=1024 * KIB,
     )
@@ -83,6 +79,3 @@ class AdminConfig:
         "Live pages and exports of messages that one user may have open: each page has one or two.",
         minimum=1,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
@@ -17,9 +17,9 @@ from appliance.config.log import LogConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.setting import (
     SECOND_MS,
+    Part,
     Setting,
     SettingInvalid,
-    check_fields,
     setting,
     settings_of,
 )
@@ -32,7 +32,7 @@ from appliance.config.zookeeper import ZooKeeperConfig
 
 
 @dataclass(frozen=True)
-class BrokerConfig:
+class BrokerConfig(Part):
     """One broker: its directory, its addresses, its timers, and a part per area."""
 
     data_dir: Path = setting(
@@ -84,14 +84,12 @@ class BrokerConfig:
         30 * SECOND_MS,
         "How often retention looks for segments to delete. Kafka's five minutes would make a "
         "retention of one hour mean up to 65 minutes.",
-        unit="ms",
         minimum=10,
     )
     cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms",
         15 * SECOND_MS,
         "How often compaction looks for a log that is due.",
-        unit="ms",
         minimum=10,
     )
     topics: TopicsConfig = field(default_factory=TopicsConfig)
@@ -111,7 +109,7 @@ class BrokerConfig:
     kept: KeptConfig = field(default_factory=KeptConfig)
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         told = self.advertised_address
         if told.host in EVERY_INTERFACE:
             raise SettingInvalid(
@@ -132,25 +130,12 @@ class BrokerConfig:
 
 
 # The parts of a BrokerConfig by the field that holds them; "" is BrokerConfig itself.
-PARTS: dict[str, type] = {
-    "": BrokerConfig,
-    "topics": TopicsConfig,
-    "storage": StorageConfig,
-    "log": LogConfig,
-    "network": NetworkConfig,
-    "control": ControlConfig,
-    "groups": GroupsConfig,
-    "transactions": TransactionsConfig,
-    "zookeeper": ZooKeeperConfig,
-    "consumer_groups": ConsumerGroupsConfig,
-    "admin": AdminConfig,
-    "export": ExportConfig,
-    "share_groups": ShareGroupsConfig,
-    "share_state": ShareStateConfig,
-    "kept": KeptConfig,
-}
+PARTS: dict[str, type] = {"": BrokerConfig}
+for each in fields(BrokerConfig):
+    if isinstance(made := each.default_factory, type) and issubclass(made, Part):
+        PARTS[each.name] = made
 
 
 def settings() -> dict[str, Setting]:
     """Every setting by its name."""
-    return {row.name: row for part in PARTS.values() for _, row in settings_of(part)}
+    return {row.name: row for part in PARTS.values() for row in settings_of(part).values()}

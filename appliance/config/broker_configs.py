@@ -9,7 +9,7 @@ shown as read-only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -67,25 +67,15 @@ CONNECTIONS_PER_IP = "max.connections.per.ip"
 _SETTINGS = settings()
 
 
-def _key_of(name: str) -> ConfigKey:
-    """Of a setting that is a number: the same limits and the same words."""
-    row = _SETTINGS[name]
-    return ConfigKey(
-        name,
-        ConfigType.LONG,
-        str(row.default),
-        row.reason,
-        minimum=row.minimum,
-        maximum=row.maximum,
-    )
-
-
 # The topic config that each of the broker's is the default of.
 TOPIC_KEYS = {key.synonym: key for key in topic_config.KEYS.values() if key.synonym}
 
 DYNAMIC: dict[str, ConfigKey] = {
     **{name: replace(key, name=name, synonym="") for name, key in TOPIC_KEYS.items()},
-    **{name: _key_of(name) for name in (EXPIRATION, CLEANER_BACKOFF, CONNECTIONS_PER_IP)},
+    **{
+        name: ConfigKey.of(_SETTINGS[name], name, ConfigType.LONG, synonym="")
+        for name in (EXPIRATION, CLEANER_BACKOFF, CONNECTIONS_PER_IP)
+    },
     # Test suites of clients set this one to see whether a broker's configs can be changed at all.
     "sasl.kerberos.min.time.before.relogin": ConfigKey(
         "sasl.kerberos.min.time.before.relogin",
@@ -131,25 +121,20 @@ def find(name: str) -> ConfigKey:
     raise ConfigInvalid(f"{name}: there is no such broker config")
 
 
-# What tools look for under Kafka's names, and ours are called otherwise: name, value, why.
-FACTS = {
-    "broker.id": "The same as node.id.",
-    "default.replication.factor": "One node holds one copy.",
-    "log.dirs": "The same as data.dir.",
-    "listeners": "The same as listen.address, with its protocol.",
-    "advertised.listeners": "Where clients are told to connect.",
+# What tools look for under Kafka's names, and ours are called otherwise: why, and the value.
+FACTS: dict[str, tuple[str, Callable[[BrokerConfig], object]]] = {
+    "broker.id": ("The same as node.id.", lambda config: config.node_id),
+    "default.replication.factor": ("One node holds one copy.", lambda _: 1),
+    "log.dirs": ("The same as data.dir.", lambda config: config.data_dir),
+    "listeners": (
+        "The same as listen.address, with its protocol.",
+        lambda config: f"PLAINTEXT://{config.listen_address}",
+    ),
+    "advertised.listeners": (
+        "Where clients are told to connect.",
+        lambda config: f"PLAINTEXT://{config.advertised(config.listen_address)}",
+    ),
 }
-
-
-def _facts(config: BrokerConfig) -> dict[str, str]:
-    values = (
-        str(config.node_id),
-        "1",
-        str(config.data_dir),
-        f"PLAINTEXT://{config.listen_address}",
-        f"PLAINTEXT://{config.advertised(config.listen_address)}",
-    )
-    return dict(zip(FACTS, values, strict=True))
 
 
 @dataclass(frozen=True)
@@ -181,7 +166,7 @@ class BrokerConfigs:
     @cached_property
     def _static(self) -> dict[str, str]:
         texts = {name: Setting.text(value) for name, value in values_of(self.config).items()}
-        return {**texts, **_facts(self.config)}
+        return texts | {name: str(value(self.config)) for name, (_, value) in FACTS.items()}
 
     def synonyms(self, name: str) -> list[ConfigSynonym]:
         """Where the value of a broker's config comes from, the one in force first."""
@@ -219,7 +204,7 @@ class BrokerConfigs:
 
     def _broker_entry(self, name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
         row, key = _SETTINGS.get(name), DYNAMIC.get(name)
-        doc = key.doc if key else row.reason if row else FACTS[name]
+        doc = key.doc if key else row.reason if row else FACTS[name][0]
         return ConfigEntry(
             name,
             synonyms[0].value,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from appliance.config import LONG_MAX
+from appliance.config import LONG_MAX, Setting
+from appliance.config.setting import range_in_words
 from appliance.errors import ApplianceError, RequestInvalid
 
 # Of one value, in bytes: whoever reaches the port sets them, and those of all topics are in memory.
@@ -61,12 +62,19 @@ class ConfigKey:
     default: str
     doc: str
     synonym: str = ""  # the broker's config that gives a topic its default
-    field: str = ""  # of LogConfig; without one the config changes nothing here
+    field: str = ""  # of the settings; without one the config changes nothing here
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()  # for the value, or for each of a list
     pattern: re.Pattern[str] | None = None  # for the text, of a list as a whole
     why: str = ""  # it wants no more than that
+
+    @classmethod
+    def of(cls, row: Setting, name: str, kind: ConfigType, **facts: Any) -> ConfigKey:
+        """Of a setting: the same default, words and limits."""
+        limits = {"minimum": row.minimum, "maximum": row.maximum, "choices": row.choices}
+        facts = {"synonym": row.name, **limits, **facts}
+        return cls(name, kind, text_of(row.default), row.reason, **facts)
 
     def parse(self, text: str | None) -> Any:
         """The value, or an error that says which config, what it got and what it wanted."""
@@ -96,14 +104,10 @@ class ConfigKey:
     @property
     def wanted(self) -> str:
         """What it accepts, in words."""
-        words = self._kind
+        words = self._kind + range_in_words(self.minimum, self.maximum)
         if self.choices:
             is_list = self.type == ConfigType.LIST
             words = ("a list of " if is_list else "one of ") + ", ".join(map(repr, self.choices))
-        elif self.maximum is not None:
-            words += f" from {self.minimum} to {self.maximum}"
-        elif self.minimum is not None:
-            words += f" of at least {self.minimum}"
         return f"{words}: {self.why}" if self.why else words
 
     @property

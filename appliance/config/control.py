@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import KIB, MIB, check_fields, setting
+from appliance.config.setting import KIB, MIB, Part, setting
 
 
 @dataclass(frozen=True)
-class ControlConfig:
+class ControlConfig(Part):
     """How much the control plane, which answers all but Produce and Fetch, does at a time."""
 
     requests_max: int = setting(
@@ -24,7 +24,6 @@ class ControlConfig:
         4 * MIB,
         "Bytes of requests in work at a time, beyond which one of more than 4 KiB must wait: as "
         "objects they take up to 35 times as much.",
-        unit="bytes",
         minimum=KIB,
     )
     threads: int = setting(
@@ -35,6 +34,3 @@ class ControlConfig:
         minimum=1,
         maximum=256,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import GIB, check_fields, setting
+from appliance.config.setting import GIB, Part, setting
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(Part):
     """Bulk export: how fast it may read, and how much of it there may be at a time."""
 
     bytes_per_second: int = setting(
@@ -48,7 +48,6 @@ class ExportConfig:
         10 * GIB,
         "Bytes that a retention hold keeps at most when whoever puts it does not say. A hold that "
         "would keep more lets go.",
-        unit="bytes",
         minimum=0,
     )
     runs_max: int = setting(
@@ -58,6 +57,3 @@ class ExportConfig:
         minimum=1,
         maximum=100_000,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

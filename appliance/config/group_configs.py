@@ -7,17 +7,11 @@ group exists, and stay when it goes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from typing import TypeVar
 
-from appliance.config import (
-    BrokerConfig,
-    ConsumerGroupsConfig,
-    Setting,
-    ShareGroupsConfig,
-    settings,
-)
+from appliance.config import BrokerConfig, ConsumerGroupsConfig, ShareGroupsConfig
 from appliance.config.broker_configs import (
     BrokerConfigs,
     ConfigEntry,
@@ -30,54 +24,21 @@ from appliance.errors import ApplianceError
 
 CONSUMER, SHARE = "consumer.", "share."
 SESSION, HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
-OFFSET_RESET = "share.auto.offset.reset"
-FIELDS = {
-    f"{CONSUMER}{SESSION}": "session_timeout_ms",
-    f"{CONSUMER}{HEARTBEAT}": "heartbeat_interval_ms",
-    f"{SHARE}{SESSION}": "session_timeout_ms",
-    f"{SHARE}{HEARTBEAT}": "heartbeat_interval_ms",
-    f"{SHARE}record.lock.duration.ms": "record_lock_duration_ms",
-    f"{SHARE}delivery.count.limit": "delivery_count_limit",
-    f"{SHARE}partition.max.record.locks": "partition_max_record_locks",
-    OFFSET_RESET: "auto_offset_reset",
-    f"{SHARE}isolation.level": "isolation_level",
-    f"{SHARE}renew.acknowledge.enable": "renew_acknowledge_enable",
-}
-# Those that only one group can have: there is no setting for all of them.
-OF_ONE_GROUP = (
-    ConfigKey(
-        OFFSET_RESET,
-        ConfigType.STRING,
-        ShareGroupsConfig.auto_offset_reset,
-        "Where a share group begins in a partition that it has not read before: earliest, latest, "
-        "or by_duration:PT1H, an hour ago.",
-    ),
-    ConfigKey(
-        f"{SHARE}isolation.level",
-        ConfigType.STRING,
-        ShareGroupsConfig.isolation_level,
-        "With read_committed the records of transactions that were aborted are passed over.",
-        choices=("read_uncommitted", "read_committed"),
-    ),
-    ConfigKey(
-        f"{SHARE}renew.acknowledge.enable",
-        ConfigType.BOOLEAN,
-        text_of(ShareGroupsConfig.renew_acknowledge_enable),
-        "Whether a consumer may ask for more time for a record that it has.",
-    ),
-)
+OFFSET_RESET = f"{SHARE}auto.offset.reset"
+TYPES = {int: ConfigType.INT, str: ConfigType.STRING, bool: ConfigType.BOOLEAN}
 
 
-def _key_of(row: Setting) -> ConfigKey:
-    name = row.name.removeprefix("group.")
-    return ConfigKey(name, ConfigType.INT, str(row.default), row.reason, synonym=row.name)
+def _keys() -> Iterator[ConfigKey]:
+    for each in [*fields(ConsumerGroupsConfig), *fields(ShareGroupsConfig)]:
+        row = each.metadata.get("setting")
+        if row and row.least:
+            name = row.name.removeprefix("group.")
+            yield ConfigKey.of(row, name, TYPES[row.kind], field=each.name)
+        elif row := each.metadata.get("own"):
+            yield ConfigKey.of(row, row.name, TYPES[row.kind], field=each.name, synonym="")
 
 
-KEYS = {each.name: each for each in OF_ONE_GROUP} | {
-    name: _key_of(row)
-    for name, row in ((each, settings().get(f"group.{each}")) for each in FIELDS)
-    if row is not None
-}
+KEYS = {each.name: each for each in _keys()}
 Configs = Mapping[str, str]
 OfGroups = TypeVar("OfGroups", ConsumerGroupsConfig, ShareGroupsConfig)
 
@@ -92,7 +53,7 @@ _BY_DURATION = "by_duration:"
 
 def find(name: str) -> ConfigKey:
     if name not in KEYS:
-        raise ConfigInvalid(f"{name}: there is no such group config; there are {', '.join(FIELDS)}")
+        raise ConfigInvalid(f"{name}: there is no such group config; there are {', '.join(KEYS)}")
     return KEYS[name]
 
 
@@ -123,8 +84,7 @@ def _in_force(prefix: str, configs: Configs, base: OfGroups) -> OfGroups:
     own = {name: text for name, text in configs.items() if name.startswith(prefix)}
     if not own:
         return base
-    values: dict[str, Any] = {FIELDS[name]: find(name).parse(text) for name, text in own.items()}
-    settings = replace(base, **values)
+    settings = replace(base, **{find(name).field: find(name).parse(own[name]) for name in own})
     if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
         raise ConfigInvalid(
             f"{prefix}{HEARTBEAT}: got {settings.heartbeat_interval_ms}, wanted less than "
@@ -146,7 +106,7 @@ def reset_duration_ms(auto_offset_reset: str) -> int | None:
 
 def entries(configs: Configs, broker: BrokerConfigs) -> list[ConfigEntry]:
     """What DescribeConfigs shows."""
-    return [_entry(find(name), configs, broker) for name in FIELDS]
+    return [_entry(key, configs, broker) for key in KEYS.values()]
 
 
 def _entry(key: ConfigKey, configs: Configs, broker: BrokerConfigs) -> ConfigEntry:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import (
-    HOUR_MS,
-    MIB,
-    SECOND_MS,
-    SettingInvalid,
-    check_fields,
-    check_range,
-    setting,
-)
+from appliance.config.of_groups import OfGroups, heartbeat_interval, session_timeout
+from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, Part, SettingInvalid, setting
 
 
 @dataclass(frozen=True)
-class GroupsConfig:
+class GroupsConfig(Part):
     """Consumer groups, and where their offsets are kept."""
 
     initial_rebalance_delay_ms: int = setting(
@@ -25,7 +18,6 @@ class GroupsConfig:
         "How long an empty group waits for more members after one came. Consumers that start "
         "together join in one rebalance; without it the first would notice the second only with "
         "its next heartbeat, seconds later. Kafka's 3 s is for a fleet of machines.",
-        unit="ms",
         minimum=0,
         maximum=HOUR_MS,
     )
@@ -34,7 +26,6 @@ class GroupsConfig:
         6 * SECOND_MS,
         "Shortest session timeout a consumer may ask for: a shorter one loses its partitions to "
         "any hiccup.",
-        unit="ms",
         minimum=1,
         maximum=2**31 - 1,
     )
@@ -43,7 +34,6 @@ class GroupsConfig:
         1800 * SECOND_MS,
         "Longest session timeout a consumer may ask for: its partitions stand still that long "
         "after it died.",
-        unit="ms",
         minimum=1,
         maximum=2**31 - 1,
     )
@@ -58,7 +48,6 @@ class GroupsConfig:
         "offset.metadata.max.bytes",
         4096,
         "Largest text that a consumer may commit with an offset: it stays in memory.",
-        unit="bytes",
         minimum=0,
         maximum=2**15 - 1,  # the length of a text in the record is an int16
     )
@@ -75,7 +64,6 @@ class GroupsConfig:
         8 * MIB,
         "Segment size of __consumer_offsets when it is made. Only sealed segments are compacted, "
         "and a start reads what is left: Kafka's 100 MiB would be a million records.",
-        unit="bytes",
         minimum=MIB,
         maximum=2**31 - 1,
     )
@@ -83,7 +71,6 @@ class GroupsConfig:
         "offsets.commit.timeout.ms",
         5 * SECOND_MS,
         "How long a commit may wait for the disk before its client is told to try again.",
-        unit="ms",
         minimum=1,
         maximum=HOUR_MS,
     )
@@ -92,7 +79,6 @@ class GroupsConfig:
         -1,
         "How long the offsets of a group without members are kept, and of a topic that its members "
         "no longer read. -1 keeps them: a job that runs once a year goes on where it was.",
-        unit="minutes",
         minimum=-1,
         maximum=2**31 - 1,
     )
@@ -103,7 +89,6 @@ class GroupsConfig:
         "committed: whoever reaches the port can make such groups. Consumers with assigned "
         "partitions have them, too; what they commit again stays. -1 keeps them; where "
         "offsets.retention.minutes is shorter, it holds for them as well.",
-        unit="minutes",
         minimum=-1,
         maximum=2**31 - 1,
     )
@@ -112,7 +97,6 @@ class GroupsConfig:
         600 * SECOND_MS,
         "How often offsets are looked through for those to expire, and groups for empty ones "
         "without offsets, or of which no member ever read, which are forgotten.",
-        unit="ms",
         minimum=1,
     )
     lag_interval_s: int = setting(
@@ -120,7 +104,6 @@ class GroupsConfig:
         10,
         "How often it is measured how far groups are behind. A partition takes ten microseconds, "
         "and a small read where its group has moved and is still behind.",
-        unit="s",
         minimum=1,
         maximum=3600,
     )
@@ -142,7 +125,7 @@ class GroupsConfig:
     )
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.min_session_ms > self.max_session_ms:
             raise SettingInvalid(
                 f"group.min.session.timeout.ms: got {self.min_session_ms}, wanted at most "
@@ -151,59 +134,16 @@ class GroupsConfig:
 
 
 @dataclass(frozen=True)
-class ConsumerGroupsConfig:
+class ConsumerGroupsConfig(OfGroups):
     """Groups of the newer protocol (KIP-848), in which the broker assigns and sets the pace."""
 
-    session_timeout_ms: int = setting(
-        "group.consumer.session.timeout.ms",
-        45 * SECOND_MS,
-        "How long a member may be silent before its partitions go to others.",
-        unit="ms",
-        minimum=1,
-        maximum=2**31 - 1,
+    session_timeout_ms: int = session_timeout(
+        "consumer", "How long a member may be silent before its partitions go to others."
     )
-    min_session_ms: int = setting(
-        "group.consumer.min.session.timeout.ms",
-        6 * SECOND_MS,
-        "Shortest session timeout that a group may be given, as for groups of the older protocol. "
-        "Kafka's 45 s leave no choice.",
-        unit="ms",
-        minimum=1,
-        maximum=2**31 - 1,
-    )
-    max_session_ms: int = setting(
-        "group.consumer.max.session.timeout.ms",
-        60 * SECOND_MS,
-        "Longest session timeout that a group may be given.",
-        unit="ms",
-        minimum=1,
-        maximum=2**31 - 1,
-    )
-    heartbeat_interval_ms: int = setting(
-        "group.consumer.heartbeat.interval.ms",
-        5 * SECOND_MS,
+    heartbeat_interval_ms: int = heartbeat_interval(
+        "consumer",
         "How often members are told to send a heartbeat. A partition moves with the heartbeats of "
         "its old and its new owner, so this is the pace of rebalances.",
-        unit="ms",
-        minimum=1,
-        maximum=2**31 - 1,
-    )
-    min_heartbeat_ms: int = setting(
-        "group.consumer.min.heartbeat.interval.ms",
-        SECOND_MS,
-        "Shortest heartbeat interval that a group may be given: each heartbeat is a request of "
-        "each member. Kafka's 5 s leave no choice downwards.",
-        unit="ms",
-        minimum=1,
-        maximum=2**31 - 1,
-    )
-    max_heartbeat_ms: int = setting(
-        "group.consumer.max.heartbeat.interval.ms",
-        15 * SECOND_MS,
-        "Longest heartbeat interval that a group may be given.",
-        unit="ms",
-        minimum=1,
-        maximum=2**31 - 1,
     )
     max_size: int = setting(
         "group.consumer.max.size",
@@ -234,13 +174,3 @@ class ConsumerGroupsConfig:
     @property
     def may_downgrade(self) -> bool:
         return self.migration_policy in ("bidirectional", "downgrade")
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name, low, value, high in (
-            ("session.timeout.ms", self.min_session_ms, self.session_timeout_ms,
-             self.max_session_ms),
-            ("heartbeat.interval.ms", self.min_heartbeat_ms, self.heartbeat_interval_ms,
-             self.max_heartbeat_ms),
-        ):
-            check_range("consumer", name, low, value, high)

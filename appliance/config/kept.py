@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import KIB, MIB, check_fields, setting
+from appliance.config.setting import KIB, MIB, Part, setting
 
 
 @dataclass(frozen=True)
-class KeptConfig:
+class KeptConfig(Part):
     """What clients may make the broker keep, across restarts too: nobody logs in."""
 
     groups_max: int = setting(
@@ -24,7 +24,6 @@ class KeptConfig:
         256 * MIB,
         "What groups have in memory: offsets with their metadata, what members say of themselves, "
         "what they are assigned. A committed offset is 500 bytes and its metadata.",
-        unit="bytes",
         minimum=MIB,
     )
     member_max_bytes: int = setting(
@@ -32,7 +31,6 @@ class KeptConfig:
         MIB,
         "What one member of a group may say of itself when it joins. A consumer that subscribes to "
         "ten thousand topics says 250 KB; the leader of the group is sent that of all.",
-        unit="bytes",
         minimum=KIB,
     )
     transactions_max: int = setting(
@@ -45,7 +43,6 @@ class KeptConfig:
         "max.transactional.ids.bytes",
         64 * MIB,
         "What transactional ids and their partitions have in memory, at 100 bytes a partition.",
-        unit="bytes",
         minimum=MIB,
     )
     entities_max: int = setting(
@@ -59,7 +56,6 @@ class KeptConfig:
         "max.entities.bytes",
         64 * MIB,
         "What these have in memory.",
-        unit="bytes",
         minimum=MIB,
     )
     percent_per_ip: int = setting(
@@ -71,6 +67,3 @@ class KeptConfig:
         minimum=1,
         maximum=100,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -12,14 +12,14 @@ from appliance.config.setting import (
     LONG_MAX,
     MIB,
     SECOND_MS,
+    Part,
     SettingInvalid,
-    check_fields,
     setting,
 )
 
 
 @dataclass(frozen=True)
-class LogConfig:
+class LogConfig(Part):
     """What one partition's log keeps and when. A field's setting is the broker's default for all
     topics; a topic's own is the field's name with dots, as in Kafka (`segment.bytes`)."""
 
@@ -27,7 +27,6 @@ class LogConfig:
         "log.segment.bytes",
         GIB,
         "Size at which a segment is sealed. Retention and compaction work on sealed segments.",
-        unit="bytes",
         minimum=61,  # one batch header: no record fits a smaller file
         maximum=2**31 - 1,  # positions in Kafka's offset index are 4 bytes
     )
@@ -35,14 +34,12 @@ class LogConfig:
         "log.roll.ms",
         7 * DAY_MS,
         "Age at which a segment is sealed even if small.",
-        unit="ms",
         minimum=1,
     )
     segment_index_bytes: int = setting(
         "log.index.size.max.bytes",
         10 * MIB,
         "Size at which an index is full and its segment is sealed.",
-        unit="bytes",
         minimum=24,
         maximum=2**31 - 1,
     )
@@ -50,7 +47,6 @@ class LogConfig:
         "log.index.interval.bytes",
         4 * KIB,
         "Log bytes between two index entries: a read scans at most this much to find its start.",
-        unit="bytes",
         minimum=0,
         maximum=2**31 - 1,
     )
@@ -58,14 +54,12 @@ class LogConfig:
         "log.retention.ms",
         7 * DAY_MS,
         "Records older than this are deleted, a segment at a time. -1 keeps them for ever.",
-        unit="ms",
         minimum=-1,
     )
     retention_bytes: int = setting(
         "log.retention.bytes",
         -1,
         "Size above which a partition's oldest segments are deleted. -1 is no limit.",
-        unit="bytes",
         minimum=-1,
     )
     flush_messages: int = setting(
@@ -81,7 +75,6 @@ class LogConfig:
         SECOND_MS,
         "Time after which a partition is synced, counted from its oldest unsynced record: the most "
         "that a power cut can take from acks=1.",
-        unit="ms",
         minimum=0,
     )
     cleanup_policy: str = setting(
@@ -101,21 +94,18 @@ class LogConfig:
         "log.cleaner.delete.retention.ms",
         DAY_MS,
         "How long a tombstone stays, so that a reader from the start still learns of the delete.",
-        unit="ms",
         minimum=0,
     )
     min_compaction_lag_ms: int = setting(
         "log.cleaner.min.compaction.lag.ms",
         0,
         "Age below which a record is never compacted away.",
-        unit="ms",
         minimum=0,
     )
     max_compaction_lag_ms: int = setting(
         "log.cleaner.max.compaction.lag.ms",
         LONG_MAX,
         "Age at which a record makes its log due for compaction whatever the ratio.",
-        unit="ms",
         minimum=1,
         default_words="no limit",
     )
@@ -123,7 +113,6 @@ class LogConfig:
         "message.max.bytes",
         MIB + 12,
         "Largest record batch accepted, as sent (compressed).",
-        unit="bytes",
         minimum=61,
         maximum=2**31 - 1,
     )
@@ -137,7 +126,6 @@ class LogConfig:
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
         "How far in the past a producer's timestamp may lie.",
-        unit="ms",
         minimum=0,
         default_words="no limit",
     )
@@ -146,7 +134,6 @@ class LogConfig:
         HOUR_MS,
         "How far in the future a producer's timestamp may lie: one wrong clock must not keep a "
         "segment from retention for years.",
-        unit="ms",
         minimum=0,
     )
     producer_id_expiration_ms: int = setting(
@@ -154,7 +141,6 @@ class LogConfig:
         DAY_MS,
         "How long an idle idempotent producer is remembered; after that a repeat of its last batch "
         "is not recognised.",
-        unit="ms",
         minimum=1,
     )
     visibility: str = setting(
@@ -168,7 +154,7 @@ class LogConfig:
     mirror_source: str = ""  # no setting: only a topic can say whose mirror it is
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise SettingInvalid(
                 f"log.cleaner.min.compaction.lag.ms: got {self.min_compaction_lag_ms}, wanted at "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import KIB, MIB, SECOND_MS, check_fields, setting
+from appliance.config.setting import KIB, MIB, SECOND_MS, Part, setting
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(Part):
     """What the data plane allows its clients."""
 
     network_threads: int = setting(
@@ -31,7 +31,6 @@ class NetworkConfig:
         "socket.request.max.bytes",
         100 * MIB,
         "Largest request; a larger claim closes the connection before anything is allocated.",
-        unit="bytes",
         minimum=KIB,
         maximum=2**31 - 16,
     )
@@ -40,7 +39,6 @@ class NetworkConfig:
         2 * MIB,
         "Largest request other than Produce and Fetch. As objects a request takes up to 35 times "
         "its bytes, and 300 ms a MiB to decode.",
-        unit="bytes",
         minimum=KIB,
         maximum=2**31 - 16,
     )
@@ -50,7 +48,6 @@ class NetworkConfig:
         "Memory promised to requests that are still arriving, and taken by those that the control "
         "plane has not answered, of all connections together. Beyond it sockets are not read, so "
         "that clients wait and nothing is lost.",
-        unit="bytes",
         minimum=MIB,
     )
     held_max_bytes: int = setting(
@@ -58,7 +55,6 @@ class NetworkConfig:
         256 * MIB,
         "Memory for answers that clients do not take, of all connections together. Beyond it those "
         "are closed that hold more than their share: a small request can have a large answer.",
-        unit="bytes",
         minimum=MIB,
     )
     max_connections: int = setting(
@@ -103,7 +99,6 @@ class NetworkConfig:
         "connections.max.idle.ms",
         600 * SECOND_MS,
         "An idle connection is closed after this long.",
-        unit="ms",
         minimum=100,
     )
     frame_timeout_ms: int = setting(
@@ -111,7 +106,6 @@ class NetworkConfig:
         30 * SECOND_MS,
         "How long a request may take to arrive, beside what its bytes take at the rate below. Then "
         "its connection is closed: it holds memory.",
-        unit="ms",
         minimum=100,
     )
     frame_min_bytes_per_second: int = setting(
@@ -126,14 +120,12 @@ class NetworkConfig:
         "connection.send.timeout.ms",
         60 * SECOND_MS,
         "A client that takes none of its answer for this long is closed.",
-        unit="ms",
         minimum=100,
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         55 * MIB,
         "Most that one fetch returns, whatever the client asks for (but always one batch).",
-        unit="bytes",
         minimum=KIB,
         maximum=2**31 - 16,
     )
@@ -155,7 +147,6 @@ class NetworkConfig:
         64 * KIB,
         "A range of this size or more goes from the page cache by sendfile; a smaller one is "
         "copied into the answer, which saves calls.",
-        unit="bytes",
         minimum=0,
     )
     quota_window_s: int = setting(
@@ -163,7 +154,6 @@ class NetworkConfig:
         1,
         "What a client with a quota may use at once when it used nothing before, in seconds of its "
         "rate. A longer one lets bursts pass; Kafka's ten windows make it 10.",
-        unit="s",
         minimum=1,
         maximum=3600,
     )
@@ -171,9 +161,5 @@ class NetworkConfig:
         "shutdown.drain.timeout.ms",
         5 * SECOND_MS,
         "How long a stop waits for answers that are due.",
-        unit="ms",
         minimum=0,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

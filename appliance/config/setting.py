@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class SettingInvalid(ApplianceError):
     kafka_code = 40
 
 
+UNITS = {"ms": "ms", "bytes": "bytes", "seconds": "s", "minutes": "minutes"}  # a name's last word
+
 ROUND_NUMBERS = [
     ("bytes", GIB, "GiB"),
     ("bytes", MIB, "MiB"),
@@ -53,6 +55,9 @@ class Setting:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     default_words: str = ""
+    # One group may have its own value, between two settings of these defaults and reasons.
+    least: tuple[int, str] | None = None
+    most: tuple[int, str] | None = None
 
     @property
     def kind(self) -> type:
@@ -87,10 +92,7 @@ class Setting:
                 str: "a word, or nothing",
             }[self.kind]
         words = "a whole number" if self.kind is int else "a number"
-        if self.maximum is not None:
-            words += f" from {self.minimum} to {self.maximum}"
-        elif self.minimum is not None:
-            words += f" of at least {self.minimum}"
+        words += range_in_words(self.minimum, self.maximum)
         return words + (f" ({self.unit})" if self.unit else "")
 
     def from_text(self, text: str) -> Any:
@@ -110,9 +112,9 @@ class Setting:
         """A value as a person writes it."""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    def check(self, value: Any, shown: object) -> None:
+    def check(self, value: Any, shown: str = "") -> None:
         if not self._is_allowed(value):
-            raise SettingInvalid(f"{self.name}: got {shown}, wanted {self.wanted}")
+            raise SettingInvalid(f"{self.name}: got {shown or repr(value)}, wanted {self.wanted}")
 
     def _is_allowed(self, value: Any) -> bool:
         if isinstance(value, bool) != (self.kind is bool) or not isinstance(value, self.kind):
@@ -124,27 +126,42 @@ class Setting:
         return low <= value <= high
 
 
+def range_in_words(minimum: float | None, maximum: float | None) -> str:
+    if maximum is not None:
+        return f" from {minimum} to {maximum}"
+    return "" if minimum is None else f" of at least {minimum}"
+
+
 def setting(name: str, default: Any, reason: str, **facts: Any) -> Any:
     """A dataclass field that is a setting."""
-    return field(default=default, metadata={"setting": Setting(name, default, reason, **facts)})
+    return field(default=default, metadata={"setting": _row(name, default, reason, **facts)})
 
 
-def settings_of(config: Any) -> Iterator[tuple[str, Setting]]:
-    """The settings of a configuration class, or object, by field."""
-    return ((each.name, each.metadata["setting"]) for each in fields(config) if each.metadata)
+def own(name: str, default: Any, reason: str, **facts: Any) -> Any:
+    """A dataclass field that only one group can have: there is no setting for all, as in Kafka."""
+    return field(default=default, metadata={"own": _row(name, default, reason, **facts)})
 
 
-def check_fields(config: Any) -> None:
-    """Also a configuration made in Python is held to the table."""
-    for name, row in settings_of(config):
-        value = getattr(config, name)
-        row.check(value, repr(value))
+def _row(name: str, default: Any, reason: str, **facts: Any) -> Setting:
+    unit = UNITS.get(name.rpartition(".")[2], "")
+    return Setting(name, default, reason, **{"unit": unit, **facts})
 
 
-def check_range(kind: str, name: str, low: int, value: int, high: int) -> None:
-    """What a group may be given lies between two other settings, and so does what holds for all."""
-    if not low <= value <= high:
-        raise SettingInvalid(
-            f"group.{kind}.{name}: got {value}, wanted {low} to {high} "
-            f"(group.{kind}.min.{name}, group.{kind}.max.{name})"
-        )
+@cache
+def settings_of(config: type) -> dict[str, Setting]:
+    """The settings of a configuration class, by field."""
+    rows = {each.name: each.metadata.get("setting") for each in fields(config)}
+    return {name: row for name, row in rows.items() if row is not None}
+
+
+class Part:
+    """Settings of one area, each a field. One made in Python is held to the table, too."""
+
+    def __post_init__(self) -> None:
+        for name, row in self.rows.items():
+            row.check(getattr(self, name))
+
+    @property
+    def rows(self) -> dict[str, Setting]:
+        of: type = type(self)
+        return settings_of(of)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, check_fields, setting
+from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, Part, setting
 
 
 @dataclass(frozen=True)
-class ShareStateConfig:
+class ShareStateConfig(Part):
     """What share groups have done, record by record, and where it is kept."""
 
     partitions: int = setting(
@@ -24,7 +24,6 @@ class ShareStateConfig:
         8 * MIB,
         "Segment size of __share_group_state when it is made. Whole segments are deleted once "
         "nothing in them counts, and a start reads what is left.",
-        unit="bytes",
         minimum=MIB,
         maximum=2**31 - 1,
     )
@@ -33,7 +32,6 @@ class ShareStateConfig:
         5 * SECOND_MS,
         "How long an acknowledgement may wait for the disk before its client is told that it "
         "failed.",
-        unit="ms",
         minimum=1,
         maximum=HOUR_MS,
     )
@@ -49,7 +47,6 @@ class ShareStateConfig:
         "share.coordinator.state.topic.prune.interval.ms",
         300 * SECOND_MS,
         "How often records of __share_group_state are deleted that nothing depends on.",
-        unit="ms",
         minimum=1,
     )
     cold_interval_ms: int = setting(
@@ -57,9 +54,5 @@ class ShareStateConfig:
         300 * SECOND_MS,
         "After how long what is known of a share partition is written anew when it seldom changes, "
         "so that its old records do not keep those of others from being deleted.",
-        unit="ms",
         minimum=1,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -98,8 +98,8 @@ def load(
     ]
     values = {each.name: each.resolve() for each in given}
     made = {
-        part: {name: values[row.name] for name, row in settings_of(config) if row.name in values}
-        for part, config in PARTS.items()
+        part: {field: values[row.name] for field, row in rows.items() if row.name in values}
+        for part, rows in ((part, settings_of(config)) for part, config in PARTS.items())
     }
     parts = {part: PARTS[part](**made[part]) for part in PARTS if part}
     return BrokerConfig(**made[""], **parts, origins={each.name: each.origin for each in given})
@@ -107,8 +107,11 @@ def load(
 
 def values_of(config: BrokerConfig) -> dict[str, Any]:
     """Every setting's value in force, by name."""
-    parts = [getattr(config, part) if part else config for part in PARTS]
-    return {row.name: getattr(part, field) for part in parts for field, row in settings_of(part)}
+    return {
+        row.name: getattr(getattr(config, part) if part else config, field)
+        for part, made in PARTS.items()
+        for field, row in settings_of(made).items()
+    }
 
 
 def as_markdown() -> str:

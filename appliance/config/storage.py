@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from appliance.config.setting import DAY_MS, MIB, SECOND_MS, check_fields, setting
+from appliance.config.setting import DAY_MS, MIB, SECOND_MS, Part, setting
 
 
 @dataclass(frozen=True)
-class StorageConfig:
+class StorageConfig(Part):
     """How the data directory as a whole is kept: commit, recovery, space."""
 
     checkpoint_interval_ms: int = setting(
@@ -17,14 +17,12 @@ class StorageConfig:
         SECOND_MS,
         "How often recovery points are saved. After a crash at most what was written since "
         "is read again.",
-        unit="ms",
         minimum=10,
     )
     reserve_bytes: int = setting(
         "storage.reserve.bytes",
         64 * MIB,
         "A file that holds space back, so that recovery and deletes work with 0 bytes free.",
-        unit="bytes",
         minimum=0,
     )
     low_water_bytes: int = setting(
@@ -32,7 +30,6 @@ class StorageConfig:
         256 * MIB,
         "Below this much free space writes are refused with a retriable error; reads, deletes and "
         "retention go on, and writes resume by themselves.",
-        unit="bytes",
         minimum=0,
     )
     file_system_accepted: str = setting(
@@ -69,7 +66,6 @@ class StorageConfig:
         MIB,
         "Unwritten bytes of a segment after which the kernel is asked to start writing, so that "
         "the final sync is short. 0 leaves it to the kernel.",
-        unit="bytes",
         minimum=0,
     )
     sealed_files_idle_ms: int = setting(
@@ -77,7 +73,6 @@ class StorageConfig:
         30 * SECOND_MS,
         "Sealed segment files not read for this long are closed: open files stay far below "
         "the limit.",
-        unit="ms",
         minimum=0,
     )
 
@@ -95,9 +90,5 @@ class StorageConfig:
         7 * DAY_MS,
         "From the begin of one round of verifying all segments to that of the next. What rots on a "
         "disk should be found while there is a backup, or a mirror, that still has it.",
-        unit="ms",
         minimum=SECOND_MS,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -36,14 +36,10 @@ THROTTLED = re.compile(r"\*|(?:[0-9]+:[0-9]+(?:,[0-9]+:[0-9]+)*)?")
 
 SOURCE = "mirror.source"
 
-_SETTINGS = dict(settings_of(LogConfig))
-
 
 def _log_key(field: str, kind: ConfigType, **facts: Any) -> ConfigKey:
-    row = _SETTINGS[field]
-    limits = {"minimum": row.minimum, "maximum": row.maximum, "choices": row.choices, **facts}
-    name, default = field.replace("_", "."), text_of(row.default)
-    return ConfigKey(name, kind, default, row.reason, row.name, field, **limits)
+    row = settings_of(LogConfig)[field]
+    return ConfigKey.of(row, field.replace("_", "."), kind, field=field, **facts)
 
 
 _KEYS = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import check_fields, setting
+from appliance.config.setting import Part, setting
 
 
 @dataclass(frozen=True)
-class TopicsConfig:
+class TopicsConfig(Part):
     """How topics come and go, and how many there may be."""
 
     auto_create: bool = setting(
@@ -54,6 +54,3 @@ class TopicsConfig:
         minimum=1,
         maximum=10_000_000,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

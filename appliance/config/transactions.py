@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import DAY_MS, HOUR_MS, MIB, SECOND_MS, check_fields, setting
+from appliance.config.setting import DAY_MS, HOUR_MS, MIB, SECOND_MS, Part, setting
 
 
 @dataclass(frozen=True)
-class TransactionsConfig:
+class TransactionsConfig(Part):
     """Transactional producers, and where their transactions are kept."""
 
     max_timeout_ms: int = setting(
@@ -16,7 +16,6 @@ class TransactionsConfig:
         900 * SECOND_MS,
         "Longest timeout a transactional producer may ask for: readers of committed records wait "
         "that long for one that died.",
-        unit="ms",
         minimum=1,
         maximum=2**31 - 1,
     )
@@ -25,7 +24,6 @@ class TransactionsConfig:
         SECOND_MS,
         "How often transactions are looked through for those whose producer is silent for too "
         "long. Kafka's 10 s would be added to each timeout.",
-        unit="ms",
         minimum=1,
     )
     expiration_ms: int = setting(
@@ -33,14 +31,12 @@ class TransactionsConfig:
         7 * DAY_MS,
         "How long a transactional id is kept that nobody uses. It must outlive its producer's "
         "pauses: a producer that comes back later is told that it is not known.",
-        unit="ms",
         minimum=1,
     )
     expiration_check_ms: int = setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3600 * SECOND_MS,
         "How often transactional ids are looked through for those to forget.",
-        unit="ms",
         minimum=1,
     )
     log_partitions: int = setting(
@@ -56,7 +52,6 @@ class TransactionsConfig:
         8 * MIB,
         "Segment size of __transaction_state when it is made. Only sealed segments are compacted, "
         "and a start reads what is left.",
-        unit="bytes",
         minimum=MIB,
         maximum=2**31 - 1,
     )
@@ -65,10 +60,6 @@ class TransactionsConfig:
         5 * SECOND_MS,
         "How long a record or a marker of a transaction may wait for the disk before its client "
         "is told to try again.",
-        unit="ms",
         minimum=1,
         maximum=HOUR_MS,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

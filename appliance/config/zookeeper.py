@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.config.addresses import NO_ENSEMBLE, Ensemble
-from appliance.config.setting import HOUR_MS, SECOND_MS, check_fields, setting
+from appliance.config.setting import HOUR_MS, SECOND_MS, Part, setting
 
 NO_FILE = Path(os.devnull)
 
 
 @dataclass(frozen=True)
-class ZooKeeperConfig:
+class ZooKeeperConfig(Part):
     """Registration in a ZooKeeper, for clients and tools that look for brokers there."""
 
     ensemble: Ensemble = setting(
@@ -42,7 +42,6 @@ class ZooKeeperConfig:
         6 * SECOND_MS,
         "How long after a broker died its nodes stay, and how long a broker may be out of touch "
         "before they go. ZooKeeper itself allows 2 to 20 of its ticks.",
-        unit="ms",
         minimum=100,
         maximum=120 * SECOND_MS,  # a stop waits this long when a server does not even refuse
     )
@@ -51,10 +50,6 @@ class ZooKeeperConfig:
         2 * SECOND_MS,
         "How long a start waits for ZooKeeper to learn that its id is free. After that the broker "
         "serves and registers once ZooKeeper is there.",
-        unit="ms",
         minimum=1,
         maximum=HOUR_MS,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

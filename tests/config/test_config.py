@@ -8,6 +8,8 @@ import pytest
 from appliance import config
 from appliance.config import Address, LogConfig, SettingInvalid, StorageConfig, load
 
+LIMITS = ("min", "max")  # of what one group may be given
+
 
 def written(folder: Path, text: str) -> Path:
     path = folder / "appliance.toml"
@@ -52,16 +54,33 @@ def test_names_and_variables_are_unique() -> None:
 def test_every_setting_has_its_reason() -> None:
     for row in config.settings().values():
         assert row.reason.endswith("."), row.name
-        row.check(row.default, row.default)
+        row.check(row.default)
         has_limit = row.minimum is not None or row.kind not in (int, float)
         assert has_limit, f"{row.name}: what is the least that makes sense?"
+
+
+def test_the_limits_of_what_a_group_may_have_are_settings_beside_it() -> None:
+    """Of each there are three, and the operator's own value is held to the two."""
+    for part in (config.ConsumerGroupsConfig, config.ShareGroupsConfig):
+        for name, row in config.settings_of(part).items():
+            if row.least is None:
+                continue
+            group, kind, rest = row.name.split(".", 2)
+            low, high = (f"{group}.{kind}.{word}.{rest}" for word in LIMITS)
+            defaults = (config.settings()[each].default for each in (low, high))
+            assert next(defaults) <= row.default <= next(defaults)
+            with pytest.raises(SettingInvalid, match=rf"^{row.name}: got .* \({low}, {high}\)"):
+                config.load(pairs=[f"{low}={row.default + 1}", f"{high}={row.default + 1}"])
+            assert getattr(part(), f"min_{name}") == config.settings()[low].default
 
 
 def test_every_setting_is_read_by_somebody() -> None:
     package = Path(config.__file__).parents[1]
     sources = [path for end in ("py", "pyx") for path in package.rglob(f"*.{end}")]
     text = "".join(path.read_text() for path in sources)
-    names = {name for part in config.PARTS.values() for name, _ in config.settings_of(part)}
+    rows = [each for part in config.PARTS.values() for each in config.settings_of(part).items()]
+    limits = {f"{word}_{name}" for name, row in rows if row.least for word in LIMITS}
+    names = {name for name, _ in rows} - limits  # those are read where such a setting is checked
     assert {name for name in names if not re.search(rf"\.{name}\b", text)} == set()
 
 

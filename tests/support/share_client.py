@@ -164,3 +164,7 @@ def write(
 def write_many(control: Control, count: int, batch: int = 10, **facts: Any) -> None:
     for first in range(0, count, batch):
         write(control, *[f"v{i}" for i in range(first, min(first + batch, count))], **facts)
+
+
+def other(control: Control, name: str = "b") -> ShareClient:
+    return ShareClient(control, name, connection=2)

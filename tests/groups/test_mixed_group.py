@@ -13,7 +13,8 @@ from appliance.groups.states import GroupRefused
 from appliance.groups.subscription import Subscription, TopicPartitions, assigned
 from appliance.protocol import ErrorCode
 from appliance.protocol.codec import encode
-from tests.groups.test_consumer_group import REBALANCE_MS, SESSION_MS, Client, History, World, run
+from tests.support.consumer_group import REBALANCE_MS, SESSION_MS, Client, World
+from tests.support.consumer_group_history import History, run
 
 LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 

@@ -26,7 +26,7 @@ from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode
 from appliance.share.group import ShareGroup
 from appliance.topics.internal_topic import VERSION, store
-from tests.groups.test_consumer_group import SESSION_MS, Disk, Topics
+from tests.support.consumer_group import SESSION_MS, Disk, Topics
 
 
 class States:

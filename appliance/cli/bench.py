@@ -11,7 +11,7 @@ import click
 
 from appliance.cli import disk_bench
 from appliance.cli.disk_bench import BULK_PARTITIONS, IN_MEMORY, NO_FLUSH_US, DiskFigures, Times
-from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.output import put_json, table
 from appliance.process.command import Command
 from appliance.process.progress import ProgressBar
 from appliance.process.spoken import size
@@ -56,17 +56,17 @@ def disk(data_dir: Path, seconds: float, as_json: bool) -> None:
 def put_tables(figures: DiskFigures) -> None:
     click.echo(f"{figures.directory}: {figures.file_system}, {size(figures.free_bytes)} free\n")
     heads = ["one file", "size", "writes", "p50", "p99", "a second", "bytes a second"]
-    put_table(heads, [
+    click.echo(table(heads, [
         (each.way, size(each.size_bytes), *columns(each.times), f"{each.times.per_s:.0f}",
          size(each.size_bytes * each.times.per_s))
         for each in figures.writes
-    ])  # fmt: skip
+    ]))  # fmt: skip
     click.echo()
     heads = ["group commit", "partitions", "commits", "p50", "p99", "partitions a second"]
-    put_table(heads, [
+    click.echo(table(heads, [
         (each.sync, each.partitions, *columns(each.times), f"{each.per_s:.0f}")
         for each in figures.commits
-    ])  # fmt: skip
+    ]))  # fmt: skip
 
 
 def columns(times: Times) -> tuple[str, str, str]:

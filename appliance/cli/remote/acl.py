@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from appliance.cli.remote.api import Api, asks_a_broker, sure
-from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.api import Answer, Api, asks_a_broker, shows_an_answer, sure
+from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.process.command import NOT_FOUND, Command, Failed
 from appliance.process.spoken import some
@@ -62,8 +62,8 @@ def rule(options: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def put(rows: list[dict[str, Any]]) -> None:
-    put_table(
+def table_of(rows: list[dict[str, Any]]) -> str:
+    return table(
         HEADS,
         [
             (each["principal"], each["permission"], each["operation"], each["resource_type"],
@@ -79,20 +79,18 @@ def warn(answer: dict[str, Any]) -> None:
 
 
 @acl.command("list", cls=Command)
-@asks_a_broker
-def list_acls(api: Api, as_json: bool) -> None:
+@shows_an_answer
+def list_acls(api: Api) -> Answer:
     """List all rules."""
     answer = api.get("/acls")
-    if as_json:
-        return put_json(answer)
-    put(answer["acls"])
     warn(answer)
+    return answer, table_of(answer["acls"])
 
 
 @acl.command("add", cls=Command)
 @about_rules
-@asks_a_broker
-def add_acl(api: Api, as_json: bool, **options: Any) -> None:
+@shows_an_answer
+def add_acl(api: Api, **options: Any) -> Answer:
     """Add a rule. It allows, or denies with --deny.
 
     \b
@@ -103,10 +101,8 @@ def add_acl(api: Api, as_json: bool, **options: Any) -> None:
         if field not in wanted:
             raise click.UsageError(f"missing {flag}")
     answer = api.post("/acls", {"acls": [wanted]})
-    if as_json:
-        return put_json(answer)
-    click.echo(f"added; rules now: {len(answer['acls'])}")
     warn(answer)
+    return answer, f"added; rules now: {len(answer['acls'])}"
 
 
 @acl.command("remove", cls=Command)
@@ -125,7 +121,7 @@ def remove_acl(api: Api, as_json: bool, dry_run: bool, is_sure: bool, **options:
     if not plan["acls"]:
         raise Failed("no rule matches; `appliance acl list` shows all rules", NOT_FOUND)
     if not as_json:
-        put(plan["acls"])
+        click.echo(table_of(plan["acls"]))
     if not dry_run:
         sure(f"Remove {some(len(plan['acls']), 'rule')}?", is_sure)
         plan = api.post("/acls/remove", {**wanted, "dry_run": False})

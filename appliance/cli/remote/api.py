@@ -6,16 +6,20 @@ import http.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import IO, Any
 from urllib.parse import quote
 
 import click
 
+from appliance.cli.remote.output import json_text
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 from appliance.process.command import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
 
 EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
 PREFIX = "/api/v1"
+# For programs, as JSON; for people; perhaps an exit code
+Answer = tuple[Any, str] | tuple[Any, str, int]
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,11 @@ def part(text: str) -> str:
 def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options of a command that asks a broker. The command gets `api` and `as_json`."""
 
+    @wraps(command)  # also the options that it has already
     def with_api(admin: str, token: str | None, **options: Any) -> Any:
         return command(api=Api(admin, token), **options)
 
-    with_api.__name__, with_api.__doc__ = command.__name__, command.__doc__
     decorated: Callable[..., Any] = with_api
-    vars(decorated)["__click_params__"] = getattr(command, "__click_params__", [])
     for option in (
         click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
         click.option("--token", envvar="APPLIANCE_TOKEN", help="Token for the admin port. "
@@ -91,6 +94,18 @@ def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         decorated = option(decorated)
     return decorated
+
+
+def shows_an_answer(command: Callable[..., Answer]) -> Callable[..., Any]:
+    """As `asks_a_broker`, for a command that returns its answer for programs and for people."""
+
+    @wraps(command)
+    def shown(as_json: bool, **options: Any) -> None:
+        answer, text, *codes = command(**options)
+        click.echo(json_text(answer) if as_json else text)
+        click.get_current_context().exit(*codes)
+
+    return asks_a_broker(shown)
 
 
 def sure(question: str, is_sure: bool) -> None:

@@ -7,35 +7,27 @@ from typing import Any
 
 import click
 
-from appliance.cli.remote.api import PREFIX, Api, asks_a_broker
-from appliance.cli.remote.output import put_json, put_table
-from appliance.cli.remote.topic import split
+from appliance.cli.remote.api import PREFIX, Answer, Api, shows_an_answer
+from appliance.cli.remote.output import table
+from appliance.cli.remote.topic import setting, split
 from appliance.process.command import FAILED, UNHEALTHY, Command, Failed
 from appliance.process.spoken import duration, size, some
 
 
 @click.command(cls=Command)
-@asks_a_broker
-def health(api: Api, as_json: bool) -> None:
+@shows_an_answer
+def health(api: Api) -> Answer:
     """Show the health of the broker in one sentence, and what is wrong. Exit code 0: healthy,
     10: degraded or failing, 5: not reached."""
     answer = api.get("/health")
-    if as_json:
-        put_json(answer)
-    else:
-        put_findings(answer)
-    if answer["status"] != "ok":
-        click.get_current_context().exit(UNHEALTHY)
+    return answer, findings(answer), 0 if answer["status"] == "ok" else UNHEALTHY
 
 
 @click.command(cls=Command)
-@asks_a_broker
-def status(api: Api, as_json: bool) -> None:
+@shows_an_answer
+def status(api: Api) -> Answer:
     """Show the state of the broker on one screen."""
     answer = api.get("/health")
-    if as_json:
-        return put_json(answer)
-    put_findings(answer)
     storage, behind = answer["storage"], answer["most_behind"]
     connected = some(answer["connections"], "connection")
     rows = [
@@ -63,15 +55,12 @@ def status(api: Api, as_json: bool) -> None:
         rows.append(("traffic", f"{rate}, out {size(traffic['sent_bytes_per_s'])}/s"))
     if answer["zookeeper"]:
         rows.append(("zookeeper", answer["zookeeper"]))
-    for name, text in rows:
-        click.echo(f"{name:<12}{text}")
+    return answer, "\n".join((findings(answer), *(f"{name:<12}{text}" for name, text in rows)))
 
 
-def put_findings(answer: dict[str, Any]) -> None:
-    click.echo(answer["sentence"])
-    if len(answer["findings"]) > 1:  # a single one is in the sentence
-        for each in answer["findings"]:
-            click.echo(f"{each['level']}: {each['text']}")
+def findings(answer: dict[str, Any]) -> str:
+    texts = [f"{each['level']}: {each['text']}" for each in answer["findings"]]
+    return "\n".join((answer["sentence"], *texts[len(texts) == 1 :]))  # a single one is in it
 
 
 @click.group()
@@ -81,13 +70,11 @@ def config() -> None:
 
 @config.command("get", cls=Command)
 @click.argument("text", default="")
-@asks_a_broker
-def get_config(api: Api, as_json: bool, text: str) -> None:
+@shows_an_answer
+def get_config(api: Api, text: str) -> Answer:
     """List settings whose name contains TEXT, with the source of each value."""
     rows = [each for each in api.get("/settings")["settings"] if text in each["name"]]
-    if as_json:
-        return put_json(rows)
-    put_table(
+    return rows, table(
         ("setting", "value", "set by"),
         [(each["name"], each["value"], each["source"]) for each in rows],
     )
@@ -95,23 +82,20 @@ def get_config(api: Api, as_json: bool, text: str) -> None:
 
 @config.command("set", cls=Command)
 @click.argument("pairs", nargs=-1, required=True, metavar="NAME=VALUE...")
-@asks_a_broker
-def set_config(api: Api, as_json: bool, pairs: tuple[str, ...]) -> None:
+@shows_an_answer
+def set_config(api: Api, pairs: tuple[str, ...]) -> Answer:
     """Change settings that need no restart. NAME= restores the configured value."""
     changes = {name: value or None for name, value in map(split, pairs)}
     answer = api.ask("PATCH", "/settings", {"configs": changes})
-    if as_json:
-        return put_json(answer)
-    for each in answer["settings"]:
-        if each["name"] in changes:
-            click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
+    changed = [setting(each) for each in answer["settings"] if each["name"] in changes]
+    return answer, "\n".join(changed)
 
 
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path),
                 default="appliance-bundle.zip")
-@asks_a_broker
-def bundle(api: Api, as_json: bool, file: Path) -> None:
+@shows_an_answer
+def bundle(api: Api, file: Path) -> Answer:
     """Write a support bundle to FILE. It describes the broker and holds no records."""
     with api.open(f"{PREFIX}/bundle") as answer:
         data = answer.read()
@@ -120,6 +104,4 @@ def bundle(api: Api, as_json: bool, file: Path) -> None:
             out.write(data)
     except FileExistsError:
         raise Failed(f"{file} already exists; choose another name", FAILED) from None
-    if as_json:
-        return put_json({"file": str(file), "size": len(data)})
-    click.echo(f"{file}: {size(len(data))}")
+    return {"file": str(file), "size": len(data)}, f"{file}: {size(len(data))}"

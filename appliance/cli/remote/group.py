@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from appliance.cli.remote.api import Api, asks_a_broker, part, sure
-from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.api import Answer, Api, asks_a_broker, part, shows_an_answer, sure
+from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.cli.remote.where import time_ms
 from appliance.process.command import NOT_FOUND, Command, Failed
@@ -24,14 +24,12 @@ def group() -> None:
 @group.command("list", cls=Command)
 @click.argument("text", default="")
 @click.option("--by-lag", is_flag=True, help="Sort by lag, largest first.")
-@asks_a_broker
-def list_groups(api: Api, as_json: bool, text: str, by_lag: bool) -> None:
+@shows_an_answer
+def list_groups(api: Api, text: str, by_lag: bool) -> Answer:
     """List groups, or those whose id contains TEXT."""
     order = "lag" if by_lag else "group"
     answer = api.get("/groups", q=text, order=order, limit=10_000)
-    if as_json:
-        return put_json(answer)
-    put_table(
+    return answer, table(
         ("group", "protocol", "state", "members", "lag", "behind"),
         [
             (row["group"], row["protocol"], row["state"], row["members"], row["lag_records"],
@@ -43,14 +41,12 @@ def list_groups(api: Api, as_json: bool, text: str, by_lag: bool) -> None:
 
 @group.command("describe", cls=Command)
 @NAME
-@asks_a_broker
-def describe_group(api: Api, as_json: bool, name: str) -> None:
+@shows_an_answer
+def describe_group(api: Api, name: str) -> Answer:
     """Show a group: its committed offsets, its lag and its members."""
     answer = api.get(f"/groups/{part(name)}")
-    if as_json:
-        return put_json(answer)
     clients = {each["member_id"]: each["client_id"] for each in answer["member_rows"]}
-    put_table(
+    offsets = table(
         ("topic", "partition", "committed", "end", "lag", "behind", "client"),
         [
             (row["topic"], row["partition"], row["committed"], row["end"], row["lag_records"],
@@ -59,15 +55,15 @@ def describe_group(api: Api, as_json: bool, name: str) -> None:
         ],
     )  # fmt: skip
     behind = f"{some(answer['lag_records'], 'record')} behind"
-    click.echo(f"{answer['state']}, {some(answer['members'], 'member')}, {behind}")
+    lines = [offsets, f"{answer['state']}, {some(answer['members'], 'member')}, {behind}"]
     if answer["no_commit_partitions"]:
-        click.echo(
+        lines.append(
             f"no commit yet in {some(answer['no_commit_partitions'], 'partition')}: their "
             f"{some(answer['no_commit_records'], 'record')} count from the first one there is, or "
             "from where a share group is set to begin"
         )
-    for each in answer["unread"]:
-        click.echo(f"nobody reads {each['topic']}-{each['partition']}")
+    lines += [f"nobody reads {each['topic']}-{each['partition']}" for each in answer["unread"]]
+    return answer, "\n".join(lines)
 
 
 @group.command("reset", cls=Command)
@@ -95,11 +91,11 @@ def reset_group(
             f"group {name} has no committed offsets, so there is nothing to reset; --topic names a "
             "topic to set offsets for", NOT_FOUND)  # fmt: skip
     if not as_json:
-        put_table(
+        click.echo(table(
             ("topic", "partition", "before", "after", "note"),
             [(row["topic"], row["partition"], row["before"], row["after"], row["note"] or None)
              for row in plan["partitions"]],
-        )  # fmt: skip
+        ))  # fmt: skip
     if not dry_run:
         sure(f"Reset {some(len(plan['partitions']), 'offset')} of {name}?", is_sure)
         plan = api.post(path, {**body, "dry_run": False})
@@ -126,11 +122,9 @@ def target(text: str) -> dict[str, Any]:
 @group.command("delete", cls=Command)
 @NAME
 @YES
-@asks_a_broker
-def delete_group(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+@shows_an_answer
+def delete_group(api: Api, name: str, is_sure: bool) -> Answer:
     """Delete a group with its committed offsets."""
     sure(f"Delete group {name} with its offsets?", is_sure)
     api.ask("DELETE", f"/groups/{part(name)}")
-    if as_json:
-        return put_json({"deleted": name})
-    click.echo(f"{name} deleted")
+    return {"deleted": name}, f"{name} deleted"

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from appliance.cli.remote.api import Api, asks_a_broker
-from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.api import Answer, Api, shows_an_answer
+from appliance.cli.remote.output import table
 from appliance.process.command import UNHEALTHY, Command
 from appliance.process.spoken import moment, some
 
@@ -33,26 +33,21 @@ def entries(api: Api, **which: str) -> Iterator[dict[str, Any]]:
 
 @ledger.command("list", cls=Command)
 @click.option("--all", "is_all", is_flag=True, help="Show acknowledged entries too.")
-@asks_a_broker
-def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
+@shows_an_answer
+def list_ledger(api: Api, is_all: bool) -> Answer:
     """List losses and damage. Exit code 10: some are not acknowledged."""
     rows = [*entries(api, state="all" if is_all else "open")]
-    if as_json:
-        put_json(rows)
-    elif rows:
-        put_table(
-            ("id", "found", "partition", "offsets", "kind", "cause", "set aside", "acknowledged"),
-            [
-                (each["id"], moment(each["at_ms"]), place(each), offsets(each),
-                 each["kind"], each["cause"], each["aside"] or None,
-                 each["acknowledged_by"] or None)
-                for each in rows
-            ],
-        )  # fmt: skip
-    else:
-        click.echo("Nothing was lost or damaged that nobody has acknowledged.")
-    if api.get("/ledger", limit=1)["open"]:
-        click.get_current_context().exit(UNHEALTHY)
+    shown = table(
+        ("id", "found", "partition", "offsets", "kind", "cause", "set aside", "acknowledged"),
+        [
+            (each["id"], moment(each["at_ms"]), place(each), offsets(each), each["kind"],
+             each["cause"], each["aside"] or None, each["acknowledged_by"] or None)
+            for each in rows
+        ],
+    )  # fmt: skip
+    nothing = "Nothing was lost or damaged that nobody has acknowledged."
+    has_open = api.get("/ledger", limit=1)["open"]
+    return rows, shown if rows else nothing, UNHEALTHY if has_open else 0
 
 
 def place(row: dict[str, Any]) -> str | None:
@@ -70,13 +65,11 @@ def offsets(row: dict[str, Any]) -> str:
 @ledger.command("acknowledge", cls=Command)
 @click.argument("ids", nargs=-1, type=int, metavar="ID...")
 @click.option("--all", "is_all", is_flag=True, help="All open entries.")
-@asks_a_broker
-def acknowledge(api: Api, as_json: bool, ids: tuple[int, ...], is_all: bool) -> None:
+@shows_an_answer
+def acknowledge(api: Api, ids: tuple[int, ...], is_all: bool) -> Answer:
     """Acknowledge entries. Health no longer reports them."""
     if bool(ids) == is_all:
         raise click.UsageError("name entries of `appliance ledger list`, or give --all")
     which = {"up_to_id": api.get("/ledger", limit=1)["last_id"]} if is_all else {"ids": list(ids)}
     answer = api.ask("POST", "/ledger/acknowledge", which)
-    if as_json:
-        return put_json(answer)
-    click.echo(f"{some(answer['acknowledged'], 'damage')} acknowledged, {answer['open']} open")
+    return answer, f"{some(answer['acknowledged'], 'damage')} acknowledged, {answer['open']} open"

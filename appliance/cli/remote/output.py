@@ -10,10 +10,14 @@ import click
 
 
 def put_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json_text(value))
 
 
-def put_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Numbers are aligned right, texts left."""
     cells = [[cell(each) for each in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
@@ -21,12 +25,13 @@ def put_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         bool(cells) and all(one[:1].isdigit() or one == "-" for one in column)
         for column in zip(*cells, strict=True)
     ] or [False] * len(heads)
-    for line in [list(heads), *cells]:
-        padded = [
+    return "\n".join(
+        "  ".join(
             text.rjust(width) if right else text.ljust(width)
             for text, width, right in zip(line, widths, rights, strict=True)
-        ]
-        click.echo("  ".join(padded).rstrip())
+        ).rstrip()
+        for line in [list(heads), *cells]
+    )
 
 
 def cell(value: Any) -> str:

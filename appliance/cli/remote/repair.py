@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from appliance.cli.remote.api import Api, asks_a_broker, part, sure
-from appliance.cli.remote.output import put_json
+from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
 from appliance.process.command import Command
 from appliance.process.spoken import size
 
@@ -23,10 +23,9 @@ from appliance.process.spoken import size
               help="Append the file to this topic instead, with new offsets.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@asks_a_broker
+@shows_an_answer
 def repair(
     api: Api,
-    as_json: bool,
     name: str,
     is_reopen: bool,
     is_skip: bool,
@@ -34,19 +33,18 @@ def repair(
     into: str | None,
     dry_run: bool,
     yes: bool,
-) -> None:
+) -> Answer:
     """Repair a partition of a running broker. Without options, show its damage."""
     path = path_of(name)
     body = body_of(is_reopen, is_skip, file, into)
     if body is None:
-        return put_repairable(api.get(path), as_json)
+        answer = api.get(path)
+        return answer, "\n".join(repairable(answer))
     answer = api.post(path, {**body, "dry_run": True})
     if not dry_run:
         sure(f"{answer['text']}. Continue?", yes)
         answer = api.post(path, {**body, "dry_run": False})
-    if as_json:
-        return put_json(answer)
-    put_repaired(answer)
+    return answer, "\n".join(repaired(answer))
 
 
 def path_of(name: str) -> str:
@@ -70,24 +68,22 @@ def body_of(
     return {"action": "import", "file": file} if file else None
 
 
-def put_repairable(answer: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        return put_json(answer)
+def repairable(answer: dict[str, Any]) -> Iterator[str]:
     if answer["state"] != "open":
-        click.echo(f"{answer['state']}: {answer['why']}")
+        yield f"{answer['state']}: {answer['why']}"
     for each in answer["damaged"]:
         what = "damaged" if each["has_bytes"] else "gone"
         passed = ", readers pass" if each["is_skipped"] else ""
-        click.echo(f"{what}: offsets {each['first_offset']} to {each['end_offset'] - 1}{passed}")
+        yield f"{what}: offsets {each['first_offset']} to {each['end_offset'] - 1}{passed}"
     for each in answer["set_aside"]:
-        click.echo(f"set aside: {each['file']}, {size(each['size_bytes'])}")
+        yield f"set aside: {each['file']}, {size(each['size_bytes'])}"
     if answer["state"] == "open" and not answer["damaged"] and not answer["set_aside"]:
-        click.echo("nothing is damaged, and nothing was set aside")
+        yield "nothing is damaged, and nothing was set aside"
 
 
-def put_repaired(answer: dict[str, Any]) -> None:
-    click.echo(answer["text"])
+def repaired(answer: dict[str, Any]) -> Iterator[str]:
+    yield answer["text"]
     for each in answer["still_missing"]:
-        click.echo(f"still missing: offsets {each['first_offset']} to {each['end_offset'] - 1}")
+        yield f"still missing: offsets {each['first_offset']} to {each['end_offset'] - 1}"
     if answer["left_out"]:
-        click.echo(f"left out: {answer['left_out']} batches of other offsets")
+        yield f"left out: {answer['left_out']} batches of other offsets"

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from appliance.cli.remote.api import Api, asks_a_broker, part, sure
-from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
+from appliance.cli.remote.output import table
 from appliance.process.command import Command
 from appliance.process.spoken import kept, moment, size, some
 
@@ -32,13 +32,11 @@ def topic() -> None:
 @click.argument("text", default="")
 @click.option("--internal", is_flag=True, help="Include the broker's own topics.")
 @click.option("--order", default="name", show_default=True, help="Sort by; -NAME is descending.")
-@asks_a_broker
-def list_topics(api: Api, as_json: bool, text: str, internal: bool, order: str) -> None:
+@shows_an_answer
+def list_topics(api: Api, text: str, internal: bool, order: str) -> Answer:
     """List topics, or those whose name contains TEXT."""
     answer = api.get("/topics", q=text, internal=internal, order=order, limit=10_000)
-    if as_json:
-        return put_json(answer)
-    put_table(
+    return answer, table(
         ("topic", "partitions", "records", "size", "last write", "kept"),
         [
             (row["name"], row["partitions"], row["records"], size(row["size_bytes"]),
@@ -50,13 +48,11 @@ def list_topics(api: Api, as_json: bool, text: str, internal: bool, order: str) 
 
 @topic.command("describe", cls=Command)
 @NAME
-@asks_a_broker
-def describe_topic(api: Api, as_json: bool, name: str) -> None:
+@shows_an_answer
+def describe_topic(api: Api, name: str) -> Answer:
     """Show a topic: its partitions, and the configs that differ from the defaults."""
     answer = api.get(f"/topics/{part(name)}")
-    if as_json:
-        return put_json(answer)
-    put_table(
+    rows = table(
         ("partition", "start", "end", "durable", "visible", "segments", "size", "unflushed"),
         [
             (row["partition"], row["log_start_offset"], row["log_end_offset"],
@@ -65,39 +61,36 @@ def describe_topic(api: Api, as_json: bool, name: str) -> None:
             for row in answer["partition_rows"]
         ],
     )  # fmt: skip
-    for number, why in answer["unserved"].items():
-        click.echo(f"partition {number} is not open: {why}")
-    for each in answer["configs"]:
-        if each["source"] != "default":
-            click.echo(f"{each['name']} = {each['value']}   ({each['source']})")
+    closed = [f"partition {number} is not open: {why}"
+              for number, why in answer["unserved"].items()]  # fmt: skip
+    configs = [setting(each) for each in answer["configs"] if each["source"] != "default"]
+    return answer, "\n".join((rows, *closed, *configs))
+
+
+def setting(row: dict[str, Any]) -> str:
+    return f"{row['name']} = {row['value']}   ({row['source']})"
 
 
 @topic.command("create", cls=Command)
 @NAME
 @click.option("--partitions", "-p", type=int, help="As the broker's setting if not given.")
 @configs_option("A config; may be repeated.")
-@asks_a_broker
-def create_topic(
-    api: Api, as_json: bool, name: str, partitions: int | None, pairs: tuple[str, ...]
-) -> None:
+@shows_an_answer
+def create_topic(api: Api, name: str, partitions: int | None, pairs: tuple[str, ...]) -> Answer:
     """Create a topic."""
     body: dict[str, Any] = {"name": name, "configs": dict(map(split, pairs))}
     if partitions is not None:
         body["partitions"] = partitions
     made = api.post("/topics", body)
-    if as_json:
-        return put_json(made)
-    click.echo(f"{made['name']} created with {some(made['partitions'], 'partition')}")
+    return made, f"{made['name']} created with {some(made['partitions'], 'partition')}"
 
 
 @topic.command("alter", cls=Command)
 @NAME
 @click.option("--partitions", "-p", type=int, help="New number of partitions.")
 @configs_option("A config; NAME= restores the broker's default. May be repeated.")
-@asks_a_broker
-def alter_topic(
-    api: Api, as_json: bool, name: str, partitions: int | None, pairs: tuple[str, ...]
-) -> None:
+@shows_an_answer
+def alter_topic(api: Api, name: str, partitions: int | None, pairs: tuple[str, ...]) -> Answer:
     """Change configs or add partitions."""
     body: dict[str, Any] = {
         "configs": {key: value or None for key, value in map(split, pairs)}
@@ -105,39 +98,33 @@ def alter_topic(
     if partitions is not None:
         body["partitions"] = partitions
     changed = api.ask("PATCH", f"/topics/{part(name)}", body)
-    if as_json:
-        return put_json(changed)
-    click.echo(f"{changed['name']} changed")
+    return changed, f"{changed['name']} changed"
 
 
 @topic.command("delete", cls=Command)
 @NAME
 @YES
-@asks_a_broker
-def delete_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+@shows_an_answer
+def delete_topic(api: Api, name: str, is_sure: bool) -> Answer:
     """Delete a topic with all its records."""
     answer = api.get(f"/topics/{part(name)}")
     held = f"{some(answer['records'], 'record')}, {size(answer['size_bytes'])}"
     sure(f"Delete {name} with {held}?", is_sure)
     api.ask("DELETE", f"/topics/{part(name)}")
-    if as_json:
-        return put_json({"deleted": name})
-    click.echo(f"{name} deleted")
+    return {"deleted": name}, f"{name} deleted"
 
 
 @topic.command("empty", cls=Command)
 @NAME
 @YES
-@asks_a_broker
-def empty_topic(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+@shows_an_answer
+def empty_topic(api: Api, name: str, is_sure: bool) -> Answer:
     """Delete all records of a topic, and keep the topic."""
     answer = api.get(f"/topics/{part(name)}")
     sure(f"Delete the {some(answer['records'], 'record')} of {name}?", is_sure)
     done = api.post(f"/topics/{part(name)}/empty")
-    if as_json:
-        return put_json(done)
     count = sum(each["to_offset"] - each["from_offset"] for each in done["partitions"])
-    click.echo(f"{name} emptied of {some(count, 'record')}")
+    return done, f"{name} emptied of {some(count, 'record')}"
 
 
 def split(pair: str) -> tuple[str, str]:

@@ -10,8 +10,8 @@ import click
 
 from appliance import config
 from appliance.catalog import catalog
-from appliance.cli.remote.api import Api, asks_a_broker, part, sure
-from appliance.cli.remote.output import put_json, put_table
+from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
+from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.data_dir import log_files
 from appliance.process.command import NOT_FOUND, REFUSED, Command, Failed
@@ -27,13 +27,11 @@ def user() -> None:
 
 
 @user.command("list", cls=Command)
-@asks_a_broker
-def list_users(api: Api, as_json: bool) -> None:
+@shows_an_answer
+def list_users(api: Api) -> Answer:
     """List the users."""
     answer = api.get("/users")
-    if as_json:
-        return put_json(answer)
-    put_table(
+    return answer, table(
         ("user", "role", "messages", "logged in", "created"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), each["sessions"],
@@ -53,16 +51,12 @@ def yes_no(is_so: bool) -> str:
 @click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
               help="Whether the user may read messages.")
 @click.password_option(help="The command asks for it if not given.")
-@asks_a_broker
-def create_user(
-    api: Api, as_json: bool, name: str, role: str, may_read: bool, password: str
-) -> None:  # fmt: skip
+@shows_an_answer
+def create_user(api: Api, name: str, role: str, may_read: bool, password: str) -> Answer:
     """Create a user."""
     body = {"name": name, "role": role, "may_read": may_read, "password": password}
     answer = api.post("/users", body)
-    if as_json:
-        return put_json(answer)
-    click.echo(f"{name} created, {role}")
+    return answer, f"{name} created, {role}"
 
 
 @user.command("change", cls=Command)
@@ -71,10 +65,10 @@ def create_user(
 @click.option("--messages/--no-messages", "may_read", default=None,
               help="Whether the user may read messages.")
 @click.option("--password", is_flag=True, help="Ask for a new password.")
-@asks_a_broker
+@shows_an_answer
 def change_user(
-    api: Api, as_json: bool, name: str, role: str | None, may_read: bool | None, password: bool
-) -> None:
+    api: Api, name: str, role: str | None, may_read: bool | None, password: bool
+) -> Answer:
     """Change the role, the right to read messages or the password. The user's sessions end."""
     body: dict[str, Any] = {"role": role, "may_read": may_read}
     body = {key: value for key, value in body.items() if value is not None}
@@ -83,22 +77,18 @@ def change_user(
     if not body:
         raise click.UsageError("nothing to change: wanted --role, --[no-]messages or --password")
     answer = api.ask("PATCH", f"/users/{part(name)}", body)
-    if as_json:
-        return put_json(answer)
-    click.echo(f"{name} changed; who is logged in as {name} has to log in again")
+    return answer, f"{name} changed; who is logged in as {name} has to log in again"
 
 
 @user.command("delete", cls=Command)
 @click.argument("name")
 @YES
-@asks_a_broker
-def delete_user(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+@shows_an_answer
+def delete_user(api: Api, name: str, is_sure: bool) -> Answer:
     """Delete a user."""
     sure(f"Delete user {name}?", is_sure)
     api.ask("DELETE", f"/users/{part(name)}")
-    if as_json:
-        return put_json({"deleted": name})
-    click.echo(f"{name} deleted")
+    return {"deleted": name}, f"{name} deleted"
 
 
 @user.command("reset", cls=Command)
@@ -145,28 +135,22 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
 @click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
               help="Whether the program may read messages.")
 @click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires; or never.")
-@asks_a_broker
-def make_token(
-    api: Api, as_json: bool, name: str, role: str, may_read: bool, days: int | None
-) -> None:
+@shows_an_answer
+def make_token(api: Api, name: str, role: str, may_read: bool, days: int | None) -> Answer:
     """Create a token for a program. It is printed only once."""
     body: dict[str, Any] = {"name": name, "role": role, "may_read": may_read}
     if days is not None:
         body["days"] = days
     answer = api.post("/tokens", body)
-    if as_json:
-        return put_json(answer)
-    click.echo(answer["token"])
+    return answer, answer["token"]
 
 
 @user.command("tokens", cls=Command)
-@asks_a_broker
-def list_tokens(api: Api, as_json: bool) -> None:
+@shows_an_answer
+def list_tokens(api: Api) -> Answer:
     """List the programs that have a token. The tokens are not shown."""
     answer = api.get("/tokens")
-    if as_json:
-        return put_json(answer)
-    put_table(
+    return answer, table(
         ("token", "role", "messages", "created", "expires", "last used"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), moment(each["created_ms"]),
@@ -179,24 +163,20 @@ def list_tokens(api: Api, as_json: bool) -> None:
 @user.command("revoke", cls=Command)
 @click.argument("name")
 @YES
-@asks_a_broker
-def revoke_token(api: Api, as_json: bool, name: str, is_sure: bool) -> None:
+@shows_an_answer
+def revoke_token(api: Api, name: str, is_sure: bool) -> Answer:
     """Revoke a token at once."""
     sure(f"Revoke token {name}?", is_sure)
     api.ask("DELETE", f"/tokens/{part(name)}")
-    if as_json:
-        return put_json({"revoked": name})
-    click.echo(f"{name} revoked")
+    return {"revoked": name}, f"{name} revoked"
 
 
 @user.command("sessions", cls=Command)
-@asks_a_broker
-def list_sessions(api: Api, as_json: bool) -> None:
+@shows_an_answer
+def list_sessions(api: Api) -> Answer:
     """List the sessions: who is logged in, and from where."""
     answer = api.get("/sessions")
-    if as_json:
-        return put_json(answer)
-    put_table(
+    return answer, table(
         ("session", "user", "from", "for", "not used for", "with"),
         [
             (each["session"], each["name"], each["peer"], duration(each["age_s"]),
@@ -208,10 +188,8 @@ def list_sessions(api: Api, as_json: bool) -> None:
 
 @user.command("logout", cls=Command)
 @click.argument("name")
-@asks_a_broker
-def end_sessions(api: Api, as_json: bool, name: str) -> None:
+@shows_an_answer
+def end_sessions(api: Api, name: str) -> Answer:
     """End all sessions of a user."""
     api.ask("DELETE", f"/users/{part(name)}/sessions")
-    if as_json:
-        return put_json({"logged_out": name})
-    click.echo(f"{name} is logged out")
+    return {"logged_out": name}, f"{name} is logged out"

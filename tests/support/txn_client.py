@@ -17,6 +17,8 @@ from appliance.record import _batch, _build
 from tests.support.control import Control, Sent
 from tests.support.remote_control import RemoteControl
 
+T0, T1 = ("t", 0), ("t", 1)
+
 
 class TxnClient:
     """Remembers its producer id, epoch and sequences as a producer does; `is_v2` is TV2."""
@@ -150,3 +152,22 @@ def committed_values(control: Control, topic: str = "t", partition: int = 0) -> 
                 part = data[info.position : info.position + info.size]
                 found += [(each.value or b"").decode() for each in _batch.records(part)]
     return found
+
+
+def begun(control: Control, *values: str, is_v2: bool = True, name: str = "tx") -> TxnClient:
+    """In a transaction once there are values to write."""
+    one = TxnClient(control, name, is_v2=is_v2)
+    assert one.init() == 0
+    if values:
+        if not is_v2:
+            assert one.add(T0) == [0]
+        assert one.write(*values) == 0
+    return one
+
+
+def tick(control: Control, now: int) -> None:
+    async def turn() -> None:
+        control.broker.transactions.tick(now)
+        await settled(control)
+
+    control.run(turn())

@@ -1,0 +1,76 @@
+"""The mirror's command, settings and metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from appliance.cli.main import main
+from appliance.client.config import as_markdown
+from appliance.client.errors import ConfigInvalid
+from appliance.mirror.config import MirrorConfig
+from appliance.mirror.progress import serve_metrics
+from appliance.testing import RunningBroker
+from tests.support.mirroring import make, once, produce
+
+pytestmark = pytest.mark.first
+
+PAGE = Path(__file__).parents[2] / "docs" / "mirror.md"
+
+
+def test_metrics_tell_position_and_lag(source: RunningBroker, target: RunningBroker) -> None:
+    make(source, "t")
+    produce(source, *"abc")
+    mirror = once(source, target)
+    port = serve_metrics(mirror.progress, "127.0.0.1", 0)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        said = answer.read().decode()
+    of = '{partition="0",topic="t"}'
+    for line in (f"position{of} 3.0", f"lag_records{of} 0.0", f"records_total{of} 3.0",
+                 f"lost_offsets_total{of} 0.0", "connected 0.0", "refused 0.0"):
+        assert f"\nappliance_mirror_{line}\n" in said, said
+    documented = set(re.findall(r"`appliance_mirror_(\w+)`", PAGE.read_text())) | {"bytes_total"}
+    assert {each.replace("_created", "_total") for each in
+            re.findall(r"\nappliance_mirror_(\w+)", said)} == documented
+
+
+def test_every_setting_is_in_the_page() -> None:
+    assert as_markdown(MirrorConfig) in PAGE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "fact"),
+    [
+        ({"topics": "("}, "not a valid regular expression"),
+        ({"name": "a/b"}, "name: got 'a/b'"),
+        ({"offsets": "guess"}, "wanted one of auto, keep, map"),
+        ({"inbox_bytes": 0}, "at least 1"),
+    ],
+)
+def test_a_bad_setting_is_named(settings: dict[str, Any], fact: str) -> None:
+    with pytest.raises(ConfigInvalid, match=fact):
+        MirrorConfig(**settings)
+
+
+def test_the_command(source: RunningBroker, target: RunningBroker) -> None:
+    make(source, "t")
+    produce(source, *"abc")
+    run = CliRunner().invoke
+    ends = ["--from", source.bootstrap, "--to", target.bootstrap, "--topics", "t"]
+    done = run(main, ["mirror", *ends, "--once", "--json", "--offsets", "map"])
+    assert done.exit_code == 0, done.output
+    row = json.loads(done.stdout.splitlines()[-1])
+    assert (row["records"], row["lag"]) == (3, 0)
+    asked = ["mirror", "translate", "--to", target.bootstrap, "--topic", "t", "--offset", "2"]
+    assert run(main, asked).stdout.strip() == "2"
+    assert json.loads(run(main, [*asked, "--json"]).stdout)["is_exact"]
+    assert "no topic mirror.other.offsets" in run(main, [*asked, "--name", "other"]).output
+    assert "missing --to, --topics" in run(main, ["mirror", "--from", "a:1"]).output
+    assert "no setting 'x'" in run(main, ["mirror", *ends, "--set", "x=1"]).output
+    assert "wanted int" in run(main, ["mirror", *ends, "--set", "inbox_bytes=many"]).output

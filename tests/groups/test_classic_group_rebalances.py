@@ -16,8 +16,6 @@ from tests.support.classic_group import (
     stable,
 )
 
-# Rebalance
-
 
 def test_members_hear_of_a_rebalance_by_their_heartbeat(world: World) -> None:
     one, two = stable(world, "a", "b")
@@ -137,9 +135,6 @@ def test_who_leaves_while_it_waits_is_told(world: World) -> None:
     one.join()
     assert one.leave() == 0
     assert errors(one.joined)[-1:] == [ErrorCode.UNKNOWN_MEMBER_ID]
-
-
-# What members read
 
 
 def test_who_waits_is_answered_at_a_stop(world: World) -> None:

@@ -73,9 +73,6 @@ def test_a_heartbeat_that_waits_for_the_disk_is_a_sign_of_life() -> None:
     assert "one" in world.group.members
 
 
-# Disk
-
-
 def test_nobody_hears_what_is_not_on_disk() -> None:
     world = World()
     world.disk.is_slow = True

@@ -154,7 +154,7 @@ def test_a_static_member_that_stays_away_is_out() -> None:
     assert two.beat().assigned == world.topics.all("t")
 
 
-# Limits, offsets, deletion
+# Limits and deletion
 
 
 def test_a_full_group_takes_nobody() -> None:

@@ -65,9 +65,6 @@ def address(broker: Broker) -> tuple[str, int]:
     return host, int(port)
 
 
-# both kinds of target
-
-
 @BOTH
 def test_a_mirror_goes_on_where_the_last_one_ended(
     offsets: str, source: RunningBroker, target: RunningBroker
@@ -228,9 +225,6 @@ def test_a_link_that_comes_late_is_waited_for(
             mirror.stop()
 
 
-# offsets that are mapped
-
-
 @BOTH
 def test_a_compacted_topic(offsets: str, tmp_path: Path, target: RunningBroker) -> None:
     settings = {"log.cleaner.backoff.ms": "50"}
@@ -246,9 +240,6 @@ def test_a_compacted_topic(offsets: str, tmp_path: Path, target: RunningBroker) 
         assert {value[:1]: value for _, value in read(target)} == latest
         if offsets == "keep":
             assert set(read(source)) <= set(read(target))
-
-
-# damage
 
 
 def test_a_damaged_batch_holds_up_its_partition_only(

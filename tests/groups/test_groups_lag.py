@@ -24,7 +24,7 @@ from appliance.groups.states import GroupRefused
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest
 from appliance.record import _build
-from tests.storage.test_cleaner import settle
+from tests.support.compaction import settle
 from tests.support.control import Control
 from tests.support.logs import NOW, batch, log_config, opened
 

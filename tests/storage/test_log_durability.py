@@ -1,0 +1,81 @@
+"""When an append to a log is durable, waited for or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appliance.errors import TimedOut
+from tests.support.logs import DAY_MS, batch, log_config, one_log, opened, until
+
+
+def test_await_durable_returns_when_it_is(tmp_path: Path) -> None:
+    with one_log(tmp_path) as log:
+        log.append(batch("a"))
+        log.append(batch("b"))
+        log.await_durable(0)
+        assert log.durable_offset >= 1
+        log.await_durable(1)
+        assert log.durable_offset == 2
+
+
+def test_awaiting_what_was_never_appended_times_out_with_the_numbers(tmp_path: Path) -> None:
+    with one_log(tmp_path) as log:
+        log.append_durable(batch("a"))
+        with pytest.raises(TimedOut, match=r"offset 7 .* 0\.02 s.* up to 1, log end 1"):
+            log.await_durable(7, timeout_s=0.02)
+
+
+def test_the_age_of_unflushed_records_counts_from_the_oldest(tmp_path: Path) -> None:
+    with one_log(tmp_path) as log:
+        assert log.unflushed_age_ms == 0
+        log.append(batch("a"))
+        until(lambda: log.unflushed_age_ms >= 20)
+        log.append(batch("b"))
+        assert log.unflushed_age_ms >= 20
+        log.flush()
+        assert log.unflushed_age_ms == 0
+
+
+def test_after_m_records_a_log_is_committed_by_itself(tmp_path: Path) -> None:
+    with one_log(tmp_path, flush_messages=5) as log:
+        log.append(batch("a", "b"))
+        log.append(batch("c", "d"))
+        assert log.durable_offset == 0
+        log.append(batch("e"))
+        until(lambda: log.durable_offset == 5)
+        log.append(batch("f"))
+        assert log.durable_offset == 5
+
+
+def test_after_s_milliseconds_a_log_is_committed_by_itself(tmp_path: Path) -> None:
+    with one_log(tmp_path, flush_ms=30) as log:
+        for _ in range(3):
+            log.append(batch("a"))
+            until(lambda: log.durable_offset == log.log_end_offset)
+            assert log.unflushed_age_ms == 0
+
+
+def test_the_time_counts_from_the_oldest_record_while_others_follow(tmp_path: Path) -> None:
+    with one_log(tmp_path, flush_ms=50) as log:
+        log.append(batch("a"))
+        ages = []
+
+        def appended_until_durable() -> bool:
+            ages.append(log.unflushed_age_ms)
+            log.append(batch("b"))
+            return log.durable_offset > 0
+
+        until(appended_until_durable)
+        assert max(ages) >= 30
+
+
+def test_an_idle_log_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config(flush_ms=DAY_MS))
+        log.append(batch("a"))
+        log_dir.poll_space()
+        before = log_dir.counters()
+        until(lambda: log.unflushed_age_ms >= 50)
+        assert (log.durable_offset, log_dir.counters()) == (0, before)

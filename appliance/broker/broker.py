@@ -185,12 +185,14 @@ class Broker:
         """And what was kept of it: holds, offsets of groups, states of share groups."""
         check_own(name)
         topic = self.topics.get(name)
+        topic_id = None if topic is None else topic.id  # its logs are not to stay in memory
+        del topic
         await self.topics.delete(name)
         await asyncio.to_thread(self.holds.forget_topic, name)
         await self.groups.commits.forget_topic(name)
-        if topic is not None:
-            self.share_groups.forget_topic(topic.id)
-            await self.share_partitions.states.forget_topic(topic.id)
+        if topic_id is not None:
+            self.share_groups.forget_topic(topic_id)
+            await self.share_partitions.states.forget_topic(topic_id)
 
     async def close(self) -> None:
         """After the last change that has begun."""

@@ -25,6 +25,7 @@ from appliance.errors import ApplianceError
 CONSUMER, SHARE = "consumer.", "share."
 SESSION, HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
 OFFSET_RESET = f"{SHARE}auto.offset.reset"
+BY_OPERATOR = {"minimum": None, "maximum": None}  # the limits are those in force
 TYPES = {int: ConfigType.INT, str: ConfigType.STRING, bool: ConfigType.BOOLEAN}
 
 
@@ -33,7 +34,7 @@ def _keys() -> Iterator[ConfigKey]:
         row = each.metadata.get("setting")
         if row and row.least:
             name = row.name.removeprefix("group.")
-            yield ConfigKey.of(row, name, TYPES[row.kind], field=each.name)
+            yield ConfigKey.of(row, name, TYPES[row.kind], field=each.name, **BY_OPERATOR)
         elif row := each.metadata.get("own"):
             yield ConfigKey.of(row, row.name, TYPES[row.kind], field=each.name, synonym="")
 

@@ -27,7 +27,7 @@ class ConnectionFacts(NamedTuple):
     held_bytes: int
     mute_ms: int
 
-CLOSURE_NAMES: tuple[str, ...]
+CLOSURE_NAMES: dict[int, str]
 
 @disjoint_base
 class Punt:

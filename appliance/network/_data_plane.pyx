@@ -27,7 +27,9 @@ from appliance.network._acceptor cimport (
     Acceptor, acceptor_listen, acceptor_start, acceptor_stop,
 )
 from appliance.network._plane cimport (
-    Closure as CClosure, Plane, Punt as CPunt, closures_take, punts_take,
+    CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE,
+    CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_MALFORMED,
+    CLOSURE_SEND_TIMEOUT, Closure as CClosure, Plane, Punt as CPunt, closures_take, punts_take,
 )
 from appliance.network._processor cimport (
     Processor, processor_start, processor_stop, processor_visit,
@@ -50,11 +52,13 @@ ConnectionFacts = namedtuple(
     "id peer client_id age_ms idle_ms requests in_flight bytes_in bytes_out held_bytes mute_ms",
 )
 
-# In the order of `ClosureKind`.
-CLOSURE_NAMES = (
-    "frame size", "control size", "frame timeout", "malformed", "send timeout", "held",
-    "connections", "connections per ip", "connection rate",
-)
+CLOSURE_NAMES = {
+    CLOSURE_FRAME_SIZE: "frame size", CLOSURE_CONTROL_SIZE: "control size",
+    CLOSURE_FRAME_TIMEOUT: "frame timeout", CLOSURE_MALFORMED: "malformed",
+    CLOSURE_SEND_TIMEOUT: "send timeout", CLOSURE_HELD: "held",
+    CLOSURE_CONNECTIONS: "connections", CLOSURE_CONNECTIONS_PER_IP: "connections per ip",
+    CLOSURE_CONNECTION_RATE: "connection rate",
+}
 
 cdef enum:
     LENGTH_BYTES = 4               # before a response; written when it is sent

@@ -72,9 +72,10 @@ cdef int storage_start(Storage* storage) noexcept nogil:
 
 
 cdef int storage_close(Storage* storage, bint cleanly) noexcept nogil:
-    cdef int wake_fd = storage.faults.wake_fd
     cdef int code = journal_close(&storage.journal, cleanly)
+    cdef int wake_fd
     watermarks_close(&storage.marks)
+    wake_fd = storage.faults.wake_fd
     read_faults_wake(&storage.faults, -1)
     if wake_fd >= 0:
         close(wake_fd)

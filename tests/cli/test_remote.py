@@ -447,6 +447,7 @@ def test_rules_are_added_listed_and_removed(shell: Shell) -> None:
     added = shell.run("acl add --principal User:anna --operation read --topic orders")
     assert (added.exit_code, added.stdout) == (0, "added; rules now: 1\n")
     assert "not enforced yet" in added.stderr
+    assert shell.run("acl list --json").stderr == ""
     shell.out("acl add --principal User:* --operation all --cluster --deny --host 10.0.0.1")
     shell.out("acl add --principal User:anna --operation write --topic or --prefixed")
     lines = [line.split() for line in shell.out("acl list").splitlines()]

@@ -83,8 +83,9 @@ def warn(answer: dict[str, Any]) -> None:
 def list_acls(api: Api) -> Answer:
     """List all rules."""
     answer = api.get("/acls")
+    yield answer
+    yield table_of(answer["acls"])
     warn(answer)
-    return answer, table_of(answer["acls"])
 
 
 @acl.command("add", cls=Command)
@@ -101,8 +102,9 @@ def add_acl(api: Api, **options: Any) -> Answer:
         if field not in wanted:
             raise click.UsageError(f"missing {flag}")
     answer = api.post("/acls", {"acls": [wanted]})
+    yield answer
+    yield f"added; rules now: {len(answer['acls'])}"
     warn(answer)
-    return answer, f"added; rules now: {len(answer['acls'])}"
 
 
 @acl.command("remove", cls=Command)

@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 import click
 
-from appliance.cli.remote.output import json_text
+from appliance.cli.remote.output import put_json
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 from appliance.process.command import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
 
 EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
 PREFIX = "/api/v1"
-# For programs, as JSON; for people; perhaps an exit code
-Answer = tuple[Any, str] | tuple[Any, str, int]
+Answer = Iterator[Any]  # first what `--json` prints, then the lines for people
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,17 @@ def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shows_an_answer(command: Callable[..., Answer]) -> Callable[..., Any]:
-    """As `asks_a_broker`, for a command that returns its answer for programs and for people."""
+    """As `asks_a_broker`, for a command that yields its answer. What people read is only made for
+    them."""
 
     @wraps(command)
     def shown(as_json: bool, **options: Any) -> None:
-        answer, text, *codes = command(**options)
-        click.echo(json_text(answer) if as_json else text)
-        click.get_current_context().exit(*codes)
+        answer = command(**options)
+        for_programs = next(answer)
+        if as_json:
+            return put_json(for_programs)
+        for line in answer:
+            click.echo(line)
 
     return asks_a_broker(shown)
 

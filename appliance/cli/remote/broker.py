@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from appliance.cli.remote.api import PREFIX, Answer, Api, shows_an_answer
-from appliance.cli.remote.output import table
+from appliance.cli.remote.api import PREFIX, Answer, Api, asks_a_broker, shows_an_answer
+from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import setting, split
 from appliance.process.command import FAILED, UNHEALTHY, Command, Failed
 from appliance.process.spoken import duration, size, some
 
 
 @click.command(cls=Command)
-@shows_an_answer
-def health(api: Api) -> Answer:
+@asks_a_broker
+def health(api: Api, as_json: bool) -> None:
     """Show the health of the broker in one sentence, and what is wrong. Exit code 0: healthy,
     10: degraded or failing, 5: not reached."""
     answer = api.get("/health")
-    return answer, findings(answer), 0 if answer["status"] == "ok" else UNHEALTHY
+    if as_json:
+        put_json(answer)
+    else:
+        click.echo("\n".join(findings(answer)))
+    if answer["status"] != "ok":
+        click.get_current_context().exit(UNHEALTHY)
 
 
 @click.command(cls=Command)
@@ -28,6 +34,8 @@ def health(api: Api) -> Answer:
 def status(api: Api) -> Answer:
     """Show the state of the broker on one screen."""
     answer = api.get("/health")
+    yield answer
+    yield from findings(answer)
     storage, behind = answer["storage"], answer["most_behind"]
     connected = some(answer["connections"], "connection")
     rows = [
@@ -55,12 +63,13 @@ def status(api: Api) -> Answer:
         rows.append(("traffic", f"{rate}, out {size(traffic['sent_bytes_per_s'])}/s"))
     if answer["zookeeper"]:
         rows.append(("zookeeper", answer["zookeeper"]))
-    return answer, "\n".join((findings(answer), *(f"{name:<12}{text}" for name, text in rows)))
+    yield from (f"{name:<12}{text}" for name, text in rows)
 
 
-def findings(answer: dict[str, Any]) -> str:
-    texts = [f"{each['level']}: {each['text']}" for each in answer["findings"]]
-    return "\n".join((answer["sentence"], *texts[len(texts) == 1 :]))  # a single one is in it
+def findings(answer: dict[str, Any]) -> Iterator[str]:
+    yield answer["sentence"]
+    if len(answer["findings"]) > 1:  # a single one is in the sentence
+        yield from (f"{each['level']}: {each['text']}" for each in answer["findings"])
 
 
 @click.group()
@@ -74,7 +83,8 @@ def config() -> None:
 def get_config(api: Api, text: str) -> Answer:
     """List settings whose name contains TEXT, with the source of each value."""
     rows = [each for each in api.get("/settings")["settings"] if text in each["name"]]
-    return rows, table(
+    yield rows
+    yield table(
         ("setting", "value", "set by"),
         [(each["name"], each["value"], each["source"]) for each in rows],
     )
@@ -87,8 +97,8 @@ def set_config(api: Api, pairs: tuple[str, ...]) -> Answer:
     """Change settings that need no restart. NAME= restores the configured value."""
     changes = {name: value or None for name, value in map(split, pairs)}
     answer = api.ask("PATCH", "/settings", {"configs": changes})
-    changed = [setting(each) for each in answer["settings"] if each["name"] in changes]
-    return answer, "\n".join(changed)
+    yield answer
+    yield from (setting(each) for each in answer["settings"] if each["name"] in changes)
 
 
 @click.command(cls=Command)
@@ -104,4 +114,5 @@ def bundle(api: Api, file: Path) -> Answer:
             out.write(data)
     except FileExistsError:
         raise Failed(f"{file} already exists; choose another name", FAILED) from None
-    return {"file": str(file), "size": len(data)}, f"{file}: {size(len(data))}"
+    yield {"file": str(file), "size": len(data)}
+    yield f"{file}: {size(len(data))}"

@@ -20,7 +20,8 @@ def clock() -> None:
 def show(api: Api) -> Answer:
     """Show the machine's clock, the time that the broker believes, and why they differ."""
     answer = api.get("/clock")
-    return answer, (
+    yield answer
+    yield (
         f"the clock   {moment(answer['wall_ms'])}\n"
         f"believed    {moment(answer['believed_ms'])}\n{answer['text']}"
     )
@@ -37,4 +38,5 @@ def confirm(api: Api, is_sure: bool) -> Answer:
         click.echo(answer["text"], err=True)
         sure(f"Is it {moment(answer['wall_ms'])} now?", is_sure)
         answer = api.post("/clock/confirm")
-    return answer, f"{answer['text']}: it is {moment(answer['wall_ms'])}"
+    yield answer
+    yield f"{answer['text']}: it is {moment(answer['wall_ms'])}"

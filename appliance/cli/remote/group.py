@@ -29,7 +29,8 @@ def list_groups(api: Api, text: str, by_lag: bool) -> Answer:
     """List groups, or those whose id contains TEXT."""
     order = "lag" if by_lag else "group"
     answer = api.get("/groups", q=text, order=order, limit=10_000)
-    return answer, table(
+    yield answer
+    yield table(
         ("group", "protocol", "state", "members", "lag", "behind"),
         [
             (row["group"], row["protocol"], row["state"], row["members"], row["lag_records"],
@@ -45,8 +46,9 @@ def list_groups(api: Api, text: str, by_lag: bool) -> Answer:
 def describe_group(api: Api, name: str) -> Answer:
     """Show a group: its committed offsets, its lag and its members."""
     answer = api.get(f"/groups/{part(name)}")
+    yield answer
     clients = {each["member_id"]: each["client_id"] for each in answer["member_rows"]}
-    offsets = table(
+    yield table(
         ("topic", "partition", "committed", "end", "lag", "behind", "client"),
         [
             (row["topic"], row["partition"], row["committed"], row["end"], row["lag_records"],
@@ -55,15 +57,14 @@ def describe_group(api: Api, name: str) -> Answer:
         ],
     )  # fmt: skip
     behind = f"{some(answer['lag_records'], 'record')} behind"
-    lines = [offsets, f"{answer['state']}, {some(answer['members'], 'member')}, {behind}"]
+    yield f"{answer['state']}, {some(answer['members'], 'member')}, {behind}"
     if answer["no_commit_partitions"]:
-        lines.append(
+        yield (
             f"no commit yet in {some(answer['no_commit_partitions'], 'partition')}: their "
             f"{some(answer['no_commit_records'], 'record')} count from the first one there is, or "
             "from where a share group is set to begin"
         )
-    lines += [f"nobody reads {each['topic']}-{each['partition']}" for each in answer["unread"]]
-    return answer, "\n".join(lines)
+    yield from (f"nobody reads {each['topic']}-{each['partition']}" for each in answer["unread"])
 
 
 @group.command("reset", cls=Command)
@@ -127,4 +128,5 @@ def delete_group(api: Api, name: str, is_sure: bool) -> Answer:
     """Delete a group with its committed offsets."""
     sure(f"Delete group {name} with its offsets?", is_sure)
     api.ask("DELETE", f"/groups/{part(name)}")
-    return {"deleted": name}, f"{name} deleted"
+    yield {"deleted": name}
+    yield f"{name} deleted"

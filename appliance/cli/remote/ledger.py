@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from appliance.cli.remote.api import Answer, Api, shows_an_answer
-from appliance.cli.remote.output import table
+from appliance.cli.remote.api import Answer, Api, asks_a_broker, shows_an_answer
+from appliance.cli.remote.output import put_json, table
 from appliance.process.command import UNHEALTHY, Command
 from appliance.process.spoken import moment, some
 
@@ -33,11 +33,22 @@ def entries(api: Api, **which: str) -> Iterator[dict[str, Any]]:
 
 @ledger.command("list", cls=Command)
 @click.option("--all", "is_all", is_flag=True, help="Show acknowledged entries too.")
-@shows_an_answer
-def list_ledger(api: Api, is_all: bool) -> Answer:
+@asks_a_broker
+def list_ledger(api: Api, as_json: bool, is_all: bool) -> None:
     """List losses and damage. Exit code 10: some are not acknowledged."""
     rows = [*entries(api, state="all" if is_all else "open")]
-    shown = table(
+    if as_json:
+        put_json(rows)
+    elif rows:
+        click.echo(table_of(rows))
+    else:
+        click.echo("Nothing was lost or damaged that nobody has acknowledged.")
+    if api.get("/ledger", limit=1)["open"]:
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def table_of(rows: list[dict[str, Any]]) -> str:
+    return table(
         ("id", "found", "partition", "offsets", "kind", "cause", "set aside", "acknowledged"),
         [
             (each["id"], moment(each["at_ms"]), place(each), offsets(each), each["kind"],
@@ -45,9 +56,6 @@ def list_ledger(api: Api, is_all: bool) -> Answer:
             for each in rows
         ],
     )  # fmt: skip
-    nothing = "Nothing was lost or damaged that nobody has acknowledged."
-    has_open = api.get("/ledger", limit=1)["open"]
-    return rows, shown if rows else nothing, UNHEALTHY if has_open else 0
 
 
 def place(row: dict[str, Any]) -> str | None:
@@ -72,4 +80,5 @@ def acknowledge(api: Api, ids: tuple[int, ...], is_all: bool) -> Answer:
         raise click.UsageError("name entries of `appliance ledger list`, or give --all")
     which = {"up_to_id": api.get("/ledger", limit=1)["last_id"]} if is_all else {"ids": list(ids)}
     answer = api.ask("POST", "/ledger/acknowledge", which)
-    return answer, f"{some(answer['acknowledged'], 'damage')} acknowledged, {answer['open']} open"
+    yield answer
+    yield f"{some(answer['acknowledged'], 'damage')} acknowledged, {answer['open']} open"

@@ -10,11 +10,7 @@ import click
 
 
 def put_json(value: Any) -> None:
-    click.echo(json_text(value))
-
-
-def json_text(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

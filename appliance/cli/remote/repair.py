@@ -39,12 +39,15 @@ def repair(
     body = body_of(is_reopen, is_skip, file, into)
     if body is None:
         answer = api.get(path)
-        return answer, "\n".join(repairable(answer))
+        yield answer
+        yield from repairable(answer)
+        return
     answer = api.post(path, {**body, "dry_run": True})
     if not dry_run:
         sure(f"{answer['text']}. Continue?", yes)
         answer = api.post(path, {**body, "dry_run": False})
-    return answer, "\n".join(repaired(answer))
+    yield answer
+    yield from repaired(answer)
 
 
 def path_of(name: str) -> str:

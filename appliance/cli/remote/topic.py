@@ -36,7 +36,8 @@ def topic() -> None:
 def list_topics(api: Api, text: str, internal: bool, order: str) -> Answer:
     """List topics, or those whose name contains TEXT."""
     answer = api.get("/topics", q=text, internal=internal, order=order, limit=10_000)
-    return answer, table(
+    yield answer
+    yield table(
         ("topic", "partitions", "records", "size", "last write", "kept"),
         [
             (row["name"], row["partitions"], row["records"], size(row["size_bytes"]),
@@ -52,7 +53,8 @@ def list_topics(api: Api, text: str, internal: bool, order: str) -> Answer:
 def describe_topic(api: Api, name: str) -> Answer:
     """Show a topic: its partitions, and the configs that differ from the defaults."""
     answer = api.get(f"/topics/{part(name)}")
-    rows = table(
+    yield answer
+    yield table(
         ("partition", "start", "end", "durable", "visible", "segments", "size", "unflushed"),
         [
             (row["partition"], row["log_start_offset"], row["log_end_offset"],
@@ -61,10 +63,9 @@ def describe_topic(api: Api, name: str) -> Answer:
             for row in answer["partition_rows"]
         ],
     )  # fmt: skip
-    closed = [f"partition {number} is not open: {why}"
-              for number, why in answer["unserved"].items()]  # fmt: skip
-    configs = [setting(each) for each in answer["configs"] if each["source"] != "default"]
-    return answer, "\n".join((rows, *closed, *configs))
+    for number, why in answer["unserved"].items():
+        yield f"partition {number} is not open: {why}"
+    yield from (setting(each) for each in answer["configs"] if each["source"] != "default")
 
 
 def setting(row: dict[str, Any]) -> str:
@@ -82,7 +83,8 @@ def create_topic(api: Api, name: str, partitions: int | None, pairs: tuple[str, 
     if partitions is not None:
         body["partitions"] = partitions
     made = api.post("/topics", body)
-    return made, f"{made['name']} created with {some(made['partitions'], 'partition')}"
+    yield made
+    yield f"{made['name']} created with {some(made['partitions'], 'partition')}"
 
 
 @topic.command("alter", cls=Command)
@@ -98,7 +100,8 @@ def alter_topic(api: Api, name: str, partitions: int | None, pairs: tuple[str, .
     if partitions is not None:
         body["partitions"] = partitions
     changed = api.ask("PATCH", f"/topics/{part(name)}", body)
-    return changed, f"{changed['name']} changed"
+    yield changed
+    yield f"{changed['name']} changed"
 
 
 @topic.command("delete", cls=Command)
@@ -111,7 +114,8 @@ def delete_topic(api: Api, name: str, is_sure: bool) -> Answer:
     held = f"{some(answer['records'], 'record')}, {size(answer['size_bytes'])}"
     sure(f"Delete {name} with {held}?", is_sure)
     api.ask("DELETE", f"/topics/{part(name)}")
-    return {"deleted": name}, f"{name} deleted"
+    yield {"deleted": name}
+    yield f"{name} deleted"
 
 
 @topic.command("empty", cls=Command)
@@ -123,8 +127,9 @@ def empty_topic(api: Api, name: str, is_sure: bool) -> Answer:
     answer = api.get(f"/topics/{part(name)}")
     sure(f"Delete the {some(answer['records'], 'record')} of {name}?", is_sure)
     done = api.post(f"/topics/{part(name)}/empty")
+    yield done
     count = sum(each["to_offset"] - each["from_offset"] for each in done["partitions"])
-    return done, f"{name} emptied of {some(count, 'record')}"
+    yield f"{name} emptied of {some(count, 'record')}"
 
 
 def split(pair: str) -> tuple[str, str]:

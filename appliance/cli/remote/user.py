@@ -31,7 +31,8 @@ def user() -> None:
 def list_users(api: Api) -> Answer:
     """List the users."""
     answer = api.get("/users")
-    return answer, table(
+    yield answer
+    yield table(
         ("user", "role", "messages", "logged in", "created"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), each["sessions"],
@@ -56,7 +57,8 @@ def create_user(api: Api, name: str, role: str, may_read: bool, password: str) -
     """Create a user."""
     body = {"name": name, "role": role, "may_read": may_read, "password": password}
     answer = api.post("/users", body)
-    return answer, f"{name} created, {role}"
+    yield answer
+    yield f"{name} created, {role}"
 
 
 @user.command("change", cls=Command)
@@ -77,7 +79,8 @@ def change_user(
     if not body:
         raise click.UsageError("nothing to change: wanted --role, --[no-]messages or --password")
     answer = api.ask("PATCH", f"/users/{part(name)}", body)
-    return answer, f"{name} changed; who is logged in as {name} has to log in again"
+    yield answer
+    yield f"{name} changed; who is logged in as {name} has to log in again"
 
 
 @user.command("delete", cls=Command)
@@ -88,7 +91,8 @@ def delete_user(api: Api, name: str, is_sure: bool) -> Answer:
     """Delete a user."""
     sure(f"Delete user {name}?", is_sure)
     api.ask("DELETE", f"/users/{part(name)}")
-    return {"deleted": name}, f"{name} deleted"
+    yield {"deleted": name}
+    yield f"{name} deleted"
 
 
 @user.command("reset", cls=Command)
@@ -142,7 +146,8 @@ def make_token(api: Api, name: str, role: str, may_read: bool, days: int | None)
     if days is not None:
         body["days"] = days
     answer = api.post("/tokens", body)
-    return answer, answer["token"]
+    yield answer
+    yield answer["token"]
 
 
 @user.command("tokens", cls=Command)
@@ -150,7 +155,8 @@ def make_token(api: Api, name: str, role: str, may_read: bool, days: int | None)
 def list_tokens(api: Api) -> Answer:
     """List the programs that have a token. The tokens are not shown."""
     answer = api.get("/tokens")
-    return answer, table(
+    yield answer
+    yield table(
         ("token", "role", "messages", "created", "expires", "last used"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), moment(each["created_ms"]),
@@ -168,7 +174,8 @@ def revoke_token(api: Api, name: str, is_sure: bool) -> Answer:
     """Revoke a token at once."""
     sure(f"Revoke token {name}?", is_sure)
     api.ask("DELETE", f"/tokens/{part(name)}")
-    return {"revoked": name}, f"{name} revoked"
+    yield {"revoked": name}
+    yield f"{name} revoked"
 
 
 @user.command("sessions", cls=Command)
@@ -176,7 +183,8 @@ def revoke_token(api: Api, name: str, is_sure: bool) -> Answer:
 def list_sessions(api: Api) -> Answer:
     """List the sessions: who is logged in, and from where."""
     answer = api.get("/sessions")
-    return answer, table(
+    yield answer
+    yield table(
         ("session", "user", "from", "for", "not used for", "with"),
         [
             (each["session"], each["name"], each["peer"], duration(each["age_s"]),
@@ -192,4 +200,5 @@ def list_sessions(api: Api) -> Answer:
 def end_sessions(api: Api, name: str) -> Answer:
     """End all sessions of a user."""
     api.ask("DELETE", f"/users/{part(name)}/sessions")
-    return {"logged_out": name}, f"{name} is logged out"
+    yield {"logged_out": name}
+    yield f"{name} is logged out"

@@ -18,7 +18,7 @@ from .trace import build_history, read_entries
 from .workloads import LIVES
 
 NIGHTLY = os.environ.get("CRASH_NIGHTLY") == "1"  # hours instead of minutes: every state, every cut
-SHARES = min(os.cpu_count() or 1, 8)
+SHARES = min(os.cpu_count() or 1, 8) if NIGHTLY else 1  # each enumerates all states anew
 LIFE_SECONDS_MAX = 120
 EXPLORE_SECONDS_MAX = 20_000 if NIGHTLY else 600
 

@@ -27,9 +27,11 @@ import bisect
 import hashlib
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from .trace import NEVER, DataOp, History, Image, NameOp, Names, Sync
@@ -60,6 +62,12 @@ class State:
     @property
     def files(self) -> dict[str, bytes]:
         return self.baseline | dict([self.changed]) if self.changed else self.baseline
+
+    @property
+    def kind(self) -> str:
+        """What became of the names and of which file, wherever it happened."""
+        names, files = self.label.split(", ", 1)
+        return re.sub(r"\d+", "", f"{names.split()[0]}, {files}")
 
 
 @dataclass(slots=True)
@@ -274,8 +282,8 @@ class Enumerator:
     def find(
         self, *, every_cut: bool = False, states_max: int | None = None, focus: str = ""
     ) -> list[State]:
-        """Distinct states with every cut at which they are legal; a seeded choice when there are
-        too many. `focus`: only those whose label contains it."""
+        """Distinct states with every cut at which they are legal; a seeded choice, of each kind as
+        many, when there are too many. `focus`: only those whose label contains it."""
         found: dict[int, State] = {}
         for cut in self.cuts(every_cut):
             for key, state in self.states_at(cut):
@@ -287,12 +295,20 @@ class Enumerator:
         if states_max is None or len(states) <= states_max:
             return states
         random.Random(self.seed).shuffle(states)
-        states.sort(key=lambda state: state.rank)  # stable: the shuffle decides within a rank
         shares = {0: states_max // 2, 1: states_max * 3 // 4, 2: states_max}
         chosen: list[State] = []
         for rank, until in shares.items():
-            chosen += [state for state in states if state.rank == rank][: until - len(chosen)]
+            of_rank = [state for state in states if state.rank == rank]
+            chosen += _in_turns(of_rank)[: until - len(chosen)]
         return chosen
+
+
+def _in_turns(states: list[State]) -> list[State]:
+    """One of each kind, then a second of each, and so on."""
+    kinds: dict[str, list[State]] = {}
+    for state in states:
+        kinds.setdefault(state.kind, []).append(state)
+    return [state for turn in zip_longest(*kinds.values()) for state in turn if state is not None]
 
 
 def _safe_at(end: int, syncs: list[Sync]) -> int:

@@ -196,3 +196,12 @@ def test_a_state_is_laid_out_over_another_without_leftovers(tmp_path: Path) -> N
         }
         for path in list(place.iterdir())[:1]:
             os.truncate(path, 1)  # what a recovery may do
+
+
+def test_a_sample_has_states_of_every_kind(tmp_path: Path) -> None:
+    _, history = toy_history(tmp_path, "none")
+    enumerator = Enumerator(history, SEED)
+    kinds = {state.kind for state in enumerator.find()}
+    sample = enumerator.find(states_max=4 * len(kinds))
+    assert len(sample) < enumerator.distinct / 2
+    assert {state.kind for state in sample} == kinds

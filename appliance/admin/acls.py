@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
@@ -17,6 +17,7 @@ from appliance.access.acls import (
     ResourceType,
 )
 from appliance.admin.route import ADMIN, Call, get, post
+from appliance.admin.schema import Limits
 from appliance.errors import RequestInvalid
 
 Resource = Literal["topic", "group", "cluster", "transactional_id", "delegation_token", "user"]
@@ -54,7 +55,7 @@ class NewAcl(TypedDict):
 
 
 class NewAcls(TypedDict):
-    acls: list[NewAcl]
+    acls: Annotated[list[NewAcl], Limits(0, ADDED_MAX)]
 
 
 class Removal(TypedDict):
@@ -106,9 +107,6 @@ def listed(call: Call) -> AclList:
 
 async def add(call: Call) -> AclList:
     """All of them, or none."""
-    wanted = call.body["acls"]
-    if len(wanted) > ADDED_MAX:
-        raise RequestInvalid(f"acls: got {len(wanted)}, wanted at most {ADDED_MAX}")
     acls = [
         Acl(
             ResourceType[each["resource_type"].upper()],
@@ -119,7 +117,7 @@ async def add(call: Call) -> AclList:
             operation_of(each["operation"]),
             PermissionType[each.get("permission", "allow").upper()],
         )
-        for each in wanted
+        for each in call.body["acls"]
     ]
     for acl in acls:
         acl.check()

@@ -25,6 +25,7 @@ from aiohttp import web
 
 from appliance.admin.audit_rows import STRANGER, AuditRow, AuditRows
 from appliance.admin.route import ADMIN, Call, Param, Route, get
+from appliance.admin.schema import row_of
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.export.export_options import OPTIONS
@@ -254,20 +255,7 @@ def is_read(call: Call) -> bool:
 async def list_audit(call: Call) -> Entries:
     before, limit = call.params["before"], call.params["limit"]
     rows = await asyncio.to_thread(AuditRows(call.broker.catalog).newest, before, limit)
-    return {
-        "entries": [
-            {
-                "id": each.id,
-                "at_ms": each.at_ms,
-                "who": each.who,
-                "peer": each.peer,
-                "action": each.action,
-                "details": shown(each.details),
-                "status": each.status,
-            }
-            for each in rows
-        ]
-    }
+    return {"entries": [row_of(Entry, each, details=shown(each.details)) for each in rows]}
 
 
 ROUTES = [

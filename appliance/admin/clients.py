@@ -6,6 +6,7 @@ import asyncio
 from typing import TypedDict
 
 from appliance.admin.route import Call, NotServing, Param, get
+from appliance.admin.schema import row_of
 
 VIEW_TIMEOUT_MS = 1000  # a network thread answers within a turn, which is far shorter
 
@@ -42,21 +43,16 @@ async def list_connections(call: Call) -> Connections:
     rows: list[Connection] = []
     for each in sorted(found):
         software = broker.software.get(each.id)
-        row: Connection = {
-            "id": each.id,
-            "peer": each.peer,
-            "client_id": each.client_id,
-            "software": software[0] if software else None,
-            "software_version": software[1] if software else None,
-            "connected_ms": each.age_ms,
-            "idle_ms": each.idle_ms,
-            "requests": each.requests,
-            "in_flight": each.in_flight,
-            "received_bytes": each.bytes_in,
-            "sent_bytes": each.bytes_out,
-            "held_bytes": each.held_bytes,
-            "throttled_ms": each.mute_ms,
-        }
+        row = row_of(
+            Connection,
+            each,
+            software=software[0] if software else None,
+            software_version=software[1] if software else None,
+            connected_ms=each.age_ms,
+            received_bytes=each.bytes_in,
+            sent_bytes=each.bytes_out,
+            throttled_ms=each.mute_ms,
+        )
         if text in f"{row['peer']} {row['client_id']} {row['software']}".lower():
             rows.append(row)
     return {"total": len(rows), "connections": rows[: call.params["limit"]]}

@@ -6,6 +6,7 @@ import asyncio
 from typing import TypedDict
 
 from appliance.admin.route import ADMIN, Call, get, post
+from appliance.admin.schema import row_of
 from appliance.machine.clock import told
 from appliance.machine.wall_clock import Way
 
@@ -27,13 +28,7 @@ def get_clock(call: Call) -> ClockAnswer:
             "wall_ms": now_ms, "believed_ms": now_ms, "doubt": None,
             "text": "the machine's clock is believed", "settles_in_ms": None,
         }  # fmt: skip
-    return {
-        "wall_ms": doubt.wall_ms,
-        "believed_ms": doubt.believed_ms,
-        "doubt": doubt.way,
-        "text": told(doubt),
-        "settles_in_ms": doubt.settles_in_ms,
-    }
+    return row_of(ClockAnswer, doubt, doubt=doubt.way, text=told(doubt))
 
 
 async def confirm_clock(call: Call) -> ClockAnswer:

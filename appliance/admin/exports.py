@@ -13,8 +13,8 @@ from typing_extensions import NotRequired
 from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.route import Call, Param, delete, get, post, put
+from appliance.admin.schema import Natural, row_of
 from appliance.broker.broker import Broker
-from appliance.config import LONG_MAX
 from appliance.errors import RequestInvalid
 from appliance.export import due, export_options
 from appliance.export.book import Last, fault_of
@@ -28,8 +28,8 @@ ERROR_MAX = 10_000  # characters of a run's error that are kept
 class Schedule(TypedDict):
     cron: str  # five fields, or @hourly and its like
     timezone: NotRequired[str]
-    jitter_seconds: NotRequired[int]
-    retries: NotRequired[int]
+    jitter_seconds: NotRequired[Natural]
+    retries: NotRequired[Natural]
 
 
 class Definition(TypedDict):
@@ -56,7 +56,7 @@ class Run(TypedDict):
 
 
 class NextRun(TypedDict):
-    next_run_ms: int | None
+    next_run_ms: Natural | None
 
 
 # `from` is a word of Python's
@@ -76,8 +76,8 @@ RunPartition = TypedDict(
 
 class HoldBody(TypedDict):
     topic: str
-    offsets: dict[str, int]
-    max_bytes: NotRequired[int]
+    offsets: dict[str, Natural]
+    max_bytes: NotRequired[Natural]
 
 
 class HoldRow(TypedDict):
@@ -127,11 +127,11 @@ class HoldList(TypedDict):
 
 def list_exports(call: Call) -> ExportList:
     broker = call.broker
-    return {"exports": [row_of(each, last, broker) for each, last in broker.exports.all()]}
+    return {"exports": [export_row(each, last, broker) for each, last in broker.exports.all()]}
 
 
 def get_export(call: Call) -> ExportRow:
-    return row_of(*call.broker.exports.get(call.path["export"]), call.broker)
+    return export_row(*call.broker.exports.get(call.path["export"]), call.broker)
 
 
 async def put_export(call: Call) -> ExportRow:
@@ -143,7 +143,7 @@ async def put_export(call: Call) -> ExportRow:
     defaults: dict[str, Any] = {"topics": [], "pattern": None, "schema": None,
                                 "partition_by": None, "schedule": None, "options": {}}  # fmt: skip
     await asyncio.to_thread(call.broker.exports.put, {**defaults, **body, "name": name})
-    return row_of(*call.broker.exports.get(name), call.broker)
+    return export_row(*call.broker.exports.get(name), call.broker)
 
 
 async def delete_export(call: Call) -> None:
@@ -184,12 +184,9 @@ def check_schedule(schedule: Schedule) -> None:
         due.check(cron, zone)
     except ValueError as error:
         raise RequestInvalid(f"schedule.cron: got {cron[:80]!r}: {error}") from error
-    for name in ("jitter_seconds", "retries"):
-        if cast(dict[str, int], schedule).get(name, 0) < 0:
-            raise RequestInvalid(f"schedule.{name}: wanted 0 or more")
 
 
-def row_of(definition: dict[str, Any], last: Last, broker: Broker) -> ExportRow:
+def export_row(definition: dict[str, Any], last: Last, broker: Broker) -> ExportRow:
     found = progress_of(definition, last, broker)
     topics = [each.name for each in topics_of(definition, broker.topics)]
     status: Status = {
@@ -233,8 +230,6 @@ async def post_run(call: Call) -> Run:
 
 def put_next_run(call: Call) -> NextRun:
     name, at_ms = call.path["export"], call.body["next_run_ms"]
-    if at_ms is not None and not 0 <= at_ms <= LONG_MAX:
-        raise RequestInvalid(f"next_run_ms: got {at_ms}, wanted 0 to {LONG_MAX}")
     call.broker.exports.put_next_run(name, at_ms, time.monotonic())
     return {"next_run_ms": at_ms}
 
@@ -243,18 +238,12 @@ def put_next_run(call: Call) -> NextRun:
 
 
 def hold_row(hold: Hold) -> HoldRow:
-    return {
-        "name": hold.name,
-        "topic": hold.topic,
-        "offsets": {str(number): offset for number, offset in sorted(hold.offsets.items())},
-        "max_bytes": hold.max_bytes,
-        "put_ms": hold.put_ms,
-        "state": "holding" if hold.is_holding else "released",
-        "held_bytes": hold.held_bytes,
-        "released_ms": hold.released_ms,
-        "why_released": hold.why_released,
-        "warning": hold.warning,
-    }
+    return row_of(
+        HoldRow,
+        hold,
+        offsets={str(number): offset for number, offset in sorted(hold.offsets.items())},
+        state="holding" if hold.is_holding else "released",
+    )
 
 
 def list_holds(call: Call) -> HoldList:
@@ -270,9 +259,6 @@ async def put_hold(call: Call) -> HoldRow:
     topic = call.broker.topics.named(body["topic"])
     offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}
     most = body.get("max_bytes", call.process.config.export.hold_bytes)
-    if min([most, *offsets.values()]) < 0 or max([most, *offsets.values()]) > LONG_MAX:
-        raise RequestInvalid(f"hold {name}: got a negative or too large number, wanted offsets and "
-                             "max_bytes of 0 or more")  # fmt: skip
     hold = Hold(name, topic.name, offsets, most, time.time_ns() // 1_000_000)
     await asyncio.to_thread(call.broker.holds.put, hold)
     return hold_row(hold)

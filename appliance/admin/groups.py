@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from appliance.admin.offset_reset import Reset, ResetAnswer, reset
 from appliance.admin.route import ADMIN, Call, Param, delete, get, post
+from appliance.admin.schema import row_of
 from appliance.broker.broker import Broker
 from appliance.groups import subscription
 from appliance.groups.consumer_group import ConsumerGroup
@@ -233,10 +234,7 @@ def get_lag(call: Call) -> LagAnswer:
     return {
         "interval_s": found.interval_s,
         "topics": {
-            topic: [
-                {"at_ms": each.at_ms, "records": each.records, "seconds": each.seconds}
-                for each in samples
-            ]
+            topic: [row_of(LagSampleRow, each) for each in samples]
             for topic, samples in found.topics.items()
         },
     }

@@ -10,6 +10,7 @@ from appliance import __version__
 from appliance.admin.export_progress import progress_of
 from appliance.admin.process import Process
 from appliance.admin.route import Call, get
+from appliance.admin.schema import row_of
 from appliance.admin.storage import Storage, storage_of
 from appliance.admin.survey import Survey, Taken
 from appliance.broker.broker import Broker
@@ -111,7 +112,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
     return {
         "status": health.status,
         "sentence": sentence(health, when_well),
-        "findings": [each._asdict() for each in health.findings],  # type: ignore[misc]
+        "findings": [row_of(Found, each) for each in health.findings],
         "version": __version__,
         "node_id": process.config.node_id,
         "cluster_id": broker.cluster_id if broker else None,
@@ -181,12 +182,7 @@ def most_behind(broker: Broker) -> Behind | None:
     worst = max(groups, key=lambda each: (each.seconds or 0.0, each.records), default=None)
     if worst is None:
         return None
-    return {
-        "group": worst.group,
-        "records": worst.records,
-        "no_commit_records": worst.without_commit.records,
-        "seconds": worst.seconds,
-    }
+    return row_of(Behind, worst, no_commit_records=worst.without_commit.records)
 
 
 def exports_now(broker: Broker) -> ExportsNow:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from typing_extensions import NotRequired
 
+from appliance.admin import schema
 from appliance.admin.route import OPERATOR, Call, Param, get, post
+from appliance.admin.schema import Limits
 from appliance.catalog.ledger import Entry, Kind
 from appliance.errors import RequestInvalid
 
@@ -39,7 +41,7 @@ class Rows(TypedDict):
 
 
 class Which(TypedDict):
-    ids: NotRequired[list[int]]
+    ids: NotRequired[Annotated[list[int], Limits(0, IDS_MAX)]]
     up_to_id: NotRequired[int]  # whatever is open of these and older ones
 
 
@@ -49,20 +51,14 @@ class Acknowledged(TypedDict):
 
 
 def row_of(entry: Entry) -> Row:
-    one = entry.damage
-    return {
-        "id": entry.id or None,
-        "at_ms": entry.at_ms,
-        "topic": one.topic,
-        "partition": one.partition,
-        "first_offset": one.first_offset,
-        "last_offset": one.last_offset,
-        "kind": one.kind,
-        "cause": one.cause,
-        "aside": one.aside,
-        "acknowledged_ms": entry.acknowledged_ms,
-        "acknowledged_by": entry.acknowledged_by,
-    }
+    return schema.row_of(
+        Row,
+        entry.damage,
+        id=entry.id or None,
+        at_ms=entry.at_ms,
+        acknowledged_ms=entry.acknowledged_ms,
+        acknowledged_by=entry.acknowledged_by,
+    )
 
 
 def listed(call: Call) -> Rows:
@@ -93,10 +89,6 @@ async def acknowledge(call: Call) -> Acknowledged:
     if "up_to_id" in body:
         count = await asyncio.to_thread(ledger.acknowledge_up_to, body["up_to_id"], call.who)
     else:
-        if len(body["ids"]) > IDS_MAX:
-            raise RequestInvalid(
-                f"ids: got {len(body['ids'])}, wanted at most {IDS_MAX}; up_to_id takes all at once"
-            )
         count = await asyncio.to_thread(ledger.acknowledge, body["ids"], call.who)
     return {"acknowledged": count, "open": len(ledger.open())}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 from appliance.admin.route import Call, Param, get
+from appliance.admin.schema import row_of
 from appliance.process import event_log
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -27,12 +28,11 @@ class Lines(TypedDict):
 def list_lines(call: Call) -> Lines:
     least = LEVELS.index(call.params["level"])
     text, after = call.params["q"].lower(), call.params["after"]
-    found: list[Line] = [
-        {"id": each.id, "at_ms": each.at_ms, "level": each.level, "name": each.name,
-         "text": each.text}
+    found = [
+        row_of(Line, each)
         for each in event_log.recent()
         if each.id > after and LEVELS.index(each.level) >= least and text in each.text.lower()
-    ]  # fmt: skip
+    ]
     return {"lines": found[-call.params["limit"] :], "kept": event_log.RECENT_MAX}
 
 

@@ -6,7 +6,7 @@ import hmac
 from collections import Counter
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from aiohttp import web
 from typing_extensions import NotRequired
@@ -27,9 +27,10 @@ from appliance.admin.route import (
     patch,
     post,
 )
+from appliance.admin.schema import Limits, row_of
 from appliance.admin.user_rows import AdminToken
 from appliance.admin.users import Users
-from appliance.errors import ApplianceError, RequestInvalid
+from appliance.errors import ApplianceError
 
 DAY_MS = 86_400_000
 DEVICE_COOKIE = "appliance_device"
@@ -106,7 +107,7 @@ class NewToken(TypedDict):
     name: str
     role: Role
     may_read: NotRequired[bool]
-    days: NotRequired[int]  # that it is good for; for ever, else
+    days: NotRequired[Annotated[int, Limits(1, DAYS_MAX)]]  # that it is good for; for ever, else
 
 
 class MadeToken(Token):
@@ -255,13 +256,7 @@ def list_users(call: Call) -> UserList:
     sessions = Counter(each.name for each, _, _ in call.guard.sessions.all())
     return {
         "users": [
-            {
-                "name": each.name,
-                "role": each.role,
-                "may_read": bool(each.may_read),
-                "created_ms": each.created_ms,
-                "sessions": sessions[each.name],
-            }
+            row_of(User, each, may_read=bool(each.may_read), sessions=sessions[each.name])
             for each in users.users()
         ]
     }
@@ -293,14 +288,7 @@ def list_tokens(call: Call) -> TokenList:
 
 
 def token_row(users: Users, token: AdminToken) -> Token:
-    return {
-        "name": token.name,
-        "role": token.role,
-        "may_read": bool(token.may_read),
-        "created_ms": token.created_ms,
-        "expires_ms": token.expires_ms,
-        "used_ms": users.used_ms(token),
-    }
+    return row_of(Token, token, may_read=bool(token.may_read), used_ms=users.used_ms(token))
 
 
 async def create_token(call: Call) -> MadeToken:
@@ -308,8 +296,6 @@ async def create_token(call: Call) -> MadeToken:
     if users.is_open:
         raise Denied(HTTPStatus.FORBIDDEN, "setup_required", "without users no token is needed")
     days = body.get("days")
-    if days is not None and not 1 <= days <= DAYS_MAX:
-        raise RequestInvalid(f"days: got {days}, wanted 1 to {DAYS_MAX}, or none for ever")
     expires_ms = None if days is None else users.now_ms() + days * DAY_MS
     made, secret = await users.make_token(
         body["name"], body["role"], body.get("may_read", True), expires_ms
@@ -323,19 +309,12 @@ async def delete_token(call: Call) -> None:
 
 def list_sessions(call: Call) -> SessionList:
     own = call.guard.sessions.find(call.request.cookies.get(COOKIE, ""))
-    rows: list[SessionRow] = [
-        {
-            "session": each.id,
-            "name": each.name,
-            "peer": each.peer,
-            "software": each.software,
-            "age_s": age_s,
-            "unused_s": unused_s,
-            "is_own": own is each,
-        }
-        for each, age_s, unused_s in call.guard.sessions.all()
-    ]
-    return {"sessions": rows}
+    return {
+        "sessions": [
+            row_of(SessionRow, one, session=one.id, age_s=age, unused_s=unused, is_own=own is one)
+            for one, age, unused in call.guard.sessions.all()
+        ]
+    }
 
 
 def end_session(call: Call) -> None:

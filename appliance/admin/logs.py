@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from appliance._log import Log
 from appliance.admin.route import Call, get
+from appliance.admin.schema import row_of
 from appliance.storage._log_facts import LogFacts, log_facts
 
 
@@ -28,18 +29,8 @@ class PartitionRow(TypedDict):
     failed: str | None
 
 
-class LogRow(TypedDict):
+class LogRow(PartitionRow):
     topic: str
-    partition: int
-    log_start_offset: int
-    log_end_offset: int
-    durable_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    leader_epoch: int
-    segments: int
-    size_bytes: int
-    failed: str | None
 
 
 class LogList(TypedDict):
@@ -48,24 +39,16 @@ class LogList(TypedDict):
 
 def partition_row(partition: int, log: Log, facts: LogFacts) -> PartitionRow:
     has_flushed = facts.flushed_ago_ms >= 0
-    return {
-        "partition": partition,
-        "log_start_offset": facts.log_start_offset,
-        "durable_offset": facts.durable_offset,
-        "high_watermark": facts.high_watermark,
-        "last_stable_offset": facts.last_stable_offset,
-        "log_end_offset": facts.log_end_offset,
-        "leader_epoch": facts.leader_epoch,
-        "segments": facts.segments,
-        "size_bytes": facts.size,
-        "last_write_ms": facts.largest_timestamp if facts.largest_timestamp >= 0 else None,
-        "unflushed_records": facts.unflushed_records,
-        "unflushed_bytes": facts.unflushed_bytes,
-        "unflushed_age_ms": facts.unflushed_age_ms,
-        "last_flush_ms": facts.flush_took_us / 1000 if has_flushed else None,
-        "last_flush_ago_ms": facts.flushed_ago_ms if has_flushed else None,
-        "failed": None if facts.is_alive else log.failed,
-    }
+    return row_of(
+        PartitionRow,
+        facts,
+        partition=partition,
+        size_bytes=facts.size,
+        last_write_ms=facts.largest_timestamp if facts.largest_timestamp >= 0 else None,
+        last_flush_ms=facts.flush_took_us / 1000 if has_flushed else None,
+        last_flush_ago_ms=facts.flushed_ago_ms if has_flushed else None,
+        failed=None if facts.is_alive else log.failed,
+    )
 
 
 def list_logs(call: Call) -> LogList:
@@ -75,19 +58,7 @@ def list_logs(call: Call) -> LogList:
     found = zip(pairs, log_facts([log for _, log in pairs]), strict=True)
     return {
         "logs": [
-            {
-                "topic": topic,
-                "partition": partition,
-                "log_start_offset": facts.log_start_offset,
-                "log_end_offset": facts.log_end_offset,
-                "durable_offset": facts.durable_offset,
-                "high_watermark": facts.high_watermark,
-                "last_stable_offset": facts.last_stable_offset,
-                "leader_epoch": facts.leader_epoch,
-                "segments": facts.segments,
-                "size_bytes": facts.size,
-                "failed": None if facts.is_alive else log.failed,
-            }
+            {"topic": topic, **partition_row(partition, log, facts)}
             for ((topic, partition), log), facts in found
         ]
     }

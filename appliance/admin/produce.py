@@ -7,11 +7,12 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from typing_extensions import NotRequired
 
 from appliance.admin.route import Call, post
+from appliance.admin.schema import Limits
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import RequestInvalid
 from appliance.record import _build
@@ -45,7 +46,7 @@ class NewMessage(TypedDict):
 
 
 class NewMessages(TypedDict):
-    messages: list[NewMessage]
+    messages: Annotated[list[NewMessage], Limits(0, PRODUCE_MESSAGES_MAX)]
 
 
 class Place(TypedDict):
@@ -60,9 +61,6 @@ class Produced(TypedDict):
 async def produce(call: Call) -> Produced:
     topic, body = topic_of(call), call.body
     check_own(topic.name)
-    if len(body["messages"]) > PRODUCE_MESSAGES_MAX:
-        got = len(body["messages"])
-        raise RequestInvalid(f"messages: got {got}, wanted at most {PRODUCE_MESSAGES_MAX}")
     now_ms = call.broker.clock.latest_ms()
     placed = []
     for number, each in enumerate(body["messages"]):

@@ -7,24 +7,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict, get_args
 
 from typing_extensions import NotRequired
 
 from appliance._log import Log
 from appliance.admin.produce import append, partition_for
 from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
+from appliance.admin.schema import row_of
 from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key, directory_name
-from appliance.errors import RequestInvalid
 from appliance.record._records import Record
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair.repair import Importing, Span
 from appliance.topics.topic import Topic, check_own
 
-REOPEN, SKIP, IMPORT, COPY = "reopen", "skip", "import", "copy"
-ACTIONS = (REOPEN, SKIP, IMPORT, COPY)
+Action = Literal["reopen", "skip", "import", "copy"]
+REOPEN, SKIP, IMPORT, COPY = get_args(Action)
 FILES_MAX = 100  # that are looked into for an answer
 COPIED_AT_ONCE = 1000  # records
 
@@ -56,7 +56,7 @@ class Range(TypedDict):
 
 
 class Repair(TypedDict):
-    action: str  # reopen; skip; import, into the damaged range; copy, to another topic's end
+    action: Action  # import, into the damaged range; copy, to another topic's end
     file: NotRequired[str]  # what to import or copy: one of `set_aside`
     into: NotRequired[str]  # the topic that a copy goes to
     dry_run: NotRequired[bool]  # true, unless told otherwise
@@ -84,12 +84,7 @@ def get_repair(call: Call) -> Repairable:
         "state": "not open" if log is None else "failed" if why else "open",
         "why": why,
         "damaged": [
-            {
-                "first_offset": each.first_offset,
-                "end_offset": each.end_offset,
-                "has_bytes": each.position >= 0,
-                "is_skipped": each.is_skipped,
-            }
+            row_of(HoleRow, each, has_bytes=each.position >= 0)
             for each in (_repair.holes(log) if log else [])
             if log is not None and each.end_offset > log.log_start_offset
         ],
@@ -106,8 +101,6 @@ async def do_repair(call: Call) -> Repaired:
     acts = {SKIP: skip, IMPORT: put_back, COPY: copy}
     if action == REOPEN:
         return await reopen(call, key_of(call), is_dry)
-    if action not in acts:
-        raise RequestInvalid(f"action: got {action[:40]!r}, wanted one of {', '.join(ACTIONS)}")
     return await acts[action](call, call.broker.log_dir.log(*key_of(call)), is_dry)
 
 
@@ -221,9 +214,7 @@ def answer(
 
 
 def ranges(spans: Iterable[Span]) -> list[Range]:
-    return [
-        {"first_offset": each.first_offset, "end_offset": each.end_offset} for each in spans
-    ]
+    return [row_of(Range, each) for each in spans]
 
 
 ROUTES = [

@@ -28,6 +28,9 @@ from appliance.admin.streams import Streams
 from appliance.admin.survey import Survey
 from appliance.broker.broker import Broker
 from appliance.bulk.reading import Reading
+from appliance.config import LONG_MAX
+from appliance.config.config_key import boolean, whole
+from appliance.config.setting import range_in_words
 from appliance.errors import ApplianceError
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ ROLES = ANYONE, VIEWER, OPERATOR, ADMIN = "anyone", "viewer", "operator", "admin
 
 # A request is read into memory before it is looked at. One with messages to produce is the largest.
 BODY_BYTES_MAX = 4 << 20
+
+READERS: dict[type, Callable[[str], Any]] = {bool: boolean, int: whole, str: str}
 
 LOOKS_MAX = 2  # into logs at a time; others wait, so that looking cannot hurt the broker
 
@@ -77,28 +82,23 @@ class Param:
         if self.name not in query:
             return self.default
         text = query[self.name]
-        if self.kind is bool:
-            return self._checked({"true": True, "false": False}.get(text), text, "true or false")
-        if self.kind is int:
-            return self._number(text)
-        is_right = not self.choices or text in self.choices
-        return self._checked(text if is_right else None, text, "one of " + ", ".join(self.choices))
-
-    def _number(self, text: str) -> int:
-        bare = text.removeprefix("-")
-        value = int(text) if bare.isascii() and bare.isdigit() and len(bare) < 20 else None
-        low = self.minimum if self.minimum is not None else -(2**63)
-        high = self.maximum if self.maximum is not None else 2**63 - 1
-        if value is not None and not low <= value <= high:
-            value = None
-        limits = "" if (low, high) == (-(2**63), 2**63 - 1) else f" from {low} to {high}"
-        found: int = self._checked(value, text, f"a whole number{limits}")
-        return found
-
-    def _checked(self, value: Any, text: str, wanted: str) -> Any:
-        if value is None:
-            raise ParameterInvalid(f"{self.name}: got {text[:80]!r}, wanted {wanted}")
+        value = READERS[self.kind](text)
+        if value is None or not self._is_allowed(value):
+            raise ParameterInvalid(f"{self.name}: got {text[:80]!r}, wanted {self.wanted}")
         return value
+
+    def _is_allowed(self, value: Any) -> bool:
+        if self.kind is not int:
+            return not self.choices or value in self.choices
+        low = -LONG_MAX - 1 if self.minimum is None else self.minimum
+        high = LONG_MAX if self.maximum is None else self.maximum
+        return bool(low <= value <= high)
+
+    @property
+    def wanted(self) -> str:
+        if self.kind is int:
+            return "a whole number" + range_in_words(self.minimum, self.maximum)
+        return "one of " + ", ".join(self.choices) if self.choices else "true or false"
 
     def schema(self) -> dict[str, Any]:
         found = schema.schema(self.kind)

@@ -2,30 +2,63 @@
 
     class NewTopic(TypedDict):
         name: str
-        partitions: NotRequired[int]
+        partitions: NotRequired[Annotated[int, Limits(1, 1000)]]
 
 A type is one of bool, int, float, str, None, Any, Literal, list, dict with str keys, a TypedDict,
-or several of these with `|`.
+any of these with limits, or one of them `| None`.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from typing_extensions import NotRequired, is_typeddict
 
+from appliance.config import LONG_MAX
 from appliance.errors import ApplianceError
 
 PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+T = TypeVar("T")
 
 
 class BodyInvalid(ApplianceError):
     """What was sent is not what is wanted; the text says where, got, wanted."""
 
     kafka_code = 42
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a number; of a list, how many there may be."""
+
+    least: int
+    most: int = LONG_MAX
+
+    def check(self, value: Any, place: str) -> None:
+        got, noun = (len(value), " entries") if isinstance(value, list) else (value, "")
+        if not self.least <= got <= self.most:
+            raise BodyInvalid(f"{place}: got {got}{noun}, wanted {self.least} to {self.most}")
+
+    def schema(self, of: Any) -> dict[str, Any]:
+        names = ("minItems", "maxItems") if of["type"] == "array" else ("minimum", "maximum")
+        return {**of, names[0]: self.least, names[1]: self.most}
+
+
+Natural = Annotated[int, Limits(0)]
 
 
 @cache
@@ -40,6 +73,13 @@ def fields(of: Any) -> Mapping[str, tuple[Any, bool]]:
     }
 
 
+def row_of(of: type[T], source: object, /, **others: Any) -> T:
+    """A TypedDict from the attributes of an object, and from what it has under other names."""
+    names: Any = fields(cast(Any, of))
+    row = {name: others[name] if name in others else getattr(source, name) for name in names}
+    return cast(T, row)
+
+
 def schema(of: Any) -> dict[str, Any]:
     """The JSON schema of a type."""
     origin, args = get_origin(of), get_args(of)
@@ -47,6 +87,9 @@ def schema(of: Any) -> dict[str, Any]:
         return {}
     if of in PLAIN:
         return {"type": PLAIN[of]}
+    if origin is Annotated:
+        found: dict[str, Any] = args[1].schema(schema(args[0]))
+        return found
     if origin is Literal:
         return {"type": "string", "enum": list(args)}
     if origin is list:
@@ -72,6 +115,9 @@ def check(value: Any, of: Any, place: str = "body") -> None:
         return
     if of in PLAIN:
         _check_plain(value, of, place)
+    elif origin is Annotated:
+        check(value, args[0], place)
+        args[1].check(value, place)
     elif origin is Literal:
         if value not in args:
             raise BodyInvalid(f"{place}: got {_shown(value)}, wanted one of {', '.join(args)}")
@@ -96,13 +142,14 @@ def _check_plain(value: Any, of: type, place: str) -> None:
 
 
 def _check_union(value: Any, args: tuple[Any, ...], place: str) -> None:
-    for number, each in enumerate(args, 1):
-        try:
-            return check(value, each, place)
-        except BodyInvalid:
-            if number == len(args):
-                wanted = " or ".join(PLAIN.get(one, str(one)) for one in args)
-                raise BodyInvalid(f"{place}: got {_shown(value)}, wanted {wanted}") from None
+    """One type, or null."""
+    (of,) = (each for each in args if each is not type(None))
+    try:
+        if value is not None:
+            check(value, of, place)
+    except BodyInvalid as error:
+        is_own = str(error).startswith(f"{place}: got")
+        raise BodyInvalid(f"{error} or null" if is_own else str(error)) from None
 
 
 def _check_object(value: Any, of: Any, place: str) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, TypedDict
 
 from typing_extensions import NotRequired
 
+from appliance.admin import schema
 from appliance.admin.avro_decoder import AvroDecoder
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
 from appliance.admin.protobuf_decoder import ProtobufDecoder
@@ -110,13 +111,7 @@ def row_of(schemas: Schemas, row: TopicSchema) -> SchemaRow:
         message = schemas.decoder(row).about
     except SchemaInvalid as error:
         problem = str(error)
-    return {
-        "form": row.form,
-        "message": message,
-        "text": row.text,
-        "updated_ms": row.updated_ms,
-        "problem": problem,
-    }
+    return schema.row_of(SchemaRow, row, message=message, problem=problem)
 
 
 async def put_schema(call: Call) -> SchemaRows:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict, cast
 from typing_extensions import NotRequired
 
 from appliance.admin.route import Call, get, post
+from appliance.admin.schema import row_of
 from appliance.repair.scrub import Round, known_damage
 
 
@@ -62,23 +63,21 @@ def get_scrub(call: Call) -> ScrubAnswer:
     scrubber = call.broker.scrubber
     age_ms = scrubber.age_ms
     known = known_damage(call.broker.log_dir, [])
-    return {
-        "bytes_per_second": scrubber.config.scrub_bytes_per_second,
-        "interval_ms": scrubber.config.scrub_interval_ms,
-        "is_late": scrubber.is_late,
-        "age_s": None if age_ms is None else age_ms / 1000,
-        "checked_bytes": scrubber.checked_bytes,
-        "damages": scrubber.damages,
-        "is_running": scrubber.is_running,
-        "round": round_row(scrubber.round),
-        "last": round_row(scrubber.last),
-        "own": round_row(scrubber.own),
-        "known": [
+    return row_of(
+        ScrubAnswer,
+        scrubber,
+        bytes_per_second=scrubber.config.scrub_bytes_per_second,
+        interval_ms=scrubber.config.scrub_interval_ms,
+        age_s=None if age_ms is None else age_ms / 1000,
+        round=round_row(scrubber.round),
+        last=round_row(scrubber.last),
+        own=round_row(scrubber.own),
+        known=[
             {"topic": topic, "partition": partition, "first_offset": first, "end_offset": end}
             for (topic, partition), holes in sorted(known.items())
             for first, end in holes
         ],
-    }
+    )
 
 
 def round_row(found: Round | None) -> ScrubRound | None:

@@ -8,7 +8,7 @@ from appliance import config as configuration
 from appliance.admin.route import ADMIN, Call, get, patch
 from appliance.config import Setting
 from appliance.config.broker_configs import ConfigSource
-from appliance.config.config_key import ConfigChange, ConfigOperation
+from appliance.config.config_key import changes_to
 
 DYNAMIC = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
@@ -62,13 +62,7 @@ def setting_row(row: Setting, value: Any, origin: str | None) -> SettingRow:
 
 
 async def change_settings(call: Call) -> Settings:
-    changes = [
-        ConfigChange(name, ConfigOperation.SET, value)
-        if value is not None
-        else ConfigChange(name, ConfigOperation.DELETE)
-        for name, value in call.body["configs"].items()
-    ]
-    await call.broker.configs.alter_broker(changes)
+    await call.broker.configs.alter_broker(changes_to(call.body["configs"]))
     return list_settings(call)
 
 

@@ -14,7 +14,7 @@ from appliance.admin.survey import Traffic
 from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
 from appliance.config.broker_configs import ConfigEntry
-from appliance.config.config_key import ConfigChange, ConfigOperation, ConfigType
+from appliance.config.config_key import ConfigType, changes_to
 from appliance.errors import ApplianceError
 from appliance.storage._log_facts import LogFacts, log_facts
 from appliance.topics.topic import DEFAULT, Topic, check_own
@@ -194,13 +194,7 @@ async def create_topic(call: Call) -> TopicAnswer:
 async def change_topic(call: Call) -> TopicAnswer:
     broker, name = call.broker, topic_of(call).name
     body: TopicChange = call.body
-    changes = [
-        ConfigChange(each, ConfigOperation.SET, value)
-        if value is not None
-        else ConfigChange(each, ConfigOperation.DELETE)
-        for each, value in body.get("configs", {}).items()
-    ]
-    if changes:
+    if changes := changes_to(body.get("configs", {})):
         check_own(name)
         await broker.configs.alter_topic(name, changes)
     if "partitions" in body:

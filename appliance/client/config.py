@@ -14,6 +14,7 @@ from typing import Any
 from appliance.client.errors import ConfigInvalid
 
 KIB, MIB = 1 << 10, 1 << 20
+UNITS = {"ms": "ms", "bytes": "bytes", "size": "bytes"}  # by the last word of a name
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ class ClientConfig:
         "and topics are watched there.",
     )
     zk_session_timeout_ms: int = setting(
-        6000, "A client that says nothing for so long is gone, for ZooKeeper.", unit="ms", minimum=1
+        6000, "A client that says nothing for so long is gone, for ZooKeeper.", minimum=1
     )
     zk_connection_timeout_ms: int = setting(
-        6000, "How long the start waits for ZooKeeper.", unit="ms", minimum=1
+        6000, "How long the start waits for ZooKeeper.", minimum=1
     )
     client_id: str = setting(
         "appliance-client", "By this name the broker knows us, in its quotas and its log."
@@ -66,26 +67,22 @@ class ClientConfig:
     connect_timeout_ms: int = setting(
         5000,
         "A broker that is there accepts, and tells what it speaks, within a round trip each.",
-        unit="ms",
         minimum=1,
     )
     socket_timeout_ms: int = setting(
         30_000,
         "How long an answer may take before its connection is given up. A durable append waits "
         "for the disk, and a busy one may take seconds.",
-        unit="ms",
         minimum=1,
     )
     socket_buffer_size: int = setting(
         0,
         "Of the kernel, each way. 0: the kernel finds the size itself, which is best on a LAN.",
-        unit="bytes",
         minimum=0,
     )
     metadata_max_age_ms: int = setting(
         300_000,
         "With `broker_list`: how old the answer to who has which partitions may be.",
-        unit="ms",
         minimum=0,
     )
 
@@ -100,7 +97,10 @@ class ClientConfig:
 def rows_of(config: Any) -> Iterator[tuple[str, Setting, Any, Any]]:
     """Name, row, value and default of each setting; of a class its value is the default."""
     for each in dataclasses.fields(config):
-        yield each.name, each.metadata["setting"], getattr(config, each.name), each.default
+        row: Setting = each.metadata["setting"]
+        unit = row.unit or UNITS.get(each.name.rpartition("_")[2], "")
+        row = dataclasses.replace(row, unit=unit)
+        yield each.name, row, getattr(config, each.name), each.default
 
 
 def check(name: str, row: Setting, value: Any, default: Any) -> None:

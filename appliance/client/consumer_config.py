@@ -20,7 +20,6 @@ class FetchConfig(ClientConfig):
         MIB,
         "What one fetch asks for of a partition. A batch that is larger is asked for again with "
         "twice as much, up to `fetch_size_max`.",
-        unit="bytes",
         minimum=KIB,
     )
     fetch_size_max: int = setting(
@@ -30,13 +29,12 @@ class FetchConfig(ClientConfig):
         minimum=KIB,
     )
     fetch_min_bytes: int = setting(
-        1, "How much has to be there before a waiting fetch is answered.", unit="bytes", minimum=0
+        1, "How much has to be there before a waiting fetch is answered.", minimum=0
     )
     fetch_wait_max_ms: int = setting(
         100,
         "How long a fetch waits at the broker for `fetch_min_bytes`. A partition whose stream gets "
         "room meanwhile waits too.",
-        unit="ms",
         minimum=0,
     )
     fetch_ahead: bool = setting(
@@ -73,7 +71,6 @@ class ConsumerConfig(FetchConfig):
     autocommit_interval_ms: int = setting(
         10_000,
         "What is read again after a crash: the records of so much time.",
-        unit="ms",
         minimum=1,
     )
     offsets_storage: str = setting(
@@ -99,17 +96,16 @@ class ConsumerConfig(FetchConfig):
         minimum=1,
     )
     consumer_timeout_ms: int = setting(
-        -1, "A stream with nothing to read raises after so long. -1: it waits.", unit="ms"
+        -1, "A stream with nothing to read raises after so long. -1: it waits."
     )
     rebalance_backoff_ms: int = setting(
         200,
         "Between two tries to claim a partition whose owner has not let go. News of its end "
         "comes earlier as a rule.",
-        unit="ms",
         minimum=1,
     )
     refetch_backoff_ms: int = setting(
-        200, "How long a broker that failed is left alone.", unit="ms", minimum=1
+        200, "How long a broker that failed is left alone.", minimum=1
     )
 
     def __post_init__(self) -> None:

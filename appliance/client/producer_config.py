@@ -43,7 +43,6 @@ class ProducerConfig(ClientConfig):
         1_000_000,
         "Of one batch before compression. Brokers refuse more than their `message.max.bytes`, "
         "1 MiB by default.",
-        unit="bytes",
         minimum=1024,
         maximum=1024 * MIB,
     )
@@ -58,28 +57,25 @@ class ProducerConfig(ClientConfig):
         8 * MIB,
         "Of one request, which holds a batch for each of several partitions. Far below what a "
         "broker takes, 100 MB.",
-        unit="bytes",
         minimum=1024,
     )
     buffer_size: int = setting(
         32 * MIB,
         "Of batches that are made and not yet acknowledged. A list longer than that is made into "
         "batches as room comes.",
-        unit="bytes",
         minimum=1024,
     )
     delivery_timeout_ms: int = setting(
         30_000,
         "A record that no broker has acknowledged so long after it was given, or taken from the "
         "queue, is reported as failed. A broker that is started again is back well within.",
-        unit="ms",
         minimum=1,
     )
     retry_backoff_ms: int = setting(
-        100, "Before the second try; doubled with each more.", unit="ms", minimum=1
+        100, "Before the second try; doubled with each more.", minimum=1
     )
     retry_backoff_max_ms: int = setting(
-        2000, "A broker that is back is used again within.", unit="ms", minimum=1
+        2000, "A broker that is back is used again within.", minimum=1
     )
     on_broker_down: str = setting(
         FAIL,

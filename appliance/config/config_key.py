@@ -131,11 +131,11 @@ def text_of(value: Any) -> str:
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def _boolean(text: str) -> bool | None:
+def boolean(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text.lower())
 
 
-def _whole(text: str) -> int | None:
+def whole(text: str) -> int | None:
     # int() alone would also take "1_000" and other scripts' digits, which no other broker reads
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
 
@@ -154,10 +154,10 @@ def _list(text: str) -> list[str]:
 
 
 _READERS: dict[ConfigType, Callable[[str], Any]] = {
-    ConfigType.BOOLEAN: _boolean,
+    ConfigType.BOOLEAN: boolean,
     ConfigType.STRING: str,
-    ConfigType.INT: _whole,
-    ConfigType.LONG: _whole,
+    ConfigType.INT: whole,
+    ConfigType.LONG: whole,
     ConfigType.DOUBLE: _number,
     ConfigType.LIST: _list,
 }
@@ -170,6 +170,12 @@ class ConfigChange:
     name: str
     operation: int
     value: str | None = None
+
+
+def changes_to(configs: Mapping[str, str | None]) -> list[ConfigChange]:
+    """None: back to the default."""
+    kinds = ConfigOperation.SET, ConfigOperation.DELETE
+    return [ConfigChange(name, kinds[text is None], text) for name, text in configs.items()]
 
 
 def changed(

@@ -42,58 +42,51 @@ class MirrorConfig:
     sync_configs: bool = setting(
         True, "What the source's topics have as configs of their own is set in the target too."
     )
-    fetch_max_bytes: int = setting(
-        8 * MIB, "Of one answer of a source broker.", unit="bytes", minimum=1
-    )
+    fetch_max_bytes: int = setting(8 * MIB, "Of one answer of a source broker.", minimum=1)
     fetch_partition_max_bytes: int = setting(
-        MIB, "Of one partition in it. A larger batch comes all the same.", unit="bytes", minimum=1
+        MIB, "Of one partition in it. A larger batch comes all the same.", minimum=1
     )
     fetch_max_wait_ms: int = setting(
-        500, "How long a source broker holds back an answer without records.", unit="ms", minimum=0
+        500, "How long a source broker holds back an answer without records.", minimum=0
     )
     inbox_bytes: int = setting(
-        32 * MIB, "Read and not sent yet: beyond it reading waits.", unit="bytes", minimum=1
+        32 * MIB, "Read and not sent yet: beyond it reading waits.", minimum=1
     )
     request_max_bytes: int = setting(
         MIB,
         "Of one Produce. Kafka's default limit is 100 MiB; more than a megabyte gains nothing.",
-        unit="bytes",
         minimum=1,
     )
     commit_interval_ms: int = setting(
         1000,
         "With a map: how often position and map are written, and how long a transaction is. "
         "Readers of committed records in the target see them so much later.",
-        unit="ms",
         minimum=1,
     )
     refresh_interval_ms: int = setting(
-        10_000, "How often topics, partitions and configs are compared.", unit="ms", minimum=100
+        10_000, "How often topics, partitions and configs are compared.", minimum=100
     )
     retry_backoff_ms: int = setting(
-        200, "The pause after a failure; it doubles with each that follows.", unit="ms", minimum=1
+        200, "The pause after a failure; it doubles with each that follows.", minimum=1
     )
     retry_backoff_max_ms: int = setting(
         30_000,
         "The longest pause. A link that is back is used within it.",
-        unit="ms",
         minimum=1,
     )
     request_timeout_ms: int = setting(
-        30_000, "How long an answer may take before the round is given up.", unit="ms", minimum=1
+        30_000, "How long an answer may take before the round is given up.", minimum=1
     )
     stop_timeout_ms: int = setting(
         5000,
         "How long the mirror waits for what is on its way when it is told to stop; then the "
         "connections are cut. What was not answered is asked for again at the next start.",
-        unit="ms",
         minimum=0,
     )
     map_retention_ms: int = setting(
         30 * 86_400_000,
         "How long entries of the map are kept: `retention.ms` of its topic when it is made. -1 is "
         "for ever, at up to 5 MB a day and busy partition.",
-        unit="ms",
         minimum=-1,
     )
 

@@ -9,14 +9,16 @@ import struct
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from appliance.admin import api, health, schema, survey
+from appliance.admin import api, health, schema, survey, topics
+from appliance.admin.route import Param, ParameterInvalid
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest, name
 
@@ -89,12 +91,76 @@ def test_every_schema_is_one(rest: Rest) -> None:
         ([1, "x"], list[int], "body[1]: got 'x', wanted integer"),
         ({"a": {}}, dict[str, str], "body.a: got {}, wanted string"),
         (1, str | None, "body: got 1, wanted string or null"),
+        ("x", Literal["a", "b"] | None, "body: got 'x', wanted one of a, b or null"),
+        (-1, schema.Natural, "body: got -1, wanted 0 to 9223372036854775807"),
+        (2**63, schema.Natural | None,
+         "body: got 9223372036854775808, wanted 0 to 9223372036854775807 or null"),
+        ({"0": -1}, dict[str, schema.Natural], "body.0: got -1, wanted 0 to 9223372036854775807"),
+        ([1, 2, 3], Annotated[list[int], schema.Limits(1, 2)],
+         "body: got 3 entries, wanted 1 to 2"),
+        ([], Annotated[list[int], schema.Limits(1, 2)], "body: got 0 entries, wanted 1 to 2"),
+        ({"name": "a", "partitions": "x"}, topics.NewTopic | None,
+         "body.partitions: got 'x', wanted integer"),
+        ({"name": "a", "more": 1}, topics.NewTopic,
+         "body.more: no such field, wanted name, partitions, configs"),
     ],
 )
 def test_what_is_wrong_with_a_body_is_told_by_its_place(value: Any, of: Any, text: str) -> None:
     with pytest.raises(schema.BodyInvalid) as refused:
         schema.check(value, of)
     assert str(refused.value) == text
+
+
+@pytest.mark.parametrize("value", [0, 2**63 - 1, None])
+def test_what_is_at_a_limit_is_taken(value: Any) -> None:
+    schema.check(value, schema.Natural | None)
+
+
+def test_limits_are_in_the_document(rest: Rest) -> None:
+    def sent(path: str, method: str, name: str) -> Any:
+        content = rest.document["paths"][PREFIX + path][method]["requestBody"]["content"]
+        return content["application/json"]["schema"]["properties"][name]
+
+    days = {"type": "integer", "minimum": 1, "maximum": 3650}
+    assert sent("/tokens", "post", "days") == days
+    rules = sent("/acls", "post", "acls")
+    assert (rules["minItems"], rules["maxItems"]) == (0, 1000)
+
+
+def test_a_row_has_what_its_type_names_and_no_more() -> None:
+    @dataclass
+    class Kept:
+        name: str
+        size: int
+        secret: str = "x"
+
+    class Row(TypedDict):
+        name: str
+        source: str
+        size_bytes: int
+
+    wanted = {"name": "a", "source": "b", "size_bytes": 3}
+    assert schema.row_of(Row, Kept("a", 3), source="b", size_bytes=3) == wanted
+    with pytest.raises(AttributeError, match="source"):
+        schema.row_of(Row, Kept("a", 3), size_bytes=3)
+
+
+@pytest.mark.parametrize(
+    ("param", "text", "words"),
+    [
+        (Param("n", int, "", minimum=1, maximum=9), "0",
+         "got '0', wanted a whole number from 1 to 9"),
+        (Param("n", int, "", minimum=1), "x", "got 'x', wanted a whole number of at least 1"),
+        (Param("n", int, ""), "1_0", "got '1_0', wanted a whole number"),
+        (Param("n", int, ""), str(2**63), "got '9223372036854775808', wanted a whole number"),
+        (Param("n", bool, ""), "yes", "got 'yes', wanted true or false"),
+        (Param("n", str, "", choices=("a", "b")), "c", "got 'c', wanted one of a, b"),
+    ],
+)
+def test_a_parameter_is_refused_in_words(param: Param, text: str, words: str) -> None:
+    with pytest.raises(ParameterInvalid) as refused:
+        param.read({"n": text})
+    assert str(refused.value) == f"n: {words}"
 
 
 # Errors

@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 
@@ -110,6 +110,8 @@ def right(of: Any, chance: random.Random) -> Any:
         return {"a": 1}
     if of in PLAIN:
         return {bool: True, int: 5, float: 1.0, str: "orders"}.get(of)
+    if origin is Annotated:
+        return right(args[0], chance)
     if origin is list:
         return [right(args[0], chance)]
     if origin is dict:

@@ -39,6 +39,7 @@ ENGINE_TESTS = (
     "storage/test_log_mirrored.py",
     "storage/test_log_reads.py",
     "storage/test_log_rolls.py",
+    "storage/test_log_start.py",
     "storage/test_log_times.py",
     "storage/test_log_transactions.py",
     "data_dir/test_log_waits.py",
@@ -49,10 +50,15 @@ ENGINE_TESTS = (
     "record/test_record_builder.py",
     "record/test_record_reader.py",
     "storage/test_recovery.py",
+    "storage/test_recovery_derived_files.py",
+    "storage/test_recovery_directory.py",
+    "storage/test_recovery_report.py",
+    "storage/test_recovery_without_journal.py",
     "storage/test_retention.py",
     "share/test_share_reading.py",
     "storage/test_threads.py",
     "native/test_traffic.py",
+    "storage/test_truncation.py",
     "protocol/test_wire.py",
 )
 REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)

@@ -24,9 +24,9 @@ from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.topics.internal_topic import InternalTopic
 from appliance.topics.topic import OFFSETS
-from tests.api.test_handlers_consumer_groups import Member, listed, names, rejoin
 from tests.groups.test_mixed_group import ClassicClient, MixedWorld
 from tests.support.consumer_group import REBALANCE_MS, SESSION_MS, Client
+from tests.support.consumer_group_client import Member, listed, names, rejoin
 from tests.support.control import Control
 from tests.support.group_client import GroupClient, committed
 

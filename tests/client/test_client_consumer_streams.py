@@ -1,0 +1,138 @@
+"""Streams of a consumer: their room and their end, over lost sessions and moved brokers."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+
+from appliance.client import fetcher
+from appliance.client.consumer_config import ConsumerConfig
+from appliance.client.consumer_connector import ConsumerConnector
+from appliance.client.errors import ConfigInvalid
+from appliance.record._record_reader import Message
+from appliance.testing import running_broker
+from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.consumer_site import Site, session_of, take
+from tests.support.zookeeper import DEADLINE_S, eventually
+
+# Sessions
+
+
+def expire(connector: ConsumerConnector, site: Site) -> None:
+    """Another connection takes the session over and ends it."""
+    thief = KazooClient(site.connect, client_id=connector.zookeeper.client_id)
+    thief.start(DEADLINE_S)
+    thief.stop()
+    thief.close()
+
+
+def test_a_session_that_expired_is_replaced(site: Site) -> None:
+    site.produce("t", 0, *range(10))
+    connector, stream = site.reader(autocommit_enable=False, consumer_timeout_ms=5000)
+    take(stream, 4)
+    connector.commit_offsets()
+    take(stream, 2)
+    before = session_of(connector)
+    expire(connector, site)
+    eventually(lambda: session_of(connector) not in (0, before))
+    assert take(stream, 6) == [4, 5, 6, 7, 8, 9], "from what was committed: another may have had it"
+    stat = site.look.exists(f"/consumers/g/ids/{connector.id}")
+    assert stat is not None
+    assert stat.ephemeralOwner == session_of(connector)
+    assert len(site.owners("t")) == 4
+    connector.shutdown()
+
+
+# Streams
+
+
+def test_a_slow_stream_holds_up_no_other(site: Site) -> None:
+    for partition in (0, 3):
+        site.produce("t", partition, *range(2000))
+    settings = {"fetch_size": 1024, "queuedchunks_max": 2, "consumer_timeout_ms": 5000}
+    with site.consumer(**settings) as connector:
+        slow, fast = connector.create_message_streams({"t": 2})["t"]
+        assert take(fast, 2000) == [*range(2000)]
+        assert len(slow._readers) <= 2
+        assert take(slow, 2000) == [*range(2000)]
+
+
+def test_room_is_filled_as_soon_as_there_is_some(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "LOOK_S", 3600.0)
+    for value in range(60):
+        site.produce("t", 0, value)  # a batch each, a dozen in a chunk
+    with site.consumer(fetch_size=1024, queuedchunks_max=1) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        eventually(lambda: not stream.has_room)
+        assert take(stream, 1) == [0]
+        eventually(lambda: not stream.has_room)  # while the first chunk is read
+        assert take(stream, 59) == [*range(1, 60)]
+
+
+def test_streams_end_with_the_connector(site: Site) -> None:
+    site.produce("t", 0, 1)
+    connector = site.consumer()
+    streams = connector.create_message_streams({"t": 2})["t"]
+    found: list[list[Message]] = [[], []]
+    threads = [
+        threading.Thread(target=lambda into=into, stream=stream: into.extend(stream))
+        for into, stream in zip(found, streams, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(found[0]) == 1)
+    connector.shutdown()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+    connector.shutdown()  # once more is no fault
+
+
+# Brokers
+
+
+def test_a_broker_that_comes_back_elsewhere_is_found(
+    server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    settings = {"zookeeper.connect": f"{server.address}/elsewhere"}
+    with running_broker(tmp_path, settings) as broker:
+        site = Site(server, "/elsewhere", broker)
+        site.create("t", 1)
+        site.produce("t", 0, 1, 2)
+        connector, stream = site.reader(consumer_timeout_ms=10_000)
+        assert take(stream, 2) == [1, 2]
+    eventually(lambda: connector.owned == {})
+    with running_broker(tmp_path, settings) as broker:
+        again = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        again.produce("t", b"3", partition=0)
+        again.flush(DEADLINE_S)
+        assert take(stream, 1) in ([3], [2]), "the second may not have been done"
+        connector.shutdown()
+    site.look.stop()
+    site.look.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"group_id": "a/b"}, "group_id: got 'a/b', which names no node of ZooKeeper"),
+        ({"consumer_id": ".."}, r"consumer_id: got '\.\.', which names no node"),
+        ({"offsets_storage": "file"}, "offsets_storage: got 'file', wanted one of zookeeper"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(ConfigInvalid, match=wanted):
+        ConsumerConfig(zk_connect="box:2181", **settings)
+
+
+def test_a_connector_needs_zookeeper_and_a_group() -> None:
+    for settings in ({"broker_list": "a:1", "group_id": "g"}, {"zk_connect": "a:1"}):
+        with pytest.raises(ConfigInvalid, match="needs zk_connect and group_id"):
+            ConsumerConnector(ConsumerConfig(**settings))

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import logging
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,13 +26,6 @@ from appliance.protocol.messages.list_offsets import ListOffsetsRequest
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.control import Closed, Control
 from tests.support.wire_client import frame_of
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 def header(key: int, version: int, correlation_id: int = 5) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -33,11 +32,9 @@ SET, DELETE, APPEND = 0, 1, 2
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    made.create("t", 2)
-    yield made
-    made.close()
+def control(control: Control) -> Control:
+    control.create("t", 2)
+    return control
 
 
 # AlterPartitionReassignments

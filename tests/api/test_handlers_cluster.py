@@ -4,7 +4,6 @@ ElectLeaders, UpdateFeatures, ListPartitionReassignments, InitProducerId."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,6 @@ from appliance.protocol.messages.update_features import UpdateFeaturesRequest
 from tests.support.control import Control
 from tests.support.logs import NOW, batch
 from tests.support.wire_frames import frames
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
-
 
 # ApiVersions
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +18,9 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    made.create("t")
-    yield made
-    made.close()
+def control(control: Control) -> Control:
+    control.create("t")
+    return control
 
 
 def describe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -28,13 +28,6 @@ from tests.support.group_client import GroupClient, committed, fetch_offsets, su
 
 NOT_ASKED = -(1 << 31)
 SHARE_KEY = f"g:{'A' * 22}:0"
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 # FindCoordinator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ from tests.support.wire_client import WireClient
 SOURCE = "ZK9fQ2DwT0aq2c1qY9bSUw/0SNs_QOvT4Gm7mGgCz2iQg"
 MIRRORED = {"mirror_source": SOURCE}
 SET, DELETE = 0, 1
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 def produce(control: Control, data: bytes, source: str = SOURCE, version: int = 9) -> Any:

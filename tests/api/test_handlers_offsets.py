@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ from tests.support.control import Control
 from tests.support.logs import NOW, batch, end_txn, log_config, produced
 
 NONE = (0, -1, -1)  # no error, no offset, no timestamp
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 def list_offsets(

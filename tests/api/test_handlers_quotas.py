@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ EXACT, DEFAULT, SPECIFIED = range(3)
 ANY = None
 
 Who = dict[str, str | None]
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 def entry(who: Any, **values: float | None) -> AlterClientQuotasRequest.EntryData:

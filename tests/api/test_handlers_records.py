@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +18,6 @@ from appliance.record._batch import records
 from tests.support.control import Closed, Control
 from tests.support.logs import NOW, batch, produced
 from tests.support.wire_client import frame_of
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 def produce(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,6 @@ DENY, ALLOW = 2, 3
 Creation = CreateAclsRequest.AclCreation
 Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 # ACLs

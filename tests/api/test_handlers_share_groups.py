@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -36,11 +35,9 @@ GROUP = 32  # the type of a config resource
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    made.create("t", 2)
-    yield made
-    made.close()
+def control(control: Control) -> Control:
+    control.create("t", 2)
+    return control
 
 
 class Member:

@@ -4,7 +4,6 @@ DescribeTopicPartitions."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from tests.support.wire_client import frame_of
 
 NO_ID = uuid.UUID(int=0)
 NOT_ASKED = -(2**31)
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
 
 
 def metadata(control: Control, *names: str, version: int = 13, **asked: Any) -> Any:

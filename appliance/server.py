@@ -334,7 +334,7 @@ class Server:
                     log.error(f"{name} failed", error=error)
                 self.faults[name] = str(error)
             except Exception as error:
-                log.exception(f"{name} failed in a way that was not foreseen")
+                log.exception(f"{name} failed unexpectedly")
                 self.faults[name] = repr(error)
             else:
                 self.faults.pop(name, None)

@@ -1,1 +1,2 @@
-"""Load tests with locust: users, load shapes, and the proof that nothing acknowledged was lost."""
+"""Load tests with locust: users, load shapes, and the proof that no acknowledged record was
+lost."""

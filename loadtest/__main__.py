@@ -1,11 +1,11 @@
 """`python -m loadtest` is locust with the users and options of this folder.
 
-    python -m loadtest                                  a broker of its own, and locust's web page
+    python -m loadtest                                  its own broker, and locust's web page
     python -m loadtest --host 127.0.0.1:9092 --admin 127.0.0.1:8780
     python -m loadtest --headless -u 100 -r 20 -t 1m --slo p99=20ms,loss=0
 
-Without --host a broker is started on loopback, with its data in a temporary folder that goes with
-it. `python -m loadtest --help` lists all options; names of users at the end choose among them.
+Without --host it starts a broker on loopback, with its data in a temporary folder that is deleted
+at the end. `python -m loadtest --help` lists all options; names of users at the end select them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loadtest.own_broker import ROOT, OwnBroker
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 HELP = {"-h", "--help", "-V", "--version", "-l", "--list"}
-HOST = ("-H", "--host", "--worker")  # a worker is told by its master where the broker is
+HOST = ("-H", "--host", "--worker")  # the master tells its workers the broker's address
 
 
 def locust_command(*arguments: str) -> list[str]:
@@ -39,7 +39,7 @@ def run_locust(arguments: list[str]) -> int:
         while True:
             try:
                 return process.wait()
-            except KeyboardInterrupt:  # locust got it too: it stops, and gives its verdict
+            except KeyboardInterrupt:  # locust got it too: it stops, and prints its verdict
                 continue
 
 

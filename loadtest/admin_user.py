@@ -1,4 +1,4 @@
-"""Somebody at the console, and scripts that use the REST API, over HTTP by locust's own client."""
+"""A user of the console, and scripts that use the REST API, over HTTP by locust's own client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AdminUser(FastHttpUser):
 
     def __init__(self, environment: Any) -> None:
         options = environment.parsed_options
-        self.host = f"http://{options.admin}"  # not the one of --host, where Kafka's protocol is
+        self.host = f"http://{options.admin}"  # not --host, which speaks Kafka's protocol
         super().__init__(environment)
         self.topic = options.topic
         self.headers = {"Authorization": f"Bearer {options.token}"} if options.token else {}

@@ -1,4 +1,4 @@
-"""The requests of a load test, one function each: to what was answered, or BrokerRefused."""
+"""The requests of a load test, one function each: returns the response or raises BrokerRefused."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Connect = Callable[[], Connection]
 
 @dataclass(frozen=True)
 class Wish:
-    """What a fetch waits for, and takes."""
+    """The limits of a fetch."""
 
     min_bytes: int
     wait_ms: int
     max_bytes: int
 
 
-WHOLE = Wish(1, 500, 4 << 20)  # as much as there is, in pieces that stay small in memory
+WHOLE = Wish(1, 500, 4 << 20)  # everything that exists, in pieces that stay small in memory
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def connect_to(host: str, client_id: str = "loadtest") -> Connect:
 
 
 def create_topic(connection: Connection, topic: str, partitions: int) -> None:
-    """As many as the broker has, where it is there already."""
+    """The broker's number of partitions, if the topic exists."""
     row = CreateTopicsRequest.CreatableTopic(topic, partitions, 1)
     (made,) = connection.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[row])).topics
     if made.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -127,5 +127,5 @@ def offset_at(connection: Connection, place: Place, timestamp: int) -> int:
 
 
 def bounds(connection: Connection, place: Place) -> tuple[int, int]:
-    """The first offset, and the one behind the last that may be read."""
+    """The first offset, and the one after the last readable record."""
     return offset_at(connection, place, EARLIEST), offset_at(connection, place, LATEST)

@@ -1,4 +1,4 @@
-"""What the broker says of itself, from its /metrics."""
+"""The broker's figures from its /metrics."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ LAG = "appliance_group_lag_records"
 @dataclass(frozen=True)
 class Page:
     numbers: dict[str, float] = field(default_factory=dict)  # sums over all labels
-    commits: dict[float, float] = field(default_factory=dict)  # up to so many seconds, how many
+    commits: dict[float, float] = field(default_factory=dict)  # by upper bound in seconds
 
     def since(self, before: Page, name: str) -> float:
-        """How much a counter grew; a broker that was started again begins at 0."""
+        """The growth of a counter; a restarted broker begins at 0."""
         now, then = self.numbers.get(name, 0.0), before.numbers.get(name, 0.0)
         return now - then if now >= then else now
 
     def commit_quantile(self, before: Page, part: float) -> float:
-        """Upper bound in seconds of the commits since `before`; NaN when there were none."""
+        """Upper bound in seconds of the commits since `before`; NaN if there were none."""
         grown = [
             (bound, self.commits[bound] - before.commits.get(bound, 0.0))
             for bound in sorted(self.commits)
@@ -49,7 +49,7 @@ def parse(text: str) -> Page:
 
 
 def read(admin: str, token: str) -> Page:
-    """OSError or HTTPException when it cannot be read: the broker may be down."""
+    """Raises OSError or HTTPException if it cannot be read: the broker may be down."""
     connection = http.client.HTTPConnection(admin, timeout=TIMEOUT_S)
     try:
         connection.request(

@@ -1,6 +1,6 @@
-"""How many events a second one locust process can do at all: `python -m loadtest.ceiling`.
+"""The maximum event rate of one locust process: `python -m loadtest.ceiling`.
 
-Producers send as fast as they can to a server that keeps nothing. A load test at a rate near this
+Producers send as fast as they can to a server that stores nothing. A load test near this rate
 measures locust, not the broker.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from loadtest.__main__ import environment, locust_command
 from loadtest.processes import Processes
 
-ENDLESS = "1000000"  # batches a second of each user: as many as there is time for
+ENDLESS = "1000000"  # batches a second of each user: without limit
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Ceiling:
     records: float
     mb: float
     locust_cpu: float  # cores, of the worker
-    server_cpu: float  # cores; near 1 it is the server that was measured
+    server_cpu: float  # cores; near 1 the server was the limit
 
     @property
     def text(self) -> str:
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=20)
-    given, options = parser.parse_known_args()  # what else there is goes to locust: --records 100
+    given, options = parser.parse_known_args()  # other options go to locust: --records 100
     print(measure(given.users, given.seconds, options).text)
 
 

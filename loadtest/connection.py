@@ -1,10 +1,10 @@
-"""A connection of one user: one request, one answer, over a plain Python socket.
+"""A connection of one user: one request, one response, over a plain Python socket.
 
-Locust replaces Python's sockets by gevent's, so that a user who waits lets the others go on. Client
-libraries that wait in C would stop all of them; here C only makes bytes of messages and back.
+Locust replaces Python's sockets by gevent's, so that other users run while one waits. Client
+libraries that wait in C would block all of them; here C only encodes and decodes messages.
 
-Nothing is tried again here. After a failure it is closed: what would arrive next belongs to a
-request that nobody waits for any more.
+It retries nothing. A failure closes it, because the next bytes would belong to a request that
+nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from appliance.protocol.messages.api_versions import API as API_VERSIONS
 from appliance.protocol.messages.api_versions import ApiVersionsRequest
 
 SIZE = struct.Struct(">i")
-ANSWER_SIZE_MAX = 256 << 20  # far above what any user fetches at a time
-READ_SIZE = 64 << 10  # most answers come with one call
-TIMEOUT_S = 30.0  # a broker that says nothing for so long is gone
-ORDINARY_VERSION = 3  # of ApiVersions: every broker since 2018 speaks it
+ANSWER_SIZE_MAX = 256 << 20  # far above the fetch size of any user
+READ_SIZE = 64 << 10  # most responses arrive in one call
+TIMEOUT_S = 30.0  # a broker that is silent for so long has failed
+ORDINARY_VERSION = 3  # of ApiVersions: every broker since 2018 supports it
 BY_NAME_MAX = {0: 12, 1: 12, 8: 9, 9: 9}  # later versions of these APIs name topics by id
 
 
@@ -45,7 +45,7 @@ class Connection:
             raise
 
     def _negotiated(self) -> dict[int, int]:
-        """The newest version of each API that the broker speaks."""
+        """The newest version of each API that the broker supports."""
         answer = self.ask(API_VERSIONS, ApiVersionsRequest("appliance-loadtest", __version__))
         if answer.error_code:
             raise BrokerRefused(answer.error_code, f"broker {self.address}: ApiVersions")
@@ -68,10 +68,10 @@ class Connection:
         return newest
 
     def ask(self, api: Api, request: Any, timeout_s: float | None = None) -> Any:
-        """`timeout_s`: where an answer may take longer than ordinary ones."""
+        """`timeout_s`: for a response that may take longer than usual."""
         version = self.version(api)
         body = self._exchange(api, version, codec.encode_parts(request, version), timeout_s)
-        # fields of bytes stay where they are in the answer, which nobody else writes to
+        # fields of bytes are views of the response, which nobody overwrites
         return codec.decode(api.response, body, version, borrow=True)
 
     def _exchange(
@@ -91,7 +91,7 @@ class Connection:
         except (OSError, MalformedMessage) as error:
             self.close()
             raise ConnectionLost(f"broker {self.address}: {api.name}: {error}") from error
-        except BaseException:  # the user is stopped while an answer is under way
+        except BaseException:  # the user is stopped while it waits for a response
             self.close()
             raise
         if timeout_s is not None:
@@ -99,7 +99,7 @@ class Connection:
         return found
 
     def _answer(self) -> bytes | bytearray:
-        """Without the size before it. Nothing follows: there is one request at a time."""
+        """A response without its size. Nothing follows: there is one request at a time."""
         first = self._socket.recv(READ_SIZE)
         while 0 < len(first) < SIZE.size:
             more = self._socket.recv(READ_SIZE)

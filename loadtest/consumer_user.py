@@ -1,5 +1,5 @@
-"""Reads one partition from its end on, as fast as there is something, and sees that no offset is
-left out between two answers."""
+"""Reads one partition from its end on, as fast as records arrive, and checks that no offset is
+missing between two responses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from loadtest import broker, tally
 from loadtest.broker import Fetched, Wish
 from loadtest.user import BrokerUser
 
-PAUSE_S = 1.0  # after a failure that will not pass by itself
+PAUSE_S = 1.0  # after a failure that needs time
 
 
 class OffsetsMissing(ApplianceError):
-    """Between the last record of one answer and the first of the next."""
+    """A gap between the last record of one response and the first of the next."""
 
 
 class ConsumerUser(BrokerUser):
@@ -29,7 +29,7 @@ class ConsumerUser(BrokerUser):
             self.options.fetch_min_bytes, self.options.fetch_wait_ms, self.options.fetch_bytes
         )
         self.offset = -1
-        self.is_aligned = False  # what is next begins a batch
+        self.is_aligned = False  # whether the next offset begins a batch
 
     def on_stop(self) -> None:
         self.environment.loadtest.lags.pop(id(self), None)

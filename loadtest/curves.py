@@ -1,4 +1,4 @@
-"""How many of the users there are over time, as a part of them all: what `--shape` names.
+"""The share of active users over time, by the names of `--shape`.
 
 ramp       evenly from none to all
 spike      a tenth, and all of them for one tenth of each period

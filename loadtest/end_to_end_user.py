@@ -1,8 +1,8 @@
-"""Sends records at a fixed rate and reads them again: how long after the moment for which a record
-was intended somebody else has it.
+"""Sends records at a fixed rate and reads them: the time from a record's intended moment until a
+reader has it.
 
-They go to a topic of their own, `<topic>-e2e`, so that the readers see few records of others; the
-way through the broker is that of all others.
+The records go to their own topic, `<topic>-e2e`, so that the readers see few other records; their
+path through the broker is the usual one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from loadtest.broker import Wish
 from loadtest.producer_user import ProducerUser
 from loadtest.user import E2E_SUFFIX
 
-TAIL = Wish(1, 500, 1 << 20)  # an answer as soon as there is anything
+TAIL = Wish(1, 500, 1 << 20)  # a response as soon as there is any record
 PAUSE_S = 1.0
 
 
@@ -28,7 +28,7 @@ class EndToEndUser(ProducerUser):
     topic_suffix = E2E_SUFFIX
 
     def on_start(self) -> None:
-        self.read_due = -1  # of the batch that was read last
+        self.read_due = -1  # of the last batch read
         self.reader: Greenlet | None = None
         super().on_start()
         self.reading = self.new_link()
@@ -51,7 +51,7 @@ class EndToEndUser(ProducerUser):
                 time.sleep(PAUSE_S)
 
     def read(self, offset: int) -> int:
-        """The offset behind what was read. The records of a batch have one intended moment."""
+        """The offset after the read records. The records of a batch have one intended moment."""
         fetched = self.reading.ask(lambda to: broker.fetch(to, self.place, offset, TAIL))
         now = time.monotonic()
         reader = RecordReader(fetched.records, *self.place, Progress(offset))

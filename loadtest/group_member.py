@@ -1,4 +1,4 @@
-"""A member of a consumer group by the classic protocol: the one that most clients speak.
+"""A member of a consumer group by the classic protocol, which most clients use.
 
 The leader gives each member every n-th partition.
 """
@@ -24,15 +24,15 @@ from appliance.protocol.messages.sync_group import SyncGroupRequest
 from loadtest.broker import checked
 from loadtest.connection import Connection
 
-SESSION_MS = 45_000  # what clients have as their default
+SESSION_MS = 45_000  # the default of clients
 REBALANCE_MS = 60_000
-JOIN_TIMEOUT_S = 90.0  # an answer to a join may take a whole rebalance
+JOIN_TIMEOUT_S = 90.0  # the response of a join may take a whole rebalance
 PROTOCOL_TYPE, PROTOCOL = "consumer", "every-nth"
 HEAD_VERSION = struct.Struct(">h")
 COUNT = struct.Struct(">i")
 NO_USER_DATA = COUNT.pack(-1)
 
-# After these a member asks to be let in again, and goes on.
+# After these errors a member joins again and continues.
 REJOIN = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -57,10 +57,10 @@ def assignment(topic: str, partitions: list[int]) -> bytes:
 
 
 def assigned(data: bytes | memoryview, topic: str) -> list[int]:
-    """The partitions in what `assignment` made."""
+    """The partitions of an assignment from `assignment`."""
     at = HEAD_VERSION.size + COUNT.size + len(text(topic))
     if len(data) < at + COUNT.size:
-        return []  # a member that came too late for this generation
+        return []  # a member that was too late for this generation
     (count,) = COUNT.unpack_from(data, at)
     return list(struct.unpack_from(f">{count}i", data, at + COUNT.size))
 
@@ -77,7 +77,7 @@ class Member:
             self.id = ""
 
     def enter(self, connection: Connection) -> list[int]:
-        """The partitions that are this member's from now on."""
+        """Joins, and returns the partitions of this member."""
         joined = self._join(connection)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.id = joined.member_id
@@ -101,7 +101,7 @@ class Member:
         return found
 
     def _sync(self, connection: Connection, joined: JoinGroupResponse) -> list[int]:
-        ids = sorted(each.member_id for each in joined.members)  # the leader alone is told
+        ids = sorted(each.member_id for each in joined.members)  # only the leader gets the list
         rows = [
             SyncGroupRequest.SyncGroupRequestAssignment(
                 each, assignment(self.topic, list(range(i, self.partitions, len(ids))))
@@ -125,7 +125,7 @@ class Member:
         checked(connection.ask(HEARTBEAT, asked).error_code, f"group {self.group}: heartbeat")
 
     def committed(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
-        """-1 where nothing was committed yet."""
+        """-1 without a commit."""
         row = OffsetFetchRequest.OffsetFetchRequestTopics(
             name=self.topic, partition_indexes=partitions
         )

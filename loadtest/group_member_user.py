@@ -1,5 +1,5 @@
-"""A member of a consumer group: joins, reads what it is assigned, commits, and joins again whenever
-the group changes. Every `--group-size` of them are a group."""
+"""A member of a consumer group: joins, reads its assignment, commits, and joins again after every
+change of the group. Every `--group-size` of them are a group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GroupMemberUser(BrokerUser):
 
     def on_stop(self) -> None:
         if self.member.generation >= 0:
-            with suppress(ApplianceError):  # the group notices by itself, later
+            with suppress(ApplianceError):  # the group notices later by itself
                 self.member.leave(self.link.connection)
         super().on_stop()
 
@@ -77,7 +77,7 @@ class GroupMemberUser(BrokerUser):
         return self.link.ask(lambda to: broker.offset_at(to, place, broker.LATEST))
 
     def read(self) -> None:
-        """Of one partition; all of them have their turn."""
+        """Fetches one partition; all of them take turns."""
         if not self.offsets:
             time.sleep(IDLE_S)
             return

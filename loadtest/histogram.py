@@ -1,6 +1,6 @@
-"""Times in steps of one per cent, from a microsecond on, that can be added up across processes.
+"""Times in steps of one per cent, from a microsecond on, which add up across processes.
 
-Locust's own percentiles are of whole milliseconds, too coarse for a broker that answers in less.
+Locust's own percentiles are in whole milliseconds, too coarse for a fast broker.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-STEPS = 100  # for each factor of e
+STEPS = 100  # per factor of e
 
 
 class Histogram:
@@ -26,7 +26,7 @@ class Histogram:
         return sum(self.counts.values())
 
     def quantile(self, part: float) -> float:
-        """Seconds, rounded up by one per cent at most; NaN when there is nothing."""
+        """Seconds, rounded up by at most one per cent; NaN without times."""
         wanted = math.ceil(self.total * part)
         seen = 0
         for step in sorted(self.counts):

@@ -1,7 +1,7 @@
-"""What was acknowledged, in 24 bytes a batch, until the log is read back.
+"""The acknowledged batches, in 24 bytes each, until the log is read back.
 
-A batch that was sent and not acknowledged is unknown: it may be in the log or not, and is never
-counted as acknowledged, whatever is found later.
+A batch that was sent and not acknowledged is unknown: it may be in the log or not, and never counts
+as acknowledged, even if it is in the log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ledger:
         return map(Batch._make, ROW.iter_unpack(self.rows[place]))
 
     def take(self) -> list[Any]:
-        """All of it, for another process; nothing is left here."""
+        """Moves everything to another process."""
         taken = [[*place, bytes(rows)] for place, rows in self.rows.items()]
         self.__init__()  # type: ignore[misc]
         return taken

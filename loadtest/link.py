@@ -1,7 +1,7 @@
-"""A connection that is made again after a failure, for a broker that is restarted under load.
+"""A connection that reconnects after a failure, for a broker that is restarted under load.
 
-What failed and may pass is asked again, until the time to give up has come. The pauses are random,
-so that a thousand users do not come back in the same millisecond.
+It retries failures that may pass, until the given time is over. The pauses are random, so that a
+thousand users do not reconnect in the same millisecond.
 """
 
 from __future__ import annotations

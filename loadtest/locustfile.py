@@ -1,4 +1,4 @@
-"""What locust loads.
+"""The file for locust: its users, options and shapes.
 
 locust -f loadtest/locustfile.py --host 127.0.0.1:9092
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import gevent
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # locust adds this folder only
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # locust adds only this folder
 
 from locust import events, runners
 
@@ -26,11 +26,11 @@ from loadtest.shapes import Shape
 
 __all__ = ["AdminUser", "ConsumerUser", "EndToEndUser", "GroupMemberUser", "ProducerUser"]
 
-# Seconds without a word from a worker until it is given up. Locust waits for three: a machine that
-# is loaded on purpose may well keep a worker silent for longer.
+# Seconds of silence until a worker is given up. Locust's default is three: a loaded machine may
+# well keep a worker silent for longer.
 runners.HEARTBEAT_LIVENESS = 30
 
-STOP_TIMEOUT_S = 2.0  # for answers under way; else the outcome of what was sent last is unknown
+STOP_TIMEOUT_S = 2.0  # for open requests; otherwise the outcome of the last batches is unknown
 
 events.init_command_line_parser.add_listener(options.add_to)
 
@@ -38,10 +38,10 @@ events.init_command_line_parser.add_listener(options.add_to)
 @events.init.add_listener
 def on_init(environment: Any, runner: Any, web_ui: Any, **_: Any) -> None:
     given = environment.parsed_options
-    # the loop's clock stands since locust began to load; --run-time would begin there
+    # the loop's clock has not advanced since locust loaded this; --run-time would start there
     gevent.get_hub().loop.update_now()
     environment.stop_timeout = environment.stop_timeout or STOP_TIMEOUT_S
-    if not given.admin:  # nowhere to go for them
+    if not given.admin:  # no address to use
         users = [each for each in environment.user_classes if each is not AdminUser]
         if not users:
             raise SystemExit("AdminUser: wanted --admin host:port of the broker's console")

@@ -1,7 +1,7 @@
-"""A server that says yes to producers and keeps nothing: what is left of a load test is locust.
+"""A server that acknowledges every batch and stores nothing, to measure locust alone.
 
-It speaks as much of Kafka's protocol as `ProducerUser` needs, in one thread. An answer to Produce
-is a copy of a made one with another correlation id.
+It supports as much of Kafka's protocol as `ProducerUser` needs, in one thread. A response to
+Produce is a copy of an earlier one with another correlation id.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def framed(answer: bytes) -> bytes:
 class Null(asyncio.Protocol):
     def __init__(self) -> None:
         self._got = b""
-        self._produced = b""  # behind the correlation id, of the last answer to Produce
+        self._produced = b""  # the last response to Produce, without its correlation id
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -101,7 +101,7 @@ class Null(asyncio.Protocol):
 
     def answer(self, frame: bytes) -> bytes:
         key, version, correlation_id = KEY_VERSION_ID.unpack_from(frame)
-        if key == PRODUCE_KEY and self._produced:  # of one connection to one partition
+        if key == PRODUCE_KEY and self._produced:  # each connection uses one partition
             return SIZE.pack(correlation_id) + self._produced
         _, body = headers.decode_request(frame)
         asked = codec.decode(API[key].request, body, version)

@@ -1,4 +1,4 @@
-"""A broker for a load test: a process of its own on loopback that may be killed and restarted."""
+"""A broker for a load test: a separate process on loopback that may be killed and restarted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BrokerFailed(RuntimeError):
 class OwnBroker:
     def __init__(self, folder: Path, settings: list[str] | None = None) -> None:
         self.folder, self._settings = folder, settings or []
-        self.host = self.admin = "127.0.0.1:0"  # from the first start on the same
+        self.host = self.admin = "127.0.0.1:0"  # stays the same after the first start
         folder.mkdir(parents=True, exist_ok=True)
         self.process = self._started()
 

@@ -1,10 +1,10 @@
-"""What a record of a load test says: who sent it, its number, when it should have been sent.
+"""The content of a record of a load test: its producer, its number, its intended time.
 
     who i64 | number i32 | due i64, nanoseconds | CRC-32C of all but itself i32 | filling
 
-`who` is chosen at random by a producer each time it begins anew, and its numbers go up by one with
-each record: so a record is known again among those of all runs. `due` is of the monotonic clock,
-which means something to processes of the same machine.
+A producer chooses `who` at random at each start, and its numbers go up by one with each record. So
+a record can be identified among those of all runs. `due` is of the monotonic clock, which the
+processes of one machine share.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def somebody() -> int:
 
 
 class Filling:
-    """The same for all records: their sizes matter, not what they say. It does not compress."""
+    """The same for all records: only their sizes matter. It does not compress."""
 
     def __init__(self, record_size: int) -> None:
         self.bytes = os.urandom(max(record_size, SIZE_MIN) - SIZE_MIN)
         self._crc = crc32c(self.bytes)
 
     def values(self, who: int, number: int, due_ns: int, count: int) -> list[bytes | None]:
-        """Of records one after the other, the first with this number."""
+        """Consecutive records; the first has this number."""
         made: list[bytes | None] = []
         for each in range(number, number + count):
             head = HEAD.pack(who, each, due_ns)
@@ -50,7 +50,7 @@ class Filling:
 
 
 def read(value: bytes | None) -> Stamp | None:
-    """None: it is no record of a load test, or not any more what was sent."""
+    """None: not a record of a load test, or altered."""
     if value is None or len(value) < FILLING_AT:
         return None
     head = value[: HEAD.size]

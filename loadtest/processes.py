@@ -1,4 +1,4 @@
-"""What processor time and memory processes use, sampled from /proc while a test runs."""
+"""Processor time and memory of processes, sampled from /proc while a test runs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOOK_S = 1.0
-UTIME, STIME, RESIDENT = 11, 12, 21  # fields of /proc/<pid>/stat behind the name
+UTIME, STIME, RESIDENT = 11, 12, 21  # fields of /proc/<pid>/stat after the name
 
 
 class Processes:
     def __init__(self, pids: dict[str, int]) -> None:
         self.pids = pids
-        self.cores: defaultdict[str, list[float]] = defaultdict(list)  # of each second
+        self.cores: defaultdict[str, list[float]] = defaultdict(list)  # per second
         self.resident_most: defaultdict[str, int] = defaultdict(int)
         self._seconds: dict[int, float] = {}
         self._at = time.monotonic()
 
     def look(self) -> None:
-        """Waits a second, and sees what was used in it."""
+        """Waits a second and samples it."""
         time.sleep(LOOK_S)
         now = time.monotonic()
         passed, self._at = now - self._at, now
@@ -36,7 +36,7 @@ class Processes:
                 self.cores[name].append((used - before) / passed)
 
     def _used(self, name: str, pid: int) -> float | None:
-        """Processor seconds since its start; None: it is gone."""
+        """Processor seconds since its start; None: it has ended."""
         try:
             text = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):

@@ -1,8 +1,8 @@
-"""Sends batches at a fixed rate, one after the other, and remembers what was acknowledged.
+"""Sends batches at a fixed rate, one after the other, and remembers the acknowledged ones.
 
-A batch whose connection is lost is sent again under the same sequence number: the broker knows it
-again and appends it once. With `--acks 1` there are no sequence numbers; such a batch is not sent
-again, and its outcome stays unknown.
+If the connection is lost it sends the batch again under the same sequence number: the broker
+detects the repetition and appends it once. With `--acks 1` there are no sequence numbers; such a
+batch is not sent again, and its outcome stays unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_IDENTITY = (-1, -1)
 
 
 class OutcomeUnknown(ApplianceError):
-    """A connection was lost, and what was under way cannot be sent again without doubling it."""
+    """The connection was lost, and its open batch cannot be resent without a duplicate."""
 
 
 class ProducerUser(BrokerUser):
@@ -49,7 +49,7 @@ class ProducerUser(BrokerUser):
         return self.schedule.wait_s()
 
     def begin_anew(self) -> None:
-        """As a new producer: numbers, which are its sequence numbers too, begin at 0."""
+        """Starts as a new producer: numbers, which are also sequence numbers, begin at 0."""
         self.who, self.number = somebody(), 0
         self.identity: tuple[int, int] | None = NO_IDENTITY if self.acks == 1 else None
 
@@ -67,7 +67,7 @@ class ProducerUser(BrokerUser):
             self.begin_anew()
             self.failed(tally.PRODUCE, time.monotonic() - due, error)
             return
-        except BaseException:  # this user is stopped while the answer is under way
+        except BaseException:  # this user is stopped while it waits for the response
             self.tally.ledger.put(self.place, batch)
             raise
         self.tally.ledger.put(self.place, batch._replace(base_offset=offset))

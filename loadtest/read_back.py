@@ -1,9 +1,9 @@
-"""After a run: the log is read back, and held against all that was acknowledged.
+"""After a run: reads the log back and compares it with all acknowledged records.
 
-lost         an acknowledged record is not at its offset: nothing is there, or another record
-altered      it is there, and is not what was sent
-duplicated   a record stands in the log again, behind one of the same producer with that number or a
-             later one: producers number their records, and send a batch after the one before it
+lost         an acknowledged record is not at its offset: no record or another one is there
+altered      it is there, and differs from what was sent
+duplicated   a record is in the log again, after one of the same producer with that number or a
+             later one: producers number their records, and send one batch after the other
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Findings:
     altered: int = 0
     duplicated: int = 0
     unknown: int = 0
-    unknown_found: int = 0  # of the unknown ones, those that are in the log
+    unknown_found: int = 0  # of the unknown ones, those in the log
     read: int = 0
     examples: list[str] = field(default_factory=list)
 
@@ -46,12 +46,12 @@ class Findings:
 
 
 class LogCopy:
-    """Who stands at which offset, from `start` on: 12 bytes a record."""
+    """The record at each offset, from `start` on: 12 bytes a record."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.whos, self.numbers = array("Q"), array("I")
-        self.strangers: set[int] = set()  # offsets of records that are not, or no longer, ours
+        self.strangers: set[int] = set()  # offsets of foreign or altered records
         self.duplicated = self.read = 0
         self._last: dict[int, int] = {}
 
@@ -79,7 +79,7 @@ class LogCopy:
         return whos == array("Q", [batch.who]) * batch.records and numbers == array("I", wanted)
 
     def missing(self, batch: Batch) -> Iterator[int]:
-        """Offsets at which its records are not."""
+        """Offsets that lack their records."""
         for i in range(batch.records):
             at = batch.base_offset + i - self.start
             found = (self.whos[at], self.numbers[at]) if at < len(self.whos) else None
@@ -87,7 +87,7 @@ class LogCopy:
                 yield batch.base_offset + i
 
     def count_of(self, batches: list[Batch]) -> int:
-        """How many records of batches, wherever they are."""
+        """The number of records of batches, at any offset."""
         whos = {batch.who: batch for batch in batches}
         if not whos:
             return 0

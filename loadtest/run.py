@@ -1,8 +1,8 @@
-"""One load test from its begin to its verdict.
+"""One load test from start to verdict.
 
-Users count in the process in which they run. Workers send what was counted to the master every two
-seconds, and the rest when their users have stopped; there the log is read back, and the goals of
-`--slo` are checked. Without workers all of it is one process.
+Users count in their own process. Workers send their counts to the master every two seconds, and the
+rest when their users have stopped; then the master reads the log back and checks the goals of
+`--slo`. Without workers all of this is one process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Run:
     def __init__(self, environment: Any) -> None:
         self.environment = environment
         self.tally = Tally()  # of this process, since the last report
-        self.lags: dict[int, int] = {}  # of each consumer of this process
+        self.lags: dict[int, int] = {}  # by consumer of this process
         self.begin()
         runner, events = environment.runner, environment.events
         events.test_start.add_listener(self.on_start)
@@ -81,7 +81,7 @@ class Run:
             self.finished.add(msg.node_id)
 
     def collect(self) -> Tally:
-        """All that is known now."""
+        """Everything known so far."""
         if not isinstance(self.environment.runner, MasterRunner):
             self.total.add(self.tally.take())
         return self.total
@@ -90,7 +90,7 @@ class Run:
     def lag(self) -> int:
         return sum(self.lags.values()) + sum(self.lags_of_workers.values())
 
-    # the course of a test
+    # phases of a test
 
     def on_start(self, **_: Any) -> None:
         self.tally.take()
@@ -125,8 +125,8 @@ class Run:
         self.tell()
 
     def wait_for_workers(self) -> None:
-        """Locust's master ends a test before its workers do. They are told to stop, and waited for
-        until they are ready for what comes next."""
+        """Locust's master ends a test before its workers do. This stops them and waits until they
+        are ready."""
         runner, deadline = self.environment.runner, time.monotonic() + LAST_REPORTS_S
         deadline += self.environment.stop_timeout or 0.0
         workers = {each.id for each in runner.clients.all if each.state != STATE_MISSING}
@@ -143,7 +143,7 @@ class Run:
     def read_back(self, total: Tally) -> None:
         link = self.link()
         try:
-            link.ask(lambda to: to)  # a broker that is being restarted is waited for
+            link.ask(lambda to: to)  # waits for a broker that is being restarted
             link.close()
             self.findings = read_back(broker.connect_to(self.environment.host), total.ledger)
         except ApplianceError as error:
@@ -171,7 +171,7 @@ class Run:
             "records/s": total.ledger.acked / seconds,
             "mb/s": total.counts[f"{tally.PRODUCE} bytes"] / seconds / 1e6,
         }
-        if self.findings is not None and self.findings.acked:  # else there was nothing to lose
+        if self.findings is not None and self.findings.acked:  # otherwise there was nothing to lose
             numbers |= {
                 "loss": self.findings.lost,
                 "altered": self.findings.altered,
@@ -184,7 +184,7 @@ class Run:
         end = time.monotonic() if math.isnan(self.end_s) else self.end_s
         return max(end - self.begin_s, 1e-9)
 
-    # the verdict
+    # verdict
 
     def tell(self) -> None:
         found = self.findings
@@ -221,7 +221,7 @@ class Run:
         }
 
     def on_quitting(self, environment: Any, **_: Any) -> None:
-        environment.runner.stop()  # after Ctrl-C nobody else has; it ends in `on_stop`
+        environment.runner.stop()  # after Ctrl-C nothing else stops it; it ends in `on_stop`
         if self.verdict is False:
             environment.process_exit_code = 1
         elif self.verdict and environment.parsed_options.slo:

@@ -1,8 +1,8 @@
-"""When requests should be sent: at a fixed rate, whatever became of the ones before.
+"""The times of requests: at a fixed rate, whatever happens to earlier ones.
 
-Times are taken from the intended moment, not from the one at which a request was sent at last. Else
-a broker that stalls for a second would be forgiven all requests that could not be sent meanwhile,
-which is known as coordinated omission.
+Times count from the intended moment, not from the moment at which a request was sent. Otherwise a
+broker that stalls for a second would be excused for all requests that could not be sent in it: this
+is called coordinated omission.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ class Schedule:
         self._next_s = time.monotonic() + random.random() * self._interval_s
 
     def wait_s(self) -> float:
-        """0 when the next one is due, or late."""
+        """0 if the next request is due or late."""
         return max(0.0, self._next_s - time.monotonic())
 
     def take(self) -> float:
-        """The moment for which the next one was intended, of time.monotonic."""
+        """The intended moment of the next request, of time.monotonic."""
         due, self._next_s = self._next_s, self._next_s + self._interval_s
         return due

@@ -8,12 +8,12 @@ from locust import LoadTestShape
 
 from loadtest.curves import SHAPES
 
-RUN_S = 600.0  # where no --run-time says so
+RUN_S = 600.0  # without --run-time
 SPAWN_RATE = 100.0  # users a second; above it locust warns
 
 
 class Shape(LoadTestShape):
-    abstract = True  # locust would use it always; `--shape` puts it in place
+    abstract = True  # locust would always use it; `--shape` selects it
     use_common_options = True
 
     def __init__(self, name: str, period_s: float) -> None:

@@ -1,12 +1,12 @@
-"""What a run has to hold: `--slo p99=20ms,loss=0`.
+"""The goals of a run: `--slo p99=20ms,loss=0`.
 
-    p50= p99= p99.9= max=    at most so long: the acks of producers, and end to end, where measured
+    p50= p99= p99.9= max=    longest times: acks of producers, and end to end, if measured
     e2e.p99= produce.p99=    of one kind: produce, e2e, fetch, commit, join
     loss= altered= duplicates= unknown=    records, after the log was read back
     errors=                  failed requests of all users: a count, or 0.1%
     records/s= mb/s=         at least this much was acknowledged
 
-What was not measured does not hold.
+A goal that was not measured fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = {
     "commit": tally.COMMIT,
     "join": tally.REBALANCE,
 }
-USUAL_KINDS = (tally.PRODUCE, tally.END_TO_END)  # what a user feels
+USUAL_KINDS = (tally.PRODUCE, tally.END_TO_END)  # what a user notices
 TIME = re.compile(r"(?:(?P<kind>\w+)\.)?(?:p(?P<percent>\d+(?:\.\d+)?)|(?P<max>max))")
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 DURATION = re.compile(r"(?P<value>\d+(?:\.\d+)?)(?P<unit>us|ms|s)")
@@ -35,7 +35,7 @@ AT_LEAST = ("records/s", "mb/s")
 
 
 class GoalInvalid(ValueError):
-    """What cannot be read as a goal; the text says which, got, wanted."""
+    """Not a goal; the text has the name, got and wanted."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Goal:
     limit: float
     kind: str = ""  # of times
     part: float = 0.0  # of times: 0.99, 1 is the maximum
-    is_share: bool = False  # of all requests, not a count
+    is_share: bool = False  # of all requests, instead of a count
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What goals are held against. A number that is not there was not measured."""
+    """The figures for goals. A missing number was not measured."""
 
     times: Mapping[str, Histogram]
     numbers: Mapping[str, float]

@@ -1,11 +1,12 @@
-"""A thousand users, and a broker restarted in the middle: is all that was acknowledged still there?
+"""A thousand users, and a broker restarted in the middle: checks that no acknowledged record is
+lost.
 
     python -m loadtest.soak --users 1000 --minutes 10 --restart kill --out /somewhere
 
-Starts a broker of its own, restarts it at half time (`kill` or `term`), and leaves the report in
-`--out`: locust's report.html, and report.json with what was read back, what the processes
-used and how near locust came to its own ceiling. Ends with 1 when an acknowledged record was lost
-or a goal was missed. What it does not know goes to locust: `--rate 2 --records 100`.
+Starts its own broker, restarts it at half time (`kill` or `term`), and writes the report to
+`--out`: locust's report.html, and report.json with the result of reading back, the load of the
+processes, and how near locust was to its own ceiling. Exits with 1 if an acknowledged record was
+lost or a goal was missed. Other options go to locust: `--rate 2 --records 100`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def locust_of(given: argparse.Namespace, broker: OwnBroker, options: list[str]) 
 
 
 def wait_for_topic(locust: subprocess.Popen[bytes], host: str) -> None:
-    """It is made when the test begins."""
+    """The broker is started when the test begins."""
     connect = connect_to(host, "loadtest-soak")
     while locust.poll() is None:
         with closing(connect()) as connection, suppress(BrokerRefused):
@@ -62,7 +63,7 @@ def wait_for_topic(locust: subprocess.Popen[bytes], host: str) -> None:
 def watch(
     locust: subprocess.Popen[bytes], broker: OwnBroker, given: argparse.Namespace
 ) -> dict[str, Any]:
-    """Until locust ends. The restart is in the middle, from the moment on in which users begin."""
+    """Runs until locust ends. The restart is in the middle, counted from the first user."""
     used = Processes({"master": locust.pid, "broker": broker.process.pid})
     wait_for_topic(locust, broker.host)
     restart_at = time.monotonic() + given.minutes * 30
@@ -97,7 +98,7 @@ def run(given: argparse.Namespace, options: list[str]) -> dict[str, Any]:
             try:
                 watched = watch(locust, broker, given)
             finally:
-                locust.terminate()  # where this was interrupted; it has ended otherwise
+                locust.terminate()  # only after an interrupt; otherwise it has ended
     finally:
         broker.stop()
     found: dict[str, Any] = json.loads((given.out / "locust.json").read_text())

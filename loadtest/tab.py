@@ -1,4 +1,4 @@
-"""A tab of locust's web page: what users of a broker want to see, beside what it says of itself.
+"""A tab of locust's web page: figures for users of a broker, and the broker's own figures.
 
 The same rows are at /appliance/stats as JSON, and at /appliance/stats.csv.
 """
@@ -25,7 +25,7 @@ COLUMNS = [
     {"key": "now", "title": "Now"},
     {"key": "since_start", "title": "Since the start"},
 ]
-LOOK_S = 1.0  # rows are made anew no more often
+LOOK_S = 1.0  # rows are rebuilt no more often
 
 Row = dict[str, Any]
 
@@ -42,7 +42,7 @@ class Tab:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._rows: list[Row] = []
-        self._at = time.monotonic() - LOOK_S  # the first look is made at once
+        self._at = time.monotonic() - LOOK_S  # the first look is immediate
         self._page = self._first = Page()
         self._before: dict[str, int] = {}
 

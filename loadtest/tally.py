@@ -1,4 +1,4 @@
-"""What users did: those of one process since the last report, those of all since the start."""
+"""Counts of the users: of one process since the last report, of all since the start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from loadtest.histogram import Histogram
 from loadtest.ledger import Ledger
 
-# What users time. Locust shows them under these names.
+# The timings of users. Locust shows them under these names.
 PRODUCE, END_TO_END, FETCH, COMMIT, REBALANCE = "PRODUCE", "END-TO-END", "FETCH", "COMMIT", "JOIN"
 
 
@@ -32,7 +32,7 @@ class Tally:
         self.counts[what] += more
 
     def take(self) -> dict[str, Any]:
-        """For the process that adds up; this one begins again."""
+        """Returns the counts for the total; this tally starts again."""
         taken = {
             "counts": dict(self.counts),
             "times": {kind: dict(times.counts) for kind, times in self.times.items()},

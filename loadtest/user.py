@@ -1,4 +1,4 @@
-"""What all users of the broker have: a link to it, their place in a topic, and how they report."""
+"""What all users have: a link to the broker, a partition, and their reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loadtest.link import Link
 from loadtest.payload import Filling
 
 E2E_SUFFIX = "-e2e"
-spawned: Counter[str] = Counter()  # of each class, in this process
+spawned: Counter[str] = Counter()  # by class, in this process
 
 
 @lru_cache(maxsize=1)
@@ -30,7 +30,7 @@ class BrokerUser(User):
         self.options = environment.parsed_options
         self.tally = environment.loadtest.tally
         name = type(self).__name__
-        # the users of several processes are spread alike: each begins at another partition
+        # spreads the users of several processes: each process begins at another partition
         self.index = spawned[name] + environment.runner.worker_index
         spawned[name] += 1
         self.connect = broker.connect_to(self.host or "", f"loadtest-{name}")

@@ -4,7 +4,7 @@
     spark.dataSource.register(ApplianceDataSource)
 
 Spark pickles the classes of a data source by reference, so every worker must be able to import this
-package; `shipping` brings it to workers that cannot.
+package; `shipping` sends it to workers without it.
 """
 
 from appliance_spark.shipping import ship

@@ -1,7 +1,7 @@
-"""Batch reads: a plan when the query is planned, a task for each of its splits.
+"""Batch reads: a plan when the query is planned, and a task for each of its splits.
 
-There are two readers, because Spark refuses one that could take filters while its setting
-`spark.sql.python.filterPushdown.enabled` is off, which it is by default.
+There are two readers, because Spark refuses one that accepts filters while its setting
+`spark.sql.python.filterPushdown.enabled` is off, the default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def source_of(settings: Settings, schema: StructType) -> Source:
 
 
 def read_split(source: Source, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    if isinstance(partition, Split):  # where there are none, Spark makes one of its own
+    if isinstance(partition, Split):  # without splits Spark creates a partition of its own
         yield from Fetching(source, partition).batches()
 
 
@@ -52,7 +52,7 @@ class BatchReader(DataSourceReader):
 
 
 def takes_filters() -> bool:
-    """Whether Spark is about to offer some: it asks in a process of its own kind."""
+    """Whether Spark will offer filters: it asks in a process of its own kind."""
     return "pyspark.sql.worker.data_source_pushdown_filters" in (
         *sys.modules,
         getattr(sys.modules["__main__"].__spec__, "name", ""),

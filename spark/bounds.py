@@ -1,7 +1,7 @@
-"""Where a read begins and ends: what the options say, as the plan of an export wants to hear it.
+"""The bounds of a read: from the options to the form of an export plan.
 
 earliest  latest  -2  -1  17     offsets
-@1700000000000                   the first offset whose timestamp is that late
+@1700000000000                   the first offset with at least that timestamp
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from appliance_spark.options import Given, OptionInvalid
 
 EARLIEST, LATEST = "earliest", "latest"
 NAMED = {-2: EARLIEST, -1: LATEST}
-ID = "id"  # beside the partitions of a topic: which topic of that name is meant
+ID = "id"  # beside a topic's partitions: the id of the topic
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One for all partitions, or one for each that is named."""
+    """One for all partitions, or one for each named partition."""
 
     option: str
     of_all: str = ""
     of_each: Mapping[str, Mapping[int, str]] | None = None
     by_time: bool = False
-    ids: Mapping[str, str] = field(default_factory=dict)  # of topics, as far as they were told
+    ids: Mapping[str, str] = field(default_factory=dict)  # of topics, if the option has them
 
     def of(self, topic: str, partition: int) -> str | None:
-        """None: it is not named."""
+        """None: the partition is not named."""
         if self.of_each is None:
             return self.of_all
         return self.of_each.get(topic, {}).get(partition)
@@ -98,5 +98,5 @@ def _number(option: str, given: Any, minimum: int) -> int:
 
 
 def as_text(by_partition: Mapping[int, str | int]) -> str:
-    """A map as the plan takes it."""
+    """A map in the form of the plan."""
     return json.dumps({str(number): at for number, at in sorted(by_partition.items())})

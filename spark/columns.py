@@ -1,8 +1,8 @@
-"""The columns of a record, as Spark's own Kafka connector has them, and how Arrow columns of
-those very types are made of raw batches: in compiled code, without a Python object per record.
+"""The columns of a record, as in Spark's own Kafka connector. Compiled code decodes raw batches
+into Arrow columns of these types, without a Python object per record.
 
-Spark compares the types of the first batch with its own, and trusts the others: so all are made
-here. It does not tell a Python source which columns a query needs. Who wants fewer names them:
+Spark compares only the types of the first batch with its own, so all batches are made here. Spark
+does not tell a Python source which columns a query needs. A query names them to read fewer:
 `.schema("value binary")`.
 """
 
@@ -31,7 +31,7 @@ TYPES = {
     "headers": "array<struct<key:string,value:binary>>",
 }
 HEADERS = "headers"
-MAY_BE_NULL = ("key", "value", HEADERS)  # Spark looks at each row of these for it
+MAY_BE_NULL = ("key", "value", HEADERS)  # only for these columns Spark checks each row for null
 
 
 def record_schema(include_headers: bool) -> str:
@@ -47,7 +47,7 @@ class Column(NamedTuple):
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:
-    """Those that are wanted; anything but columns of a record is refused."""
+    """The selected columns; refuses others than a record's."""
     for field in schema.fields:
         wanted = TYPES.get(field.name, "no such column")
         if field.dataType.simpleString() != wanted:
@@ -59,7 +59,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 
 
 class Decoder:
-    """Raw batches of one partition to Arrow's batches."""
+    """Decodes raw batches of one partition into Arrow batches."""
 
     def __init__(self, topic: str, partition: int, wanted: tuple[Column, ...]) -> None:
         import pyarrow as pa
@@ -111,7 +111,7 @@ class Decoder:
         }
 
     def _constant(self, name: str, value: Any, count: int) -> Any:
-        """Made once for the largest batch so far; smaller ones are a view of it."""
+        """Allocated for the largest batch so far; smaller ones use a view of it."""
         import pyarrow as pa
 
         made = self._constants.get(name)
@@ -120,7 +120,7 @@ class Decoder:
         return made.slice(0, count)
 
     def _headers(self, filled: Columns) -> Any:
-        """Null where a record has none, as the Kafka connector has it."""
+        """Null if a record has none, as in the Kafka connector."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -131,7 +131,7 @@ class Decoder:
 
 
 def kinds() -> dict[str, Any]:
-    """Arrow's types, exactly as Spark makes them of the schema."""
+    """Arrow's types, exactly as Spark converts the schema."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

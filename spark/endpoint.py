@@ -1,4 +1,4 @@
-"""The appliance's HTTP side, with nothing but the standard library: what a worker has too."""
+"""The appliance's HTTP API, with the standard library alone: workers have nothing else."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 OTHER_TOPIC, GONE, TOO_MANY = 409, 410, 429
 TOPICS_AT_ONCE = 1000
 
-# What a broken line, a broker that is started again or one that is busy shows; all else is final.
+# A broken connection, or a restarting or busy broker; other errors are final.
 PASSING = (OSError, http.client.HTTPException)
 
 
 class Refused(Exception):
-    """The appliance answered, and not with what was asked for."""
+    """The appliance answered with an error."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 class Busy(OSError):
-    """Too many at a time, or not ready yet: later is fine."""
+    """Too many requests, or not ready yet: retry later."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Endpoint:
                                  "isolation": isolation}, **meant(topic_id))  # fmt: skip
 
     def topics(self) -> list[str]:
-        """Without internal ones."""
+        """Topics without internal ones."""
         names: list[str] = []
         while True:
             page = self.get("/api/v1/topics", offset=len(names), limit=TOPICS_AT_ONCE)
@@ -96,7 +96,7 @@ class Endpoint:
                 return names
 
     def kafka_address(self) -> str:
-        """As the appliance knows it; where it listens on all of them, the host of the URL."""
+        """The appliance's own address; if it listens on all interfaces, the host of the URL."""
         host, _, port = str(self.get("/api/v1/health")["listeners"]["kafka"]).rpartition(":")
         if host in ("0.0.0.0", "[::]", "::", ""):
             host = urlsplit(self.url).hostname or host
@@ -104,7 +104,7 @@ class Endpoint:
 
 
 def meant(topic_id: str) -> dict[str, str]:
-    """Which topic of that name; "" is whichever is there, for offsets of nobody knows which."""
+    """The id of the intended topic; "" is the present one, for offsets without an id."""
     return {"topic_id": topic_id} if topic_id else {}
 
 

@@ -1,5 +1,5 @@
-"""`python -m appliance_spark.export`, which is also `appliance export`: topics to Parquet, each
-record once, and what else is done with such a target."""
+"""`python -m appliance_spark.export`, also called `appliance export`: exports topics to Parquet,
+each record once, and maintains the target."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from appliance_spark.export_layout import ExportFailed, Target, target_path, tex
 from appliance_spark.export_scheduler import Scheduler, definitions_of
 from appliance_spark.export_session import MASTER, Sessions, progress
 
-FAILED, FOUND = 1, 10  # as `appliance health`: 10 tells that something is wrong
+FAILED, FOUND = 1, 10  # as `appliance health`: 10 means that something is wrong
 
 
 class Command(click.Command):
-    """What failed ends a command with one line, not with a trace, and as our other commands end."""
+    """An error ends a command with one line, as in our other commands, not with a trace."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -74,18 +74,18 @@ def options(*given: Function) -> Callable[[Function], Function]:
 
 with_broker = options(
     click.option("--admin", envvar="APPLIANCE_ADMIN_ADDRESS", default="127.0.0.1:8780",
-                 show_default=True, metavar="HOST:PORT", help="Where the broker's pages are."),
-    click.option("--token", envvar="APPLIANCE_TOKEN", help="Of the admin pages."),
+                 show_default=True, metavar="HOST:PORT", help="Address of the admin port."),
+    click.option("--token", envvar="APPLIANCE_TOKEN", help="Token for the admin port."),
     click.option("--retries", default=export_run.RETRIES, show_default=True,
-                 help="Of a worker that lost the broker, without a byte in between."),
+                 help="Retries of a worker without progress."),
 )
 with_spark = options(
     click.option("--master", default=MASTER, show_default=True, help="Any Spark master."),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Of Spark; may be repeated."),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark config; repeatable."),
 )
 with_target = click.option(
     "--target", required=True, metavar="DIR",
-    help="A folder, which all Spark workers see under the same path.")
+    help="A folder that all Spark workers see under the same path.")
 with_schema = options(
     click.option("--partition-by", default="timestamp", show_default=True,
                  help="timestamp, append or field:NAME (of JSON or Avro)."),
@@ -94,20 +94,20 @@ with_schema = options(
     click.option("--schema-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
                  help="The schema as JSON; JSON without one is inferred and pinned."),
     click.option("--framing", type=click.Choice(["confluent", "none"]), default="confluent",
-                 show_default=True, help="What stands before an Avro value."),
+                 show_default=True, help="Header before an Avro value."),
     click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]),
                  default="read_committed", show_default=True),
 )
 with_table = options(
     click.option("--table-name", metavar="NAMESPACE.NAME",
-                 help=f"Of the Iceberg tables; without it {export_iceberg.NAME}."),
+                 help=f"Name of the Iceberg tables; default {export_iceberg.NAME}."),
     click.option("--catalog", multiple=True, metavar="KEY=VALUE",
-                 help="name=… as pyiceberg's configuration has it, or type=, uri= and warehouse=; "
+                 help="name=… of pyiceberg's configuration, or type=, uri= and warehouse=; "
                       "without it an SQLite file in the target."),
 )
 with_bounds = options(
     click.option("--from", "first", default="earliest", show_default=True,
-                 help="Where a new target begins: earliest, latest, an offset, @TIME, or a map."),
+                 help="Start of a new target: earliest, latest, an offset, @TIME, or a map."),
     click.option("--to", "end", default="latest", show_default=True),
 )
 
@@ -115,9 +115,9 @@ with_bounds = options(
 with_roots = click.option(
     "--root", multiple=True, envvar="APPLIANCE_EXPORT_ROOTS", metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Exports that are defined in the broker may only have targets below it; may be repeated.")
+    help="Allowed parent of the targets of exports defined in the broker; repeatable.")
 with_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-with_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+with_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 
 
 def now_ms() -> int:
@@ -126,39 +126,39 @@ def now_ms() -> int:
 
 @export.command()
 @click.argument("topics", nargs=-1)
-@click.option("--name", help="An export that is defined in the broker: it is told of the run.")
+@click.option("--name", help="An export defined in the broker, which gets a report of the run.")
 @click.option("--target", metavar="DIR", help="A folder that all Spark workers see.")
 @with_schema
 @with_bounds
-@click.option("--accept-loss", is_flag=True, help="Go on when retention was faster.")
+@click.option("--accept-loss", is_flag=True, help="Continue if retention deleted unexported data.")
 @click.option("--grace", "grace_s", default=3600, show_default=True,
-              help="Seconds after an hour before its _SUCCESS.")
-@click.option("--hold-bytes", default=0, help="Retention keeps so much that is not exported.")
+              help="Seconds between the end of an hour and its _SUCCESS.")
+@click.option("--hold-bytes", default=0, help="Bytes of unexported records that retention keeps.")
 @click.option("--dead-letter-share", default=export_run.DEAD_LETTER_SHARE, show_default=True,
               type=click.FloatRange(0, 1),
-              help="A run with more of them fails, and commits nothing.")
+              help="A run with a larger share fails without a commit.")
 @click.option("--accept-target", is_flag=True,
-              help="There is another folder than the one that this export has written, on purpose.")
+              help="Accept a folder that this export did not write before.")
 @click.option("--new-target", is_flag=True,
-              help="The target has nothing of these topics yet, on purpose; for TOPICS and --file.")
-@click.option("--table", type=click.Choice(["iceberg"]), help="Follows what is exported.")
+              help="Start a target without these topics; for TOPICS and --file.")
+@click.option("--table", type=click.Choice(["iceberg"]), help="Maintain a table, too.")
 @with_table
 @click.option("--due-ms", type=int, hidden=True)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A TOML file in which the export --name is defined, instead of the broker.")
+              help="A TOML file that defines the export --name, instead of the broker.")
 @with_roots
 @with_spark
 @with_broker
 @with_json
 def run(as_json: bool, **given: Any) -> None:
-    """Export what is new of TOPICS, or of the export --name, once."""
-    is_told = given["file"] is None  # the broker does not know what a file defines
+    """Export new records of TOPICS, or of the export --name, once."""
+    is_told = given["file"] is None  # the broker does not know exports of a file
     name = given["name"] if is_told else None
     if given["new_target"] and name is not None:
         raise click.UsageError("--new-target is for TOPICS and --file; the broker knows the "
                                "targets of its own exports: --accept-target")
     if given["accept_target"] and name is None:
-        raise click.UsageError("--accept-target is for exports that are defined in the broker: "
+        raise click.UsageError("--accept-target is for exports defined in the broker: "
                                "--new-target")
     with export_outcome.told(name, AdminPort(given["admin"], given["token"])):
         job, spark = _job(given)
@@ -215,7 +215,7 @@ def _say_summary(summary: dict[str, Any], target: Target, as_json: bool) -> None
 @with_broker
 def list_command(target: str | None, as_json: bool, admin: str, token: str | None,
                  retries: int) -> None:
-    """The runs of a target, or the exports that are defined in the broker."""
+    """List the runs of a target, or the exports that are defined in the broker."""
     if target is None:
         rows = AdminPort(admin, token).definitions()
     else:
@@ -232,13 +232,13 @@ def list_command(target: str | None, as_json: bool, admin: str, token: str | Non
 
 @export.command()
 @with_target
-@click.option("--offline", is_flag=True, help="Only files and manifest, not the log.")
+@click.option("--offline", is_flag=True, help="Check only files and manifest, not the log.")
 @with_spark
 @with_broker
 @with_json
 def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin: str,
            token: str | None, retries: int, as_json: bool) -> None:
-    """Count again: Parquet against manifest against log. Exit code 10 when they differ."""
+    """Count again and compare: Parquet, manifest, log. Exit code 10 if they differ."""
     spark = Sessions(master, conf)
     broker = None if offline else AdminPort(admin, token)
     with progress(spark, "verify"):
@@ -260,14 +260,14 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin
 @click.argument("topics", nargs=-1)
 @with_target
 @click.option("--lost-files", is_flag=True,
-              help="Make missing and changed files of this target again, from the log.")
+              help="Export missing and changed files of this target again from the log.")
 @with_schema
 @with_bounds
 @with_spark
 @with_broker
 @with_json
 def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
-    """A range again, into a new target; or the lost files of one that is there."""
+    """Export a range into a new target; or lost files of a target again."""
     given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
               "dead_letter_share": 1.0, "accept_target": False, "new_target": True, "table": None,
               "table_name": None, "catalog": (), "root": (), "file": None}
@@ -276,7 +276,7 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
         _repair(target, given, as_json)
         return
     if target.manifest.exists():
-        raise ExportFailed(f"{target.root} has exports already: a backfill wants a new target")
+        raise ExportFailed(f"{target.root} has exports already: a backfill needs a new target")
     job, spark = _job(given)
     job = dataclasses.replace(job, wanted=dataclasses.replace(job.wanted, reason="backfill"))
     with progress(spark, "backfill") as say:
@@ -294,20 +294,20 @@ def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps({"made_again": [str(path) for path in made]}))
         return
     for path in made:
-        click.echo(f"made again: {path}")
-    click.echo(f"{len(made)} files made again")
+        click.echo(f"exported again: {path}")
+    click.echo(f"{len(made)} files exported again")
 
 
 @export.command()
 @with_target
 @click.option("--target-bytes", default=export_compact.TARGET_BYTES, show_default=True)
 @click.option("--grace", "grace_s", default=export_compact.GRACE_MS // 1000, show_default=True,
-              help="Seconds before a replaced file is deleted.")
+              help="Seconds until a replaced file is deleted.")
 @with_spark
 @with_json
 def compact(target: str, target_bytes: int, grace_s: int, master: str,
             conf: tuple[str, ...], as_json: bool) -> None:
-    """Merge small files of an hour; delete those that were replaced long enough ago."""
+    """Merge small files of an hour, and delete replaced files after the grace."""
     spark = Sessions(master, conf)
     with progress(spark, "compact") as say:
         done = export_compact.compact(
@@ -322,21 +322,21 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
 @click.argument("topic")
 @with_target
 @click.option("--set", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Use this one from the next run on; nothing is inferred any more.")
+              help="Use this schema from the next run on and infer nothing more.")
 @click.option("--infer-again", "infers", is_flag=True,
-              help="Infer it anew, by a sample of all that the log has now.")
+              help="Infer the schema again from a sample of the whole log.")
 @click.option("--keep-old-files", "keeps_files", is_flag=True,
-              help="Although a field has another type in files that are there.")
+              help="Even if a field has another type in existing files.")
 @with_broker
 @with_json
 def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files: bool,
            admin: str, token: str | None, retries: int, as_json: bool) -> None:
-    """Show the JSON schema of TOPIC in a target; set it, or infer it anew."""
+    """Show, set or infer again the JSON schema of TOPIC in a target."""
     into = Target(target_path(target))
     if file and infers:
         raise click.UsageError("--set does not go with --infer-again")
     if file or infers:
-        export_manifest.load_known(into)  # a folder that was misspelt is not made by its lock
+        export_manifest.load_known(into)  # the lock would create a misspelt folder
         with into.locked():
             manifest = export_manifest.load_known(into)
             found = (export_run.inferred(manifest, topic, AdminPort(admin, token), retries)
@@ -357,7 +357,7 @@ def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files
 @with_json
 def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: bool,
           as_json: bool) -> None:
-    """An Iceberg table for a target, equal to what is exported, now and after each run."""
+    """Create an Iceberg table for a target; each run updates it."""
     into, done = Target(target_path(target)), list[str]()
     export_manifest.load_known(into)
     with into.locked():
@@ -375,7 +375,7 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
 
 @export.command()
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Exports as TOML; without it those that are defined in the broker.")
+              help="Exports as TOML; default: those defined in the broker.")
 @with_roots
 @with_spark
 @with_broker
@@ -390,7 +390,7 @@ def schedule(file: Path | None, root: tuple[Path, ...], master: str, conf: tuple
     more += [word for each in root for word in ("--root", str(each))]
     more += ["--master", master, "--admin", admin, "--retries", str(retries)]
     if token:
-        os.environ["APPLIANCE_TOKEN"] = token  # not on a command line, where others can read it
+        os.environ["APPLIANCE_TOKEN"] = token  # not on a command line, which others can read
 
     def command(name: str) -> list[str]:
         return [sys.executable, "-m", "appliance_spark.export", "run", f"--name={name}", *more]

@@ -1,6 +1,7 @@
-"""Avro values as columns, by a schema that is given. fastavro reads them (`appliance-log[avro]`).
+"""Avro values as columns, by a given schema. fastavro decodes them (`appliance-log[avro]`).
 
-Confluent's header, a zero byte and a schema's id in four, is skipped: the id is not looked up.
+Confluent's header, a zero byte and a schema id of four bytes, is skipped without a lookup of the
+id.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def parser(schema: dict[str, Any]) -> Callable[[list[bytes | None]], Parsed]:
         for i, value in enumerate(values):
             try:
                 row = read(value)
-                pa.array([row], shape)  # one that does not fit must not take the others along
-            except Exception as error:  # noqa: BLE001 - fastavro raises whatever the bytes lead to
+                pa.array([row], shape)  # a record that does not fit must not affect the others
+            except Exception as error:  # noqa: BLE001 - fastavro raises many types for wrong bytes
                 bad[i] = f"{type(error).__name__}: {error}"
                 continue
             rows.append(row)
@@ -85,7 +86,7 @@ def _shape(schema: Any) -> pa.DataType:
 
 
 def arrow_type(schema: Any, names: dict[str, Any]) -> pa.DataType:
-    """`names` are the records, enums and fixeds that were named before."""
+    """`names` are the records, enums and fixeds that were defined before."""
     import pyarrow as pa
 
     if isinstance(schema, list):
@@ -133,7 +134,7 @@ def _plain(name: str) -> pa.DataType:
 
 
 def _logical(schema: dict[str, Any]) -> pa.DataType | None:
-    """As fastavro gives them. Those that it does not know stay what they are beneath."""
+    """The types that fastavro returns. It returns unknown logical types as their base type."""
     import pyarrow as pa
 
     name = schema["logicalType"]

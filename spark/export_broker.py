@@ -1,4 +1,4 @@
-"""What an export asks the broker's admin port, and tells it. Reading the records is `batches`."""
+"""An export's requests to the broker's admin port. `batches` reads the records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPICS_AT_ONCE = 1000
 
 
 class BrokerRefused(ExportFailed):
-    """It answered, with an error."""
+    """The broker answered with an error."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -22,7 +22,7 @@ class BrokerRefused(ExportFailed):
 
 
 class BrokerUnreachable(ExportFailed):
-    """It did not answer."""
+    """The broker did not answer."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class AdminPort:
         return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
 
     def check_topic(self, topic: str) -> None:
-        """Raises where there is none."""
+        """Raises if the topic does not exist."""
         self.is_compacted(topic)
 
     def is_compacted(self, topic: str) -> bool:
-        """As its config is now."""
+        """The present config."""
         answer = self.ask("GET", f"/api/v1/topics/{quote(topic, safe='')}")
         return "compact" in answer["cleanup_policy"].split(",")
 
     def topics(self) -> list[str]:
-        """Without internal ones."""
+        """Topics without internal ones."""
         names: list[str] = []
         while True:
             page = self.ask("GET", "/api/v1/topics", offset=len(names), limit=TOPICS_AT_ONCE)
@@ -66,7 +66,7 @@ class AdminPort:
                 return names
 
     def unserved(self) -> dict[str, str]:
-        """Topics that are there and cannot be opened, and why."""
+        """Topics that exist and cannot be opened, with the reason."""
         found: dict[str, str] = self.ask("GET", "/api/v1/topics", offset=0, limit=1)["unavailable"]
         return found
 

@@ -1,7 +1,7 @@
-"""Small files of an hour become large ones, and lost files are exported again: the same records in
-other files, shown to readers as another generation. Nothing is rewritten in place.
+"""Merges small files of an hour, and exports lost files again: the same records in other files,
+which readers see as another generation. No file is rewritten in place.
 
-Readers that have resolved the old generation go on reading it: it is deleted after a grace.
+Readers that have resolved the old generation continue with it: it is deleted after a grace.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from appliance_spark.export_verify import damaged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_BYTES = 128 << 20  # of a file: what readers like, and one task merges in seconds
-GRACE_MS = 24 * 3_600_000  # before a replaced generation is deleted: longer than queries take
+TARGET_BYTES = 128 << 20  # of a file: good for readers, and one task merges it in seconds
+GRACE_MS = 24 * 3_600_000  # before a replaced generation is deleted: longer than queries run
 
 File = dict[str, Any]
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ def compact(
         manifest = opened(target)
         sweep(target, manifest)
         export_iceberg.check(manifest)
-        export_iceberg.follow(target, manifest, say)  # before it lacks files that it refers to
+        export_iceberg.follow(target, manifest, say)  # before it removes files that the table uses
         deleted = _delete_replaced(target, manifest, now_ms - grace_ms)
         tasks = _tasks(manifest, target_bytes)
         if not tasks and not manifest["retired"]:
@@ -60,7 +60,7 @@ def compact(
 
 
 def _delete_replaced(target: Target, manifest: dict[str, Any], before_ms: int) -> int:
-    """Files first: a generation that is in no manifest would be swept all the same."""
+    """Links the files first: the next sweep removes a generation that is in no manifest."""
     over = [each for each in manifest.get("replaced", []) if each["since_ms"] <= before_ms]
     if not over:
         return 0
@@ -72,8 +72,8 @@ def _delete_replaced(target: Target, manifest: dict[str, Any], before_ms: int) -
 
 
 def _tasks(manifest: dict[str, Any], target_bytes: int) -> list[dict[str, Any]]:
-    """Groups of small files of one folder, kind and schema, each about as large as is wanted. Dead
-    letters look alike under any schema, and a repair wants the one that refused them."""
+    """Groups small files of one folder, kind and schema, each about as large as wanted. Dead
+    letters are equal under any schema, but a repair needs the schema that refused them."""
     folders: dict[tuple[str, bool, int], list[File]] = {}
     for file in manifest["files"]:
         if file["bytes"] < target_bytes // 2:
@@ -122,14 +122,14 @@ def _show(
     export_generation.commit(target, manifest, swapped, staged, now_ms)
 
 
-# Files that were lost
+# Lost files
 
 def repair(
     target: Target, spark: Callable[[], SparkSession], reading: export_tasks.Reading, now_ms: int,
     say: Say = lambda text: None,
 ) -> list[str]:
-    """Files that are missing or have changed are made again from the log, under their old names
-    when a run made them. The log must still have their records; the answer is the paths."""
+    """Exports missing and changed files again from the log, under their old names if a run made
+    them. The log must still have their records. Returns the paths."""
     export_manifest.load_known(target)  # an empty folder does not become a target
     with target.locked():
         manifest = opened(target)
@@ -152,7 +152,7 @@ def _made_again(
     manifest: dict[str, Any], lost: list[File], spark: SparkSession, reading: export_tasks.Reading,
     staging: Path,
 ) -> list[File]:
-    """Each range of a lost file is read again, and of its files those that are lost are kept."""
+    """Reads the range of each lost file again, and keeps only the lost files of it."""
     ways = {run["partition_by"] for run in manifest["runs"]}
     if len(ways) != 1:
         raise ExportFailed(f"this target was partitioned by {sorted(ways)}: one wanted")

@@ -1,4 +1,4 @@
-"""An export as it is defined: in the broker, in a TOML file, or by the options of a command."""
+"""A definition of an export: from the broker, a TOML file, or the options of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from appliance_spark.export_run import DEAD_LETTER_SHARE, GRACE_MS, Job, with_sc
 
 Definition = dict[str, Any]
 
-# `options` of a definition, with what they are when they are not given
+# `options` of a definition, with their defaults.
 OPTIONS: dict[str, Any] = {
     "from": "earliest", "to": "latest", "isolation": "read_committed", "accept_loss": False,
     "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
@@ -44,8 +44,8 @@ def of_command(given: dict[str, Any]) -> Definition:
 
 
 def of_broker(definition: Definition, roots: tuple[Path, ...]) -> Definition:
-    """As somebody else has put it there: only what the list allows, and only where this scheduler
-    lets exports go."""
+    """For a definition that others may have stored: allows only the listed options, and only
+    targets in this scheduler's folders."""
     try:
         export_options.check(definition)
     except export_options.DefinitionWrong as error:
@@ -63,7 +63,7 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
     given = {name: value for name, value in (definition.get("options") or {}).items()
              if value is not None}
     if unknown := sorted(set(given) - set(OPTIONS)):
-        raise ExportFailed(f"options {unknown} are not known; these are: {sorted(OPTIONS)}")
+        raise ExportFailed(f"options {unknown} are unknown; known are {sorted(OPTIONS)}")
     options = {**OPTIONS, **given}
     wanted = Wanted(
         topics=tuple(topics_of(definition, broker)),
@@ -106,7 +106,7 @@ def catalog_of(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def topics_of(definition: Definition, broker: AdminPort) -> list[str]:
-    """Names, and of a pattern what there is now."""
+    """The names of topics, and the present matches of a pattern."""
     names = list(definition.get("topics") or [])
     if definition.get("pattern"):
         try:
@@ -115,7 +115,7 @@ def topics_of(definition: Definition, broker: AdminPort) -> list[str]:
             raise ExportFailed(f"pattern: {error}") from error
         names += sorted(each for each in broker.topics() if matches(each) and each not in names)
         for name, why in broker.unserved().items():
-            if matches(name):  # left out, its hours would look whole without it
+            if matches(name):  # without it, its hours would look complete
                 raise ExportFailed(f"topic {name} is not served just now: {why}")
     if not names:
         raise ExportFailed(f"the export {definition.get('name')} has no topic now")

@@ -1,14 +1,14 @@
-"""What readers of a target list: the folder of a topic is a link to its newest generation.
+"""Generations of a topic's folder: the folder that readers list is a link to the newest one.
 
     topic=T                                -> _export/generations/000008/topic=T
-    _export/generations/000007/topic=T     what it showed before commit 8, until its grace ends
-    _export/generations/000008/topic=T     the same records in fewer files; runs add theirs here
+    _export/generations/000007/topic=T     the state before commit 8, until its grace ends
+    _export/generations/000008/topic=T     the same records in fewer files; runs add new files here
 
-A generation is only added to. Who replaces files makes another one of second names (hard links),
-on the disk before the manifest is, and then one rename turns the link. So a reader that has
-resolved the link, once, finds every record once for as long as the grace lasts. One that goes
-through the link for each file may miss a file that it has listed. docs/decisions/export-folders.md
-has what each reader was seen to do.
+Files are only added to a generation. A merge creates another generation with second names (hard
+links), which is on the disk before the manifest is; then one rename switches the link. So a reader
+that resolves the link once reads every record once until the grace ends. A reader that uses the
+link for each file may miss a listed file. docs/decisions/export-folders.md has the behaviour of
+each reader.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Manifest = dict[str, Any]
 
 
 def top_of(path: str) -> str:
-    """The folder of a data file's topic: what stands before date, hour and name."""
+    """The folder of a data file's topic: the path before date, hour and name."""
     return path.rsplit("/", 3)[0]
 
 
 def number_of(manifest: Manifest, top: str) -> int:
-    """Of the generation that the manifest has files of. What was never replaced is in 0."""
+    """The generation of the manifest's files. Files that were never replaced are in 0."""
     return int(manifest.get("generations", {}).get(top, 0))
 
 
@@ -50,7 +50,7 @@ def tree(target: Target, top: str, number: int) -> Path:
 
 
 def home(target: Target, manifest: Manifest, path: str) -> Path:
-    """A file's own name, which stays when the link turns."""
+    """A file's own name, which stays when the link switches."""
     top = top_of(path)
     mine = tree(target, top, number_of(manifest, top))
     return mine / path[len(top) + 1:] if mine.is_dir() else target.root / path
@@ -64,7 +64,7 @@ def _link_text(top: str, number: int) -> str:
 
 
 def _point(target: Target, top: str, number: int) -> None:
-    """One rename: readers find the old generation or the new one."""
+    """One rename: readers see the old generation or the new one."""
     scratch = target.own / "link"
     scratch.unlink(missing_ok=True)
     scratch.symlink_to(_link_text(top, number))
@@ -75,7 +75,7 @@ def _point(target: Target, top: str, number: int) -> None:
 
 
 def begin(target: Target, paths: Iterable[str]) -> None:
-    """Folders of topics that had none."""
+    """Creates missing folders of topics."""
     for top in sorted({top_of(path) for path in paths}):
         if not os.path.lexists(target.root / top):
             make_folder(tree(target, top, 0))
@@ -83,13 +83,13 @@ def begin(target: Target, paths: Iterable[str]) -> None:
 
 
 def is_behind(target: Target, manifest: Manifest, top: str) -> bool:
-    """Whether a link shows another generation than the manifest has."""
+    """Whether a link points to another generation than the manifest."""
     link = target.root / top
     return link.is_symlink() and os.readlink(link) != _link_text(top, number_of(manifest, top))
 
 
 def agree(target: Target, manifest: Manifest) -> None:
-    """What a kill has left between manifest and link is done; half a generation goes."""
+    """Completes what a kill interrupted after the manifest; deletes incomplete generations."""
     for top in _tops(target, manifest):
         number, link = number_of(manifest, top), target.root / top
         if link.is_dir() and not link.is_symlink():
@@ -120,8 +120,8 @@ def _trees(target: Target) -> list[tuple[int, str]]:
 
 
 def _exchange(target: Target, top: str) -> None:
-    """A folder of an older version becomes a link to itself, in one step: each name goes on to be
-    found. Where a file system cannot do that it stays, and only `commit` minds."""
+    """Replaces the folder of an older version by a link in one step: each name stays valid. On a
+    file system that cannot do this the folder stays, and only `commit` fails."""
     place = tree(target, top, 0)
     make_folder(place.parent)
     if place.is_symlink():
@@ -143,13 +143,13 @@ def _renameat2(one: Path, other: Path) -> bool:
     return bool(libc.renameat2(AT_CWD, names[0], AT_CWD, names[1], RENAME_EXCHANGE) == 0)
 
 
-# Another generation
+# A new generation
 
 def commit(
     target: Target, old: Manifest, new: Manifest, staged: dict[str, Path], now_ms: int
 ) -> None:
-    """`new` has other files than `old`, of the same records. `staged` says where they are; all
-    others get a second name."""
+    """`new` has other files than `old`, with the same records. `staged` has the paths of new files;
+    all others get a second name."""
     paths = {file["path"] for file in old["files"]} ^ {file["path"] for file in new["files"]}
     tops = sorted({top_of(path) for path in (*paths, *staged)} | _with_retired(old))
     for top in tops:
@@ -167,7 +167,7 @@ def commit(
 
 
 def _with_retired(manifest: Manifest) -> set[str]:
-    """Of older versions, which left what they had replaced where readers list it."""
+    """For older versions, which left replaced files where readers list them."""
     return {top_of(each["path"]) for each in manifest.get("retired", [])}
 
 
@@ -207,7 +207,7 @@ def _second_name(path: Path, other: Path) -> None:
 
 
 def _sync_file_system(folder: Path) -> None:
-    """Thousands of folders at once: each by itself would wait for the disk."""
+    """Thousands of folders at once: one after the other would wait for the disk each time."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
@@ -218,10 +218,10 @@ def _sync_file_system(folder: Path) -> None:
 
 
 def delete_replaced(target: Target, each: dict[str, Any]) -> int:
-    """A generation whose grace is over; the answer is how many files were nowhere else. It goes by
-    one rename first: who comes now finds nothing, rather than a part."""
+    """Deletes a generation after its grace; returns the number of files without another name. One
+    rename comes first: new readers see nothing instead of a part."""
     place = tree(target, each["top"], each["generation"])
-    if not place.exists():  # a kill came between this and the manifest
+    if not place.exists():  # a kill interrupted this before the manifest
         return 0
     gone = target.staging / f"gone-{each['generation']:06d}-{each['top'].replace('/', '-')}"
     make_folder(target.staging)

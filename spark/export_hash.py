@@ -1,7 +1,8 @@
 """The hash of records: one number per record, and sums of them that do not depend on order.
 
-A file's hash is the sum over its records modulo 2^64, so that of many files is the sum of theirs,
-and the log's own is found by reading it again. What is hashed: `appliance/record/_record_hash.pyx`.
+A file's hash is the sum over its records modulo 2^64, so the hash of many files is the sum of
+theirs, and reading the log again gives the same hash. `appliance/record/_record_hash.pyx` says what
+is hashed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ WORDS = 1 << 64
 
 
 def hashes(batch: pa.RecordBatch, partition: int) -> pa.UInt64Array:
-    """Of each record of one partition, from the columns that Spark's Kafka connector names."""
+    """The hash of each record of one partition, from columns as in Spark's Kafka connector."""
     import pyarrow as pa
 
     if not batch.num_rows:
@@ -58,7 +59,7 @@ def _bytes(column: Any) -> tuple[memoryview, memoryview | None, memoryview | Non
 
 
 def _ends(column: Any, index: int) -> memoryview:
-    """n + 1 of them; an empty column may have no buffer at all."""
+    """n + 1 offsets; an empty column may have no buffer."""
     buffer = column.buffers()[index]
     if buffer is None or buffer.size == 0:
         return memoryview(bytes(4)).cast("i")

@@ -1,4 +1,4 @@
-"""In which hour a record belongs: by its timestamp, or by a field of its value."""
+"""The hour of a record: from its timestamp, or from a field of its value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HOUR_US = 3_600_000_000
-APPEND_TIME = 1  # a record's timestampType, when the broker stamped it
+APPEND_TIME = 1  # a record's timestampType, if the broker stamped it
 WAYS = "timestamp, append or field:NAME"
-# A number for a time: which unit it is in, by its size. Each limit is a date after the year 5000.
+# The unit of a number as a time, by its size. Each limit is a date after the year 5000.
 UNITS = ((10**11, 1_000_000), (10**14, 1000), (10**17, 1))
 
 
@@ -25,7 +25,7 @@ def check_way(way: str) -> None:
 
 
 def by_timestamp(batch: pa.RecordBatch, way: str) -> pa.Array:
-    """The hour of each record, counted from 1970; null where it has no time."""
+    """The hour of each record, counted from 1970; null without a time."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

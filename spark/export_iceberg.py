@@ -1,14 +1,14 @@
-"""An Iceberg table of each topic, which shows what the manifest has and nothing else.
+"""An Iceberg table of each topic, which has exactly the files of the manifest.
 
     1 the manifest is committed: it is the truth, with or without a table
-    2 the table follows: what it lacks is added and what it has too much is removed, by one snapshot
-      whose properties say up to which commit of the manifest it went, and which offsets are in
+    2 the table follows: one snapshot adds missing files and removes surplus files; its properties
+      have the manifest's commit and the exported offsets
 
-The table says itself how far it is, so it can be killed at any point and follows from there: a
-snapshot is in its catalog or it is not. The Parquet files are the ones that the manifest names;
-the table refers to them and has no copy. Dead letters are not in it.
+The table stores its own progress, so a kill at any point is safe: a snapshot is in its catalog or
+not, and the table continues from there. The table refers to the Parquet files of the manifest and
+copies none. It has no dead letters.
 
-docs/decisions/iceberg.md has what was weighed.
+docs/decisions/iceberg.md has the alternatives.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-FOLDER = "_iceberg"  # in the target, of the catalog and warehouse that are made when none is given
+FOLDER = "_iceberg"  # in the target, for the default catalog and warehouse
 NAME = "lake.{topic}"
 SNAPSHOTS_KEPT = export_manifest.RUNS_KEPT  # all are in each metadata file, so they must be few
-SNAPSHOTS_MAX = SNAPSHOTS_KEPT + 50  # then those above it are forgotten: not with each commit
+SNAPSHOTS_MAX = SNAPSHOTS_KEPT + 50  # above it the oldest expire, not at each commit
 
 COMMIT, OFFSETS, RUN = "appliance.commit", "appliance.offsets", "appliance.run"  # of a snapshot
 TARGET, TOPIC = "appliance.target", "appliance.topic"  # of a table
 
 PROPERTIES = {
-    "gc.enabled": "false",  # nobody else may delete the files: the manifest needs them
-    "commit.retry.num-retries": "0",  # not on top of what somebody else has written meanwhile
-    "commit.manifest-merge.enabled": "true",  # of small ones: each run makes one
+    "gc.enabled": "false",  # the manifest needs the files
+    "commit.retry.num-retries": "0",  # never on top of another writer
+    "commit.manifest-merge.enabled": "true",  # merges the small manifests of runs
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
 
 Say = Callable[[str], None]
-Settings = dict[str, Any]  # name of the tables, and what pyiceberg is told of the catalog
+Settings = dict[str, Any]  # name of the tables, and the catalog's settings for pyiceberg
 
 
 def settings(name: str | None, catalog: dict[str, str] | None) -> Settings:
-    """As they stand in the manifest."""
+    """The settings in the manifest."""
     name = name or NAME
     namespace, _, table = name.rpartition(".")
     if not namespace or not table:
@@ -65,7 +65,8 @@ CATALOG_TYPES = ("sql", "rest", "hive", "glue", "dynamodb")
 
 
 def _check_catalog(given: dict[str, str]) -> None:
-    """Also of what a manifest says: whoever may write into a target must not run code here."""
+    """Also checks settings in a manifest: whoever can write into a target must not run code
+    here."""
     unknown = sorted(set(given) - set(CATALOG_KEYS))
     if unknown:
         raise ExportFailed(f"a catalog's {', '.join(unknown)} can be said in pyiceberg's own "
@@ -83,7 +84,7 @@ _OWN = ("Put its properties into ~/.pyiceberg.yaml or the environment "
 
 
 def check(manifest: dict[str, Any]) -> None:
-    """Before a run does its work: what would keep the table from following it."""
+    """Before a run starts: checks what would keep the table from following."""
     if manifest.get("table") is None:
         return
     try:
@@ -129,15 +130,15 @@ def identifier(given: Settings, topic: str) -> tuple[str, ...]:
 
 
 def location(target: Target, manifest: dict[str, Any], path: str) -> str:
-    """In its generation: readers of a snapshot find it there when the link has turned."""
+    """In its generation: readers of a snapshot find the file there after the link has switched."""
     return f"file://{export_generation.home(target, manifest, path)}"
 
 
-# What the table says of itself
+# State of the table
 
 @dataclass
 class State:
-    """Of a table at its current snapshot."""
+    """The state of a table at its current snapshot."""
 
     commit: int = 0  # of the manifest
     position: dict[int, int] = field(default_factory=dict)
@@ -167,7 +168,7 @@ def state_of(table: Table, target: Target, topic: str) -> State:
     )
 
 
-_AGAIN = "`appliance export table --again` makes the table anew from the files that are there"
+_AGAIN = "`appliance export table --again` builds the table again from the existing files"
 
 
 def _check_owner(table: Table, target: Target, topic: str) -> None:
@@ -186,7 +187,7 @@ def _name(table: Table) -> str:
     return ".".join(table.name())
 
 
-# What the manifest says
+# State of the manifest
 
 def _wanted(target: Target, manifest: dict[str, Any], topic: str) -> dict[str, dict[str, Any]]:
     return {location(target, manifest, file["path"]): file for file in manifest["files"]
@@ -195,7 +196,7 @@ def _wanted(target: Target, manifest: dict[str, Any], topic: str) -> dict[str, d
 
 @dataclass
 class Step:
-    """From one state of a table to what the manifest says."""
+    """The changes from a table's state to the manifest's."""
 
     added: list[str]
     removed: list[DataFile]
@@ -210,7 +211,7 @@ def step(state: State, target: Target, manifest: dict[str, Any], topic: str) -> 
             f"{manifest['sequence']}: was the manifest brought back from a copy? {_AGAIN}"
         )
     wanted = _wanted(target, manifest, topic)
-    # one that was made again keeps its name, and need not keep its bytes
+    # A file that was exported again keeps its name, and may have other bytes.
     stays = {path for path in state.files.keys() - state.twice
              if path in wanted and wanted[path]["sequence"] <= state.commit}
     added = sorted(wanted.keys() - stays)
@@ -229,7 +230,7 @@ def step(state: State, target: Target, manifest: dict[str, Any], topic: str) -> 
 # Following
 
 def follow(target: Target, manifest: dict[str, Any], say: Say) -> None:
-    """Makes the tables equal to the manifest. The target's lock is held."""
+    """Makes the tables equal to the manifest. The caller holds the target's lock."""
     with _tables(target, manifest) as tables:
         for table, topic in tables:
             due = step(state_of(table, target, topic), target, manifest, topic)
@@ -244,7 +245,7 @@ def follow(target: Target, manifest: dict[str, Any], say: Say) -> None:
 
 
 def forget_before(target: Target, manifest: dict[str, Any], commit: int) -> None:
-    """Snapshots that have files which that commit replaced: these are about to be deleted."""
+    """Snapshots with files that this commit replaced and that will be deleted."""
     with _tables(target, manifest) as tables:
         for table, topic in tables:
             _check_owner(table, target, topic)
@@ -253,11 +254,11 @@ def forget_before(target: Target, manifest: dict[str, Any], commit: int) -> None
 
 
 def drop(target: Target, manifest: dict[str, Any]) -> None:
-    """The tables alone; the next `follow` makes them anew."""
+    """Drops the tables only; the next `follow` builds them again."""
     from pyiceberg.exceptions import NoSuchTableError
 
     given = manifest["table"]
-    if not given["catalog"]:  # also when it can no longer be read
+    if not given["catalog"]:  # also if it can no longer be read
         shutil.rmtree(target.root / FOLDER, ignore_errors=True)
         return
     with _explained(), _catalog(target, given) as catalog:
@@ -268,7 +269,7 @@ def drop(target: Target, manifest: dict[str, Any]) -> None:
 
 @contextmanager
 def _tables(target: Target, manifest: dict[str, Any]) -> Iterator[Iterator[tuple[Table, str]]]:
-    """Those of the topics that have files, one after the other; what is not there is made."""
+    """The tables of topics with files, one after the other; creates missing ones."""
     given = manifest.get("table")
     topics = [topic for topic in sorted(manifest["topics"]) if _wanted(target, manifest, topic)]
     if given is None or not topics:
@@ -283,12 +284,12 @@ def _tables(target: Target, manifest: dict[str, Any]) -> Iterator[Iterator[tuple
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Whatever goes wrong with a table, the export is whole."""
+    """If a table fails, the export is still complete."""
     try:
         yield
     except ExportFailed:
         raise
-    except Exception as error:  # pyiceberg, SQLAlchemy and the catalogs have each their own
+    except Exception as error:  # pyiceberg, SQLAlchemy and the catalogs have their own exceptions
         raise ExportFailed(
             f"the files are exported, but their table did not follow: {type(error).__name__}: "
             f"{error}. {_AGAIN}"
@@ -313,7 +314,7 @@ def _opened(
 
 
 def _commit(table: Table, due: Step) -> None:
-    """One snapshot, with the columns that its files bring."""
+    """Commits one snapshot, with the columns of its files."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
     from pyiceberg.table import TableProperties
 
@@ -332,7 +333,7 @@ def _commit(table: Table, due: Step) -> None:
 
 
 def _widen(transaction: Any, added: list[str], table: Table) -> None:
-    """Fields that are new become columns, within structs too; none goes, none changes its type."""
+    """Adds new fields as columns, within structs too; never removes one or changes its type."""
     import pyarrow.parquet as pq
 
     shapes = []
@@ -347,8 +348,8 @@ def _widen(transaction: Any, added: list[str], table: Table) -> None:
 
 
 def _forget(table: Table, snapshots: list[Snapshot]) -> None:
-    """Snapshots, and the files of metadata that were theirs alone; no data."""
-    kept = {ref.snapshot_id for ref in table.metadata.refs.values()}  # current, or somebody's tag
+    """Expires snapshots and deletes their own metadata files; no data."""
+    kept = {ref.snapshot_id for ref in table.metadata.refs.values()}  # current, or a tag
     gone = {each.snapshot_id for each in snapshots} - kept
     if not gone:
         return
@@ -368,13 +369,13 @@ def _age(snapshot: Snapshot) -> int:
 
 
 def _told(snapshot: Snapshot) -> int:
-    """Its commit of the manifest."""
+    """The table's commit of the manifest."""
     found = snapshot.summary.additional_properties if snapshot.summary else {}
     return int(found.get(COMMIT, 0))
 
 
 def _hint(table: Table) -> None:
-    """The name of the newest metadata, for readers without the catalog: DuckDB takes a folder."""
+    """Writes the name of the newest metadata, for readers without the catalog: DuckDB."""
     from appliance_spark.export_iceberg_io import local_path
 
     newest = local_path(table.metadata_location)

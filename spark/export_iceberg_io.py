@@ -1,7 +1,7 @@
-"""Where the metadata of an Iceberg table goes: on a disk each file is synced before the catalog is
-told of it, and so is the folder that names it. Elsewhere, and for reading, it is pyiceberg's own.
+"""File access for the metadata of an Iceberg table: on a local disk each file and its folder are
+synced before the catalog gets its name. Other locations, and reads, use pyiceberg's own code.
 
-A catalog loads `DurableIO` by its name, so this is imported only where pyiceberg is.
+A catalog loads `DurableIO` by its name, so this module needs pyiceberg at its import.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from appliance_spark.export_layout import make_folder, sync_folder
 
 
 def local_path(location: str) -> Path | None:
-    """None where a location is not on a disk of ours."""
+    """None if the location is not on a local disk."""
     parts = urlsplit(location)
     return Path(parts.path) if parts.scheme == "file" else None
 

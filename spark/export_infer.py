@@ -1,13 +1,13 @@
-"""Which columns JSON has: what a sample of the records of a run says, each record with one vote.
+"""Infers the columns of JSON from a sample of a run's records, each record with one vote.
 
-    sample     so many records and bytes, of all splits alike, in pieces spread over each
-    a field    becomes a column when it is in a share of the objects that could have it
-    its type   is what three quarters of its values have; whole and broken numbers are `double`,
-               when there are enough broken ones. Without such a majority it is text
-    names      that a reader could not tell apart, or that are no names, become no columns
+    sample     a limited number of records and bytes, from pieces spread over every split
+    a field    becomes a column if a share of the objects that could have it has it
+    its type   is the type of three quarters of its values; integers and other numbers together are
+               `double`, if there are enough of the latter. Without such a majority it is text
+    names      that readers cannot tell apart, or that are invalid, become no columns
 
 A tally is {"votes": {KIND: records}, "item": TALLY, "fields": {NAME: TALLY}}; kinds are those of
-`export_json`, "list" and "fields". What becomes no column is not lost: `_rest` has it as JSON text.
+`export_json`, "list" and "fields". Fields without a column are kept as JSON text in `_rest`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Any
 from appliance_spark import export_json
 from appliance_spark.export_json import FIELDS_MAX, Type
 
-# Of a topic, in one run: enough that what is in one of a hundred records is seen for certain, and
-# read in seconds, however long the log is. Not from one place: what is old may look otherwise.
+# Per topic and run: enough to see everything that one of a hundred records has, and read in seconds
+# from a log of any length. From many pieces, because old records may look different.
 SAMPLE_RECORDS = 10_000
 SAMPLE_BYTES = 64 << 20
-SAMPLE_PIECES = 10  # of a split that has more records than its part of the sample
+SAMPLE_PIECES = 10  # of a split with more records than its part of the sample
 
-FIELD_SHARE = 0.01  # of its objects must have a field: an id that was taken for a name is in one
-MANY = 10  # objects: from here on one of them alone adds nothing
-MAJORITY = 0.75  # of its values say what type a field has; the others will be dead letters
+FIELD_SHARE = 0.01  # a share of its objects must have a field: an id used as a name is in only one
+MANY = 10  # objects: above this a single one does not add a field
+MAJORITY = 0.75  # share of its values that have the type; the others become dead letters
 
 OBJECT_FIELDS_MAX = 500  # of an object below the top: with more it is a map, and its column is text
-NAME_BYTES_MAX = 128  # as catalogs of tables have it; what is longer is data, not a name
-TALLY_NAMES_MAX = 10_000  # of a split: the rarest are forgotten, for a worker's memory
+NAME_BYTES_MAX = 128  # the limit of table catalogs; longer names are data
+TALLY_NAMES_MAX = 10_000  # per split: the rarest are dropped to limit a worker's memory
 
 Tally = dict[str, Any]
 Path = tuple[str, ...]
@@ -43,11 +43,11 @@ def empty() -> Tally:
     return {"votes": {}, "fields": {}}
 
 
-# The vote
+# Voting
 
 def tally_of(values: Iterable[bytes | None]) -> Tally:
-    """Of all values that parse. The others will be dead letters, and have no vote; nor has one with
-    more fields than a file may have columns."""
+    """The votes of all values that parse. Other values become dead letters and have no vote;
+    neither has one with more fields than a file may have columns."""
     found, size = empty(), 0
     for value in values:
         if value is None:
@@ -64,7 +64,7 @@ def tally_of(values: Iterable[bytes | None]) -> Tally:
 
 
 def _vote(tally: Tally, kind: Type) -> int:
-    """How many names were new."""
+    """Returns the number of new names."""
     word = kind if isinstance(kind, str) else next(iter(kind))
     tally["votes"][word] = tally["votes"].get(word, 0) + 1
     if word == "list":
@@ -80,7 +80,7 @@ def _vote(tally: Tally, kind: Type) -> int:
 
 
 def is_name(name: str) -> bool:
-    """Nothing that cannot be seen, such as a line's end or half of a surrogate pair."""
+    """No invisible characters, such as an end of line or half of a surrogate pair."""
     return bool(name.strip()) and name.isprintable() and len(name.encode()) <= NAME_BYTES_MAX
 
 
@@ -103,7 +103,7 @@ def _join(tally: Tally, other: Tally) -> None:
 
 
 def thinned(tally: Tally) -> tuple[Tally, int]:
-    """Without the rarest names, until half of the room is free; and how many are left."""
+    """Drops the rarest names, until half of the space is free; returns how many are left."""
     least = 1
     while (size := _names(tally)) > TALLY_NAMES_MAX // 2:
         tally = _without(tally, least)
@@ -128,15 +128,15 @@ def _seen(tally: Tally) -> int:
     return sum(tally["votes"].values())
 
 
-# The verdict
+# Result
 
 def wanted(objects: int) -> int:
-    """How many of them must have a field."""
+    """The number of objects that must have a field."""
     return max(math.ceil(FIELD_SHARE * objects), 2 if objects >= MANY else 1)
 
 
 def decided(tally: Tally) -> Type:
-    """"null": nothing is known of it yet."""
+    """"null": its type is unknown yet."""
     votes = Counter({word: count for word, count in tally["votes"].items() if word != "null"})
     numbers = votes["long"] + votes["double"]
     if votes["double"] >= wanted(numbers):
@@ -157,7 +157,7 @@ def _seen_values(tally: Tally) -> int:
 
 
 def _columns(tally: Tally) -> Type:
-    """Of an object below the top."""
+    """The columns of an object below the top."""
     fields: dict[str, Type] = {}
     taken: set[str] = set()
     for each in sorted(_candidates(tally, (), None)):
@@ -172,7 +172,7 @@ def _columns(tally: Tally) -> Type:
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """A column that may be. Those that more objects have come first."""
+    """A candidate for a column. Candidates that more objects have come first."""
 
     rarity: int
     path: Path
@@ -184,7 +184,7 @@ class Candidate:
 
 
 def _candidates(tally: Tally, path: Path, pinned: Type | None) -> Iterator[Candidate]:
-    """Those of an object, and below what is pinned of it."""
+    """The candidates of an object, below its pinned fields."""
     objects = tally["votes"].get("fields", 0)
     known = pinned["fields"] if pinned else {}
     for name, each in tally["fields"].items():
@@ -206,8 +206,8 @@ def _below(tally: Tally, path: Path, pinned: Type) -> Iterator[Candidate]:
 
 
 def _paths(kind: Type, path: Path) -> Iterator[str]:
-    """As readers name columns, which is without a look at capitals. A name with a dot in it may be
-    that of a field within another."""
+    """A name as readers compare columns: without case. A name with a dot may equal the path of a
+    nested field."""
     yield ".".join(path).casefold()
     if isinstance(kind, dict):
         if "list" in kind:
@@ -217,8 +217,8 @@ def _paths(kind: Type, path: Path) -> Iterator[str]:
 
 
 def extended(pinned: Type | None, tally: Tally) -> tuple[Type, list[dict[str, Any]], list[str]]:
-    """The pinned schema with the fields that are new, what was added, and which columns could not
-    be. What is pinned stays as it is: values that do not fit it are dead letters."""
+    """The pinned schema with new fields, what was added, and the rejected columns. Pinned fields
+    never change: values that do not fit become dead letters."""
     found = pinned or {"fields": {}}
     taken = {*_paths(found, ()), *export_json.RESERVED}
     room = FIELDS_MAX - export_json.count_of(found)

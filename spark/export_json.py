@@ -1,8 +1,8 @@
-"""JSON values as columns: which fields there are and of what type, and rows made of them.
+"""JSON values as columns: their fields and types, and rows of them.
 
-A type, as it stands in the manifest: "boolean", "long", "double", "string", {"list": TYPE} or
-{"fields": {NAME: TYPE}}; of a value alone it may be "null", too. A column of "string" holds the
-JSON text of what is not a string. Which types a topic's columns get: `export_infer`.
+A type, as in the manifest: "boolean", "long", "double", "string", {"list": TYPE} or
+{"fields": {NAME: TYPE}}; a single value may also be "null". A column of "string" has the JSON text
+of values that are no strings. `export_infer` chooses the types of a topic's columns.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from appliance_spark.export_rows import Parsed
 
-FIELDS_MAX = 2000  # columns of a file; more are ids that were taken for names
-DEPTH_MAX = 8  # objects and lists in one another, as columns: what lies deeper is JSON text
-# The same of a value: a parser of whoever reads it as text has a limit, too, and ours must not
-# depend on how deep the stack is where it is called.
+FIELDS_MAX = 2000  # columns of a file; more means that ids are used as names
+DEPTH_MAX = 8  # objects and lists in one another, as columns: deeper values become JSON text
+# The same for a value: readers of the text have a limit, too, and ours must not depend on the stack
+# depth of the caller.
 VALUE_DEPTH_MAX = 200
-REST = "_rest"  # fields that the pinned schema does not have, as JSON text
+REST = "_rest"  # fields outside the pinned schema, as JSON text
 TOMBSTONE = "_tombstone"  # the value was null
 RESERVED = frozenset({  # the columns of a record itself
     "_key", "_partition", "_offset", "_timestamp", "_headers", REST, TOMBSTONE})
@@ -35,7 +35,7 @@ LONG = range(-(1 << 63), 1 << 63)
 PLAIN = ("boolean", "long", "double", "string")
 Type = Any
 
-# Not a string as a whole: the engine would keep a hundred octets for each of its letters.
+# Not matched as a whole string: the engine would need a hundred bytes for each letter.
 _SIGNS = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 
@@ -49,7 +49,7 @@ def _no_constant(name: str) -> Any:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
-    if len(members) < len(pairs):  # readers do not agree which of two counts
+    if len(members) < len(pairs):  # readers disagree which of two counts
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"field {twice[:80]!r} is there twice")
     return members
@@ -57,7 +57,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def load(value: bytes) -> dict[str, Any]:
     """Raises ValueError, with a reason for the dead letter."""
-    text = value.decode(json.detect_encoding(value))  # once: what is checked is what is parsed
+    text = value.decode(json.detect_encoding(value))  # the checked text is the parsed text
     if text.count("[") + text.count("{") > VALUE_DEPTH_MAX:
         _check_depth(text)
     try:
@@ -70,8 +70,8 @@ def load(value: bytes) -> dict[str, Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Before it is parsed, which goes a level down in the stack for each of the value's. Brackets
-    in a string are passed over, also in one that does not end."""
+    """To be called before parsing, which recurses once per level. Brackets in a string do not
+    count, also in an unterminated one."""
     depth, in_string = 0, False
     for found in _SIGNS.finditer(text):
         sign = found[0]
@@ -83,7 +83,7 @@ def _check_depth(text: str) -> None:
             raise ValueError(f"nested deeper than {VALUE_DEPTH_MAX} levels")
 
 
-# Which types
+# Types
 
 def type_of(value: Any, depth: int = 0) -> Type:
     if isinstance(value, dict) and depth < DEPTH_MAX:
@@ -105,8 +105,8 @@ def _scalar(value: Any) -> str:
 
 
 def merged(one: Type, other: Type) -> Type:
-    """The narrowest type that holds both; the order in which many are merged does not matter.
-    It is made in place: a copy for each element of a list would take the square of their number."""
+    """The narrowest type that holds both; the order of merging does not matter. Works in place:
+    copying for each element of a list would take quadratic time."""
     if one == other or other == "null":
         return one
     if one == "null":
@@ -127,7 +127,7 @@ def text_of(kind: Type) -> str:
 
 
 def count_of(kind: Type) -> int:
-    """How many columns it is."""
+    """The number of columns."""
     if not isinstance(kind, dict):
         return 1
     if "list" in kind:
@@ -136,7 +136,7 @@ def count_of(kind: Type) -> int:
 
 
 def differing(old: Type, new: Type, path: str = "") -> dict[str, str]:
-    """Fields that both have, with other types: by path, in words."""
+    """Fields of both types that differ: by path, as text."""
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         if "list" in old:
             return differing(old["list"], new["list"], f"{path}[]")
@@ -160,7 +160,7 @@ def has_all(new: Type, old: Type) -> bool:
 
 
 def checked(kind: Type, where: str = "", depth: int = 0) -> Type:
-    """What a person has written, or ExportFailed with the place."""
+    """Checks a schema from a person; raises ExportFailed with the path."""
     if not where and (not isinstance(kind, dict) or [*kind] != ["fields"]):
         raise ExportFailed(f'a schema begins with {{"fields": {{...}}}}, got {str(kind)[:80]}')
     if isinstance(kind, str) and kind in PLAIN:
@@ -177,7 +177,7 @@ def checked(kind: Type, where: str = "", depth: int = 0) -> Type:
 
 
 def _check_names(names: list[str], where: str) -> None:
-    """Readers name columns without a look at capitals, and Parquet has no empty group."""
+    """Readers compare names of columns without case, and Parquet has no empty group."""
     if not names and where:
         raise ExportFailed(f"the schema's field {where}: an object without fields has no columns")
     for name in names:
@@ -207,7 +207,7 @@ def arrow_type(kind: Type) -> pa.DataType:
 # Rows
 
 def parser(schema: dict[str, Any]) -> Callable[[list[bytes | None]], Parsed]:
-    """`schema["type"]` is pinned. Fields that it does not have go into `_rest` as text."""
+    """`schema["type"]` is pinned. Other fields go into `_rest` as text."""
     from appliance_spark.export_rows import OWN, Parsed
 
     fields = {n: k for n, k in schema["type"]["fields"].items()
@@ -242,7 +242,7 @@ def _row(values: dict[str, Any], fields: dict[str, Type], is_tombstone: bool) ->
 
 
 def fit(value: Any, kind: Type, path: str) -> Any:
-    """The value as its column holds it."""
+    """The value in its column's type."""
     if value is None:
         return None
     if kind == "string":
@@ -267,7 +267,7 @@ def _fit_nested(value: Any, kind: dict[str, Any], path: str) -> Any:
 
 
 def _double(value: float, path: str) -> float:
-    """A whole number that a double does not have would become its neighbour."""
+    """A whole number that no double represents would change its value."""
     try:
         found = float(value)
     except OverflowError:
@@ -278,8 +278,8 @@ def _double(value: float, path: str) -> float:
 
 
 def left_over(value: Any, kind: Type) -> Any:
-    """What its columns have no place for, in the form of the value that fits them; None: nothing.
-    Of a list with such a value there is null for each that has none."""
+    """The part of a value that its columns cannot hold, in the same structure; None: nothing. A
+    list with such a part has null for each element without one."""
     if isinstance(value, list) and isinstance(kind["list"], dict):
         rests = [left_over(each, kind["list"]) if each else None for each in value]
         return rests if any(rest is not None for rest in rests) else None

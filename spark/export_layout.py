@@ -1,17 +1,17 @@
-"""Where things stand in the target of an export, and how they get there durably.
+"""The layout of an export's target, and durable changes to it.
 
     topic=T                                          a link to the newest generation of its folder
     topic=T/date=2026-11-21/hour=08/T+0003+0000000012345+0000000045678.parquet
-    topic=T/date=2026-11-21/hour=08/_SUCCESS         nothing more is expected for this hour
+    topic=T/date=2026-11-21/hour=08/_SUCCESS         no more records are expected for this hour
     _dead_letter/topic=T/date=…/hour=…/T+….parquet   records that did not parse, and why
-    _export/manifest.json                            the truth: files, and how far each partition is
+    _export/manifest.json                            the truth: files, and positions of partitions
     _export/runs/ID/plan.json                        the offsets of a run, fixed before it reads
     _export/staging/ID/…                             files of a run that has not ended
-    _export/generations/000008/topic=T               what the link shows, and what it has shown
+    _export/generations/000008/topic=T               the link's present and past targets
     _export/lock                                     one run at a time
 
-Spark and pyarrow skip what begins with an underscore, DuckDB and Polars do not. The range in a
-file's name is the split that was read, from its first offset up to, not including, the last number.
+Spark and pyarrow skip names with an underscore in front, DuckDB and Polars do not. A file's name
+has the range of its split, from the first offset up to, not including, the last number.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-HOURS_MAX = 24 * 365 * 8000  # a date has four digits: beyond it a timestamp is taken for none
-NO_HOUR = "__HIVE_DEFAULT_PARTITION__"  # as Hive and Spark write a partition of null
+HOURS_MAX = 24 * 365 * 8000  # a date has four digits: later timestamps count as none
+NO_HOUR = "__HIVE_DEFAULT_PARTITION__"  # Hive's and Spark's name for a partition of null
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 DEAD_LETTERS = "_dead_letter"
 OWN = "_export"
 
 
 class ExportFailed(Exception):
-    """A run, a check or a plan that cannot go on, with the numbers and what can be done."""
+    """A run, a check or a plan cannot continue; the text has the numbers and the remedy."""
 
 
 def hour_folder(topic: str, hour: int | None) -> str:
-    """`hour` counts from 1970, in UTC; None where a record has no time."""
+    """`hour` counts from 1970, in UTC; None if a record has no time."""
     if hour is None or not 0 <= hour < HOURS_MAX:
         return f"topic={topic}/date={NO_HOUR}/hour={NO_HOUR}"
     begin = EPOCH + timedelta(hours=hour)
@@ -55,7 +55,7 @@ def merged_name(topic: str, sequence: int, number: int) -> str:
 
 
 def hour_end_ms(folder: str) -> int | None:
-    """When the hour of a folder is over; None where there is no hour."""
+    """The end of a folder's hour; None if it has none."""
     date, hour = (part.split("=", 1)[1] for part in folder.split("/")[-2:])
     if NO_HOUR in (date, hour):
         return None
@@ -64,7 +64,7 @@ def hour_end_ms(folder: str) -> int | None:
 
 
 def target_path(text: str) -> Path:
-    """Only paths: elsewhere there is no rename that commits, and no fsync."""
+    """Only paths: an object store has no rename that commits, and no fsync."""
     parts = urlsplit(text)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return Path(unquote(parts.path))
@@ -85,7 +85,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With all above it, each durable in the one that holds it."""
+    """Creates a folder with its parents, each durable in its parent."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -96,7 +96,7 @@ def make_folder(folder: Path) -> None:
 
 
 def text_of(file: Path) -> str:
-    """Of a file that a person gives."""
+    """The text of a user's file."""
     try:
         return file.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def text_of(file: Path) -> str:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """The old text or the new one, never half of it."""
+    """Replaces a file: readers see the old text or the new one, never half of it."""
     scratch = path.with_name(f".{path.name}.new")
     with scratch.open("w") as file:
         file.write(text)
@@ -115,7 +115,7 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def move_durably(moves: list[tuple[Path, Path]]) -> None:
-    """Many renames, each folder synced once."""
+    """Many renames, with one sync per folder."""
     for source, to in moves:
         make_folder(to.parent)
         source.replace(to)
@@ -134,7 +134,7 @@ class Target:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One run, compaction or repair at a time; the kernel lets go of it when we die."""
+        """One run, compaction or repair at a time; the kernel releases the lock when we die."""
         make_folder(self.own)
         with (self.own / "lock").open("a+") as lock:
             try:
@@ -151,13 +151,13 @@ class Target:
             yield
 
     def tops(self) -> Iterator[str]:
-        """The folders of topics that readers find."""
+        """The folders of topics for readers."""
         for top in (*self.root.glob("topic=*"), *self.root.glob(f"{DEAD_LETTERS}/topic=*")):
             yield str(top.relative_to(self.root))
 
     def data_files(self) -> Iterator[str]:
-        """Every Parquet file that a reader could find, committed or not. DuckDB and Polars also
-        find those that begin with an underscore or a dot."""
+        """Every Parquet file that a reader could list, committed or not. DuckDB and Polars also
+        list names with an underscore or a dot in front."""
         for top in self.tops():
             for path in sorted((self.root / top).rglob("*.parquet")):
                 yield str(path.relative_to(self.root))

@@ -1,8 +1,9 @@
-"""The manifest of a target: which files are in, and how far each partition is. One file, replaced
-by one rename, so that data and position are committed together.
+"""The manifest of a target: its files, and the position of each partition. One file, replaced by
+one rename, so that data and positions are committed together.
 
-Nothing else is believed. A file that is not in it is the leftover of a killed run and is swept away
-by the next; a run begins where it ends. The broker hears of it afterwards, and can be told again.
+Nothing else counts. A file outside the manifest is left from a killed run, and the next run removes
+it; a run starts at the manifest's positions. The broker gets a report afterwards, which can be
+repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from appliance_spark import export_json
 from appliance_spark.export_layout import ExportFailed, Target, hour_end_ms, write_durably
 
 FORMAT = 1
-RUNS_KEPT = 200  # summaries in the manifest, and plans below runs/: a week of hourly runs and more
+RUNS_KEPT = 200  # summaries in the manifest, and plans below runs/: more than a week of hourly runs
 
 Manifest = dict[str, Any]
 File = dict[str, Any]
@@ -24,15 +25,15 @@ File = dict[str, Any]
 def empty() -> Manifest:
     return {
         "format": FORMAT,
-        "id": None,  # of this target, from its first run on: the broker is told of it
-        "sequence": 0,  # of commits: runs, compactions, repairs
+        "id": None,  # of this target, from its first run on; reported to the broker
+        "sequence": 0,  # number of commits: runs, compactions, repairs
         "topics": {},
         "files": [],
-        "generations": {},  # of each topic's folder, when it is not the first
+        "generations": {},  # of topics' folders, if not the first
         "replaced": [],  # generations that readers may still read, deleted after a grace
-        "retired": [],  # files that older versions had replaced; compaction hides them
+        "retired": [],  # files that older versions replaced; compaction hides them
         "hours": {},  # folders that have a _SUCCESS
-        "reopened": [],  # that had one when late records came
+        "reopened": [],  # folders that had one when late records came
         "runs": [],
         "table": None,  # an Iceberg table that follows
     }
@@ -54,7 +55,7 @@ def load(target: Target) -> Manifest:
 
 
 def load_known(target: Target) -> Manifest:
-    """Of a target that has one: a folder that was misspelt is not a target without runs."""
+    """The manifest of an existing target: a misspelt folder is an error, not an empty target."""
     if not target.manifest.exists():
         check_bare(target)
         raise ExportFailed(f"{target.root} has no export: there is no {target.manifest}")
@@ -62,7 +63,7 @@ def load_known(target: Target) -> Manifest:
 
 
 def check_bare(target: Target) -> None:
-    """A target without a manifest has no files either."""
+    """A target without a manifest must not have files."""
     found = next(target.data_files(), None)
     if found is not None:
         raise ExportFailed(
@@ -76,13 +77,13 @@ def save(target: Target, manifest: Manifest) -> None:
 
 
 def position(manifest: Manifest, topic: str) -> dict[int, int]:
-    """The next offset to export, of each partition that was seen before."""
+    """The next offset to export, for each known partition."""
     offsets = manifest["topics"].get(topic, {}).get("position", {})
     return {int(partition): offset for partition, offset in offsets.items()}
 
 
 def ranges(files: Iterable[File]) -> dict[tuple[str, int, int, int], list[dict[str, Any]]]:
-    """What was read, by topic, partition, from and to, with all that came of it."""
+    """The read ranges, by topic, partition, from and to, with their results."""
     by_key: dict[tuple[str, int, int, int], list[dict[str, Any]]] = {}
     for file in files:
         for part in file["ranges"]:
@@ -95,7 +96,7 @@ def committed(
     manifest: Manifest, plan: dict[str, Any], files: list[File], partitions: list[dict[str, Any]],
     ended_ms: int,
 ) -> Manifest:
-    """The manifest after a run: its files are in, and its ends are the new positions."""
+    """The manifest after a run, with its files and new positions."""
     new = _next(manifest, manifest["files"], files, plan["sequence"])
     _advance(new, plan)
     _mark_schemas(new, plan)
@@ -155,12 +156,12 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
 
 
 def _decides(planned: dict[str, Any], known: dict[str, Any] | None) -> bool:
-    """A run that had no records has none of which to infer a type: what is known stays."""
+    """A run without records infers no types: the known schema stays."""
     return known is None or "type" in planned or planned["mode"] != known["mode"]
 
 
 def change_schema(of: dict[str, Any], schema: dict[str, Any]) -> None:
-    """One that no longer has all that it had is another: files that were written keep theirs."""
+    """A schema without all earlier fields is a new version: existing files keep theirs."""
     old = of.get("schema", schema)
     if "type" in old and not _has_all(schema, old):
         version = of.get("schema_version", 0)
@@ -176,7 +177,7 @@ def _has_all(new: dict[str, Any], old: dict[str, Any]) -> bool:
 
 
 def schema_of(of: dict[str, Any], version: int) -> dict[str, Any]:
-    """What a topic's files of that version were written with; the first is 0, and need not say."""
+    """The schema version of a topic's files; the first is 0 and may be missing."""
     found: dict[str, Any] = of.get("old_schemas", {}).get(str(version), of["schema"])
     return found
 
@@ -189,7 +190,7 @@ def _mark_schemas(manifest: Manifest, plan: dict[str, Any]) -> None:
 
 
 def next_commit(manifest: Manifest) -> Manifest:
-    """The same files, as another commit."""
+    """The same files in another commit."""
     return _next(manifest, manifest["files"], [], manifest["sequence"] + 1)
 
 
@@ -211,7 +212,7 @@ def replaced(manifest: Manifest, old: set[str], files: list[File]) -> Manifest:
 
 
 def unequal(old: list[File], new: list[File]) -> str:
-    """How two sets of files differ in what they hold of each range; nothing when they do not."""
+    """Differences between two sets of files for each range; empty if equal."""
     first, second = (
         {key: (_sum(parts, "rows"), hash_of(parts)) for key, parts in ranges(files).items()}
         for files in (old, new)
@@ -233,8 +234,8 @@ def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
 
 
 def finished_hours(manifest: Manifest, plan: dict[str, Any], grace_ms: int) -> list[str]:
-    """Folders whose hour was over, by more than the grace, when the plan was made to the end of the
-    log: nothing but late records can come for them."""
+    """Folders whose hour ended more than the grace before the plan, which reached the end of the
+    log: only late records can follow."""
     at_end = {
         topic["topic"] for topic in plan["topics"]
         if all(part["to"] >= part["end_offset"] for part in topic["partitions"])

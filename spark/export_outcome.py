@@ -1,5 +1,5 @@
-"""Each run's end reaches the broker, whatever ended it: where the run itself could not say so,
-because it failed before it had a plan or was killed, its command says it, or the scheduler."""
+"""Reports each run's end to the broker. If the run itself cannot, because it failed before its plan
+or was killed, its command or the scheduler does."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed
 
 Say = Callable[[str], None]
-SKEW_MS = 1000  # a run's clock beside its scheduler's, which round otherwise
+SKEW_MS = 1000  # between the rounded clocks of a run and its scheduler
 ERROR_MAX = 2000  # characters
 
 
 def note_told(error: BaseException) -> None:
-    """The broker has heard of it, or cannot."""
+    """The broker has the report, or cannot get one."""
     error.__dict__["is_told"] = True
 
 
 @contextmanager
 def told(name: str | None, broker: AdminPort) -> Iterator[None]:
-    """What ends a run before it has reported anything is reported as a run."""
+    """An error before the run's first report is reported as a run."""
     began = round(time.time() * 1000)
     try:
         yield
@@ -41,7 +41,7 @@ def _failed(run: str, began_ms: int, ended_ms: int, error: str) -> dict[str, Any
 
 
 def _report(broker: AdminPort, name: str, row: dict[str, Any]) -> bool:
-    """Of the error itself whoever started the run hears in any case."""
+    """The caller gets the error itself in any case."""
     try:
         broker.report(name, row)
     except ExportFailed:
@@ -50,7 +50,7 @@ def _report(broker: AdminPort, name: str, row: dict[str, Any]) -> bool:
 
 
 class Outcomes:
-    """What a scheduler saw of its runs, kept until the broker has it."""
+    """The results that a scheduler saw, kept until the broker has them."""
 
     def __init__(self, broker: AdminPort, say: Say) -> None:
         self._broker, self._say = broker, say
@@ -64,7 +64,7 @@ class Outcomes:
             f"try-{began * 1000:.0f}", round(began * 1000), round(now * 1000), _words(code))
 
     def refused(self, name: str, why: str, now: float) -> None:
-        """A definition that is never run. It is told again each minute, in the same row."""
+        """A definition that cannot run. It is reported each minute, in the same row."""
         self._unsaid[name] = _failed("refused", round(now * 1000), round(now * 1000), why)
 
     def tell(self) -> None:
@@ -81,7 +81,7 @@ class Outcomes:
                 del self._unsaid[name]
 
     def _row(self, name: str, row: dict[str, Any]) -> dict[str, Any] | None:
-        """None where the run has said it; where it has said that it runs, that row ends."""
+        """None if the run reported its end; a report that it runs is completed."""
         row = {key: value for key, value in row.items() if key != "is_new"}
         last = self._broker.definition(name)["status"]["last_run"]
         if last is None or last["started_ms"] < row["started_ms"] - SKEW_MS:
@@ -94,4 +94,4 @@ class Outcomes:
 def _words(code: int) -> str:
     if code < 0:
         return f"the run was killed by signal {-code} ({signal.Signals(-code).name})"
-    return f"the run ended with code {code}; what it said is in the scheduler's log"
+    return f"the run ended with code {code}; its output is in the scheduler's log"

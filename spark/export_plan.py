@@ -1,7 +1,7 @@
-"""The plan of a run: a closed range of offsets per partition, fixed before anything is read.
+"""The plan of a run: a closed range of offsets per partition, fixed before any read.
 
-All that a run writes is a function of its plan, so a run that was killed is done again from the
-same plan and gives the same files.
+A run's files depend only on its plan, so a killed run is repeated with the same plan and writes the
+same files.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from appliance_spark.export_layout import ExportFailed
 
 Plan = dict[str, Any]
 
-SPLIT_BYTES = 128 << 20  # of the log, for one task: some seconds of work, and what a retry repeats
+SPLIT_BYTES = 128 << 20  # of the log per task: some seconds of work, repeated by a retry
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run was asked for."""
+    """The request for a run."""
 
     topics: tuple[str, ...]
-    first: Any = "earliest"  # where a partition begins that the manifest does not know
+    first: Any = "earliest"  # the start of a partition that the manifest does not have
     end: Any = "latest"
     isolation: str = "read_committed"
     partition_by: str = "timestamp"
@@ -61,7 +61,7 @@ def make(
 
 
 def _ask(broker: AdminPort, wanted: Wanted, topic: str, known: dict[int, int]) -> Any:
-    """Twice: how many bytes there are says into how many splits they are cut."""
+    """Asks twice: the number of bytes decides the number of splits."""
     bounds = broker.plan(topic, wanted.first, wanted.end, 1, wanted.isolation)
     first = {part["partition"]: part["start"] for part in bounds["partitions"]}
     ends = {part["partition"]: part["end"] for part in bounds["partitions"]}
@@ -124,7 +124,7 @@ def _splits(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_splits(plan: Plan) -> None:
-    """They must cover each partition from its first offset to its last, each once."""
+    """Splits must cover each partition from its first to its last offset once."""
     at = {(topic["topic"], part["partition"]): part["from"]
           for topic in plan["topics"] for part in topic["partitions"]}
     for split in sorted(plan["splits"], key=lambda each: (each["topic"], each["from"])):
@@ -140,8 +140,8 @@ def check_splits(plan: Plan) -> None:
 
 
 def is_same(plan: Plan, other: Plan) -> bool:
-    """Whether a run that was killed can be done again by its old plan: it begins where the new one
-    would, and makes the same of it."""
+    """Whether the old plan of a killed run still applies: it starts where a new plan would, with
+    the same settings."""
     def begin(each: Plan) -> Any:
         return (
             each["sequence"], each["partition_by"],
@@ -153,7 +153,7 @@ def is_same(plan: Plan, other: Plan) -> bool:
 
 
 def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Per partition: what the plan says and what came of it. Both are equal, or the run fails."""
+    """Compares plan and results per partition. The run fails if they differ."""
     rows, problems = [], []
     for topic in plan["topics"]:
         for part in topic["partitions"]:
@@ -175,7 +175,7 @@ def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check_dead_letters(partitions: list[dict[str, Any]], share: float) -> None:
-    """Before the commit: what is not committed is read again, when the schema is right."""
+    """Before the commit: an uncommitted range is read again after the schema is corrected."""
     dead = sum(part["dead_letters"] for part in partitions)
     total = dead + sum(part["rows"] for part in partitions)
     if dead > share * total:

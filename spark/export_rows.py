@@ -1,4 +1,4 @@
-"""What becomes of records: rows in a schema, or dead letters with a reason. One decoder per mode.
+"""Decodes records into rows of a schema, or dead letters with a reason. One decoder per mode.
 
     raw    the columns of Spark's Kafka connector without the topic, which is in the path
     json   the fields of a JSON object, and the record's own columns under names with an underscore
@@ -26,17 +26,17 @@ Parse = Callable[[list[bytes | None]], "Parsed"]
 
 @dataclass
 class Parsed:
-    """Of the values of a batch: a struct array of the good ones, and why the others are not."""
+    """The decoded values of a batch: a struct array, and the errors of the others."""
 
     fields: Any  # pa.StructArray, as long as `good`
     good: list[int]
     bad: dict[int, str]
-    values: list[Any]  # the good ones as Python has them; empty where nobody asked
+    values: list[Any]  # the good ones as Python objects; empty if not needed
 
 
 @dataclass
 class Rows:
-    """Of a batch of records: what goes into files, and which record each row is."""
+    """A batch of records for files, with the record of each row."""
 
     table: pa.RecordBatch
     hours: pa.Array
@@ -107,7 +107,7 @@ def _with_own(batch: pa.RecordBatch, fields: Any) -> pa.RecordBatch:
 
 
 def dead_letters(batch: pa.RecordBatch, bad: dict[int, str]) -> pa.RecordBatch:
-    """The records as they are, and the reason beside each."""
+    """The unchanged records, with the reason for each."""
     import pyarrow as pa
 
     index = pa.array(sorted(bad), pa.int64())

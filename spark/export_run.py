@@ -1,9 +1,9 @@
-"""One run: plan, tasks, balance, rename, commit. A kill at any point leaves the target as it was,
-or as it should be: what stands between is swept by the next run.
+"""One run: plan, tasks, balance, rename, commit. A kill at any point leaves the target in its old
+state or in its new one; the next run sweeps the rest.
 
     1 lock, sweep         2 plan.json: offsets      3 tasks write into staging, synced
     4 balance             5 files renamed           6 manifest renamed: this is the commit
-    7 _SUCCESS, the Iceberg table, staging removed, the broker is told; all of it can be done again
+    7 _SUCCESS, the Iceberg table, staging removed, report to the broker; all can be repeated
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ from appliance_spark.export_plan import Plan, Wanted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GRACE_MS = 3_600_000  # an hour that is over waits so long for late records before its _SUCCESS
-DEAD_LETTER_SHARE = 0.5  # of the records of a run: with more of them the schema is not theirs
-RETRIES = 20  # of a worker that lost the broker: half a minute and more, for a restart
+GRACE_MS = 3_600_000  # how long an ended hour waits for late records before its _SUCCESS
+DEAD_LETTER_SHARE = 0.5  # of the records of a run: with more the schema must be wrong
+RETRIES = 20  # of a worker without the broker: half a minute and more, for a restart
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run of one export: what, from where, to where."""
+    """A run of one export: topics, range, target."""
 
     target: Target
     broker: AdminPort
     wanted: Wanted
-    name: str | None = None  # of the definition in the broker, which is told of the run
+    name: str | None = None  # of the definition in the broker, which gets the report
     grace_ms: int = GRACE_MS
     retries: int = RETRIES
-    hold_bytes: int = 0  # retention keeps so much of what is not exported; 0: it does not wait
-    dead_letter_share: float = DEAD_LETTER_SHARE  # a run with more of them fails
-    is_told: bool = True  # of an export of this name; the broker does not know one of a file
-    accepts_target: bool = False  # although it is not the one that the broker knows
-    begins: bool = False  # its topics in this target, which had none of them
-    table: dict[str, Any] | None = None  # an Iceberg table; None: the one that the target has
+    hold_bytes: int = 0  # bytes of unexported records that retention keeps; 0: none
+    dead_letter_share: float = DEAD_LETTER_SHARE  # a run with a larger share fails
+    is_told: bool = True  # whether the broker gets a report; it does not know exports of a file
+    accepts_target: bool = False  # accept another target than the broker's
+    begins: bool = False  # start topics that this target does not have
+    table: dict[str, Any] | None = None  # an Iceberg table; None: the target's
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
     @property
@@ -77,20 +77,20 @@ def reading_of(broker: AdminPort, retries: int, isolation: str) -> export_tasks.
 
 
 def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]:
-    """The summary of the run, as it stands in the manifest. `spark` is called if there is work.
+    """Returns the run's summary in the manifest. Calls `spark` if there is work.
 
-    What a stopped run had planned is done first, as it was planned; then what came since."""
+    The plan of a stopped run is done first, then everything since."""
     check_way(job.wanted.partition_by)
     check_target(job)
     with job.target.locked():
         manifest = with_table(job.target, opened(job.target), job.table)
         swept = sweep(job.target, manifest)
         if swept:
-            say(f"swept {swept} files that a stopped run had left")
+            say(f"swept {swept} files of a stopped run")
         plan, is_old = _plan(job, manifest)
         summary = _reported(job, manifest, plan, spark, say)
         if is_old:
-            say(f"run {plan['id']}, which was stopped, is done: {summary['rows']} rows")
+            say(f"stopped run {plan['id']} is completed: {summary['rows']} rows")
             manifest = export_manifest.load(job.target)
             plan, _ = _plan(job, manifest)
             summary = _together(summary, _reported(job, manifest, plan, spark, say))
@@ -139,11 +139,11 @@ def _carried_out(
     return summary
 
 
-# Before
+# Before the run
 
 def check_target(job: Job) -> None:
-    """Whether what stands there is what this export has written: an empty folder where a file
-    system is not mounted would take all of it anew."""
+    """Checks that the folder is this export's target: an empty folder, because a file system is not
+    mounted, would get all records again."""
     if job.name is None or not job.is_told:
         _check_begun(job)
     elif not job.accepts_target:
@@ -151,7 +151,7 @@ def check_target(job: Job) -> None:
 
 
 def _check_begun(job: Job) -> None:
-    """Nobody but this target knows of it, so a person says when it is new, once."""
+    """Only the target knows its exports, so a person confirms a new one once."""
     if not job.target.manifest.exists():
         export_manifest.check_bare(job.target)
     manifest = export_manifest.load(job.target)
@@ -164,7 +164,7 @@ def _check_begun(job: Job) -> None:
     if job.begins or (manifest["id"] is not None and not there):  # its first run was stopped
         return
     for topic in sorted(wanted):
-        job.broker.check_topic(topic)  # one that is misspelt is not new
+        job.broker.check_topic(topic)  # a misspelt topic is not new
     has = f"exports of {_some(there)}" if there else "no export"
     raise ExportFailed(
         f"{job.target.root} has {has}, wanted one of {_some(wanted)}. If there was one: is its "
@@ -192,7 +192,7 @@ def _check_known(job: Job) -> None:
 
 
 def opened(target: Target) -> dict[str, Any]:
-    """The manifest, which a new target gets at once: one without it has lost it."""
+    """The manifest, which a new target gets at once: a target without one has lost it."""
     if not target.manifest.exists():
         export_manifest.check_bare(target)
         make_folder(target.own)
@@ -207,17 +207,17 @@ def opened(target: Target) -> dict[str, Any]:
 def with_table(
     target: Target, manifest: dict[str, Any], table: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The table is the target's from then on, for all that is done with it."""
+    """The table stays with the target for all later commands."""
     if table is not None and manifest.get("table") != table:
         manifest = {**manifest, "table": table}
-        export_iceberg.check(manifest)  # one that cannot be is not kept
+        export_iceberg.check(manifest)  # an invalid table is not stored
         export_manifest.save(target, manifest)
     export_iceberg.check(manifest)
     return manifest
 
 
 def sweep(target: Target, manifest: dict[str, Any]) -> int:
-    """Files that no manifest has: their run was stopped before its commit."""
+    """Files outside the manifest: their run was stopped before its commit."""
     export_generation.agree(target, manifest)
     known = {each["path"] for each in (*manifest["files"], *manifest["retired"])}
     lost = [path for path in target.data_files() if path not in known]
@@ -230,8 +230,8 @@ def sweep(target: Target, manifest: dict[str, Any]) -> int:
 
 
 def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
-    """The plan of a run that was stopped, if it is the one we would make, or a new one. What was
-    due is done by the new one, which goes to the end."""
+    """The plan of a stopped run, if a new plan would be the same, otherwise the new plan, which
+    includes the stopped one's range."""
     plan = export_plan.make(job.broker, job.wanted, manifest, job.now_ms())
     for topic in plan["topics"]:
         export_schema.check_change(manifest, topic["topic"], topic["schema"])
@@ -251,7 +251,7 @@ def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
 
 
 def _tasks(plan: Plan) -> list[dict[str, Any]]:
-    """Each says which topic is meant: one may be made anew between the plan and its tasks."""
+    """Each names the topic's id: a topic may be created again between plan and tasks."""
     of = {topic["topic"]: {name: topic[name] for name in ("schema", "topic_id")}
           for topic in plan["topics"]}
     return [{**split, **of[split["topic"]]} for split in plan["splits"]]
@@ -260,7 +260,7 @@ def _tasks(plan: Plan) -> list[dict[str, Any]]:
 def _pin_schemas(
     job: Job, manifest: dict[str, Any], plan: Plan, spark: SparkSession, say: Say
 ) -> None:
-    """Before the first file: as a person has set it, or by a sample of the records of this run."""
+    """Before the first file: the schema from a person, or from a sample of this run."""
     known = {t["topic"]: manifest["topics"].get(t["topic"], {}).get("schema", {})
              for t in plan["topics"]}
     open_topics = [t for t in plan["topics"]
@@ -285,7 +285,7 @@ def _pin_schemas(
     job.target.store_plan(plan)
 
 
-# After
+# After the run
 
 def commit(
     job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
@@ -324,7 +324,7 @@ def _mark(target: Target, folder: str, manifest: dict[str, Any]) -> None:
     write_durably(path, json.dumps(told) + "\n")
 
 
-# What the broker hears
+# Reports to the broker
 
 def _started(plan: Plan) -> dict[str, Any]:
     ranges = [
@@ -342,7 +342,7 @@ REPORTED = ("id", "state", "started_ms", "ended_ms", "plan", "partitions", "file
 
 
 def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
-    """The manifest is the truth, so a broker that does not listen does not fail the run."""
+    """The manifest is the truth, so a failed report does not fail the run."""
     if job.name is None or not job.is_told:
         return
     kept = {name: row[name] for name in REPORTED if name in row}
@@ -358,7 +358,7 @@ def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
 
 
 def _hold(job: Job, plan: Plan, say: Say, side: str) -> None:
-    """Retention spares what is not exported yet, up to so many bytes."""
+    """Makes retention keep unexported records, up to a number of bytes."""
     if not job.hold_bytes:
         return
     for topic in plan["topics"]:
@@ -382,7 +382,7 @@ def given_schema(mode: str, text: str) -> dict[str, Any]:
 def inferred(
     manifest: dict[str, Any], topic: str, broker: AdminPort, retries: int
 ) -> dict[str, Any]:
-    """Anew, by what the log has now; here, since a sample is no work for many."""
+    """Infers the schema again from the present log; here, because a sample is little work."""
     of = export_schema.known(manifest, topic)
     plan = broker.plan(topic, "earliest", "latest", export_infer.SAMPLE_PIECES, of["isolation"])
     tasks = [{"topic": topic, "topic_id": of["topic_id"], "partition": each["partition"],
@@ -398,12 +398,12 @@ def inferred(
 
 
 def with_schema(wanted: Wanted, mode: str, text: str | None, framing: str) -> Wanted:
-    """`text` is what a schema file holds; JSON without one is inferred and pinned."""
+    """`text` is the content of a schema file; JSON without one is inferred and pinned."""
     schema: dict[str, Any] = {"mode": mode}
     if text is not None:
         schema |= given_schema(mode, text)
     if mode == "avro":
         if text is None:
-            raise ExportFailed("Avro wants its schema: --schema-file")
+            raise ExportFailed("Avro needs its schema: --schema-file")
         schema["framing"] = framing
     return replace(wanted, schema=schema)

@@ -1,15 +1,15 @@
-"""When exports are due, and what is done about it. No clock and no process of its own: both are
-given, so that a test can live through a year.
+"""When exports are due, and their runs. It has no clock and no processes: both are parameters, so
+that a test can simulate a year.
 
-    one run of an export at a time; what comes due meanwhile is caught up by one run afterwards,
-    since a run takes all that is new. The same after the scheduler was away.
-    a run that fails is tried again after 30 s, 60 s, 120 s … until the next one is due
-    a clock that is set back begins anew: a run too many takes what is new, a run that waits until
-    the time comes again that a wrong clock had shown may wait for years
+    one run of an export at a time; one later run makes up for all times missed meanwhile, because
+    a run exports everything new. The same holds after the scheduler was down.
+    a failed run is retried after 30 s, 60 s, 120 s … until the next time is due
+    after a clock was set back, the schedule starts afresh: a surplus run only exports what is new,
+    but waiting for a time that a wrong clock showed may take years
 
-Expressions are cron's five fields in the zone of the schedule, with Debian cron's rules for clock
-changes: a fixed time that a day skips is due at once after the gap, one that comes twice is due
-once; `*` hours follow the real hours.
+Expressions are cron's five fields in the schedule's time zone, with Debian cron's rules for clock
+changes: a fixed time in a gap is due right after it, a repeated time is due once; `*` hours follow
+the real hours.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from appliance_spark.export_layout import ExportFailed
 
 BACKOFF_S, BACKOFF_MAX_S = 30.0, 1800.0
 RETRIES = 5  # without a number in the schedule
-DUE_MAX = 10_000  # missed times that are counted; then it is only said that there were more
-SET_BACK_S = 60.0  # a clock that is corrected by less is waited for
+DUE_MAX = 10_000  # missed times that are counted; then the message only says that there were more
+SET_BACK_S = 60.0  # a clock corrected by less is waited for
 
 
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
@@ -36,10 +36,10 @@ NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
 
 
 class Started(Protocol):
-    """A run, in a process of its own."""
+    """A run, in its own process."""
 
     def poll(self) -> int | None:
-        """None while it runs; 0 when all is well."""
+        """None while it runs; 0 after success."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Schedule:
         return next(cron).timestamp()
 
     def jitter(self, due: float) -> float:
-        """Of this export at this time always the same: a restart does not throw the dice again."""
+        """Always the same for this export and time: a restart does not change it."""
         word = hashlib.blake2b(f"{self.name} {due:.0f}".encode(), digest_size=8).digest()
         return self.jitter_seconds * int.from_bytes(word, "big") / 2**64
 
@@ -91,20 +91,20 @@ def schedule_of(definition: dict[str, Any]) -> Schedule | None:
 
 @dataclass
 class Export:
-    """One export, and where it stands."""
+    """The state of one export."""
 
     schedule: Schedule
-    last_due: float  # what came due up to here is done, or was given up
-    due: float | None = None  # what the run is for
+    last_due: float  # times up to here are done or were given up
+    due: float | None = None  # the time of the current run
     running: Started | None = None
     tries: int = 0
     not_before: float = 0.0
-    began: float = 0.0  # of the run that was started last
+    began: float = 0.0  # start of the last run
     said: Callable[[str], None] = field(default=lambda text: None)
     ended: Callable[[str, int, float, float], None] = field(default=lambda *_: None)
 
     def step(self, now: float, start: Callable[[str, float], Started]) -> None:
-        """Ends what has ended and starts what is due."""
+        """Handles ended runs and starts due ones."""
         if self.running is not None:
             code = self.running.poll()
             if code is None:
@@ -124,7 +124,7 @@ class Export:
             self.running = start(self.schedule.name, self.due)
 
     def _latest_due(self, now: float) -> tuple[float | None, int]:
-        """The last time that came due, and how many came due before it since the last run."""
+        """The last due time, and the number of earlier ones since the last run."""
         latest, count, at = None, 0, self.last_due
         while (at := self.schedule.next_after(at)) <= now:
             latest, count = at, count + 1
@@ -155,7 +155,7 @@ class Export:
             self.said(f"{name}: failed with code {code}, again in {pause:.0f} s")
 
     def next_run(self) -> float:
-        """When the next run begins, behind the one that runs now."""
+        """The time of the next run after the current one."""
         if self.due is not None and self.running is None:
             return self.not_before
         due = self.schedule.next_after(self.last_due if self.due is None else self.due)

@@ -1,7 +1,7 @@
-"""`appliance export schedule`: runs what is due, each run in a process of its own.
+"""`appliance export schedule`: starts due runs, each in its own process.
 
-Definitions come from the broker or from a TOML file and are read again every minute. What is done
-is read from the manifest of each target, so there is no state to lose.
+Definitions come from the broker or from a TOML file and are read again every minute. The manifests
+of the targets have the completed runs, so the scheduler has no state to lose.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ POLL_S = 1.0
 READ_AGAIN_S = 60.0
 
 Say = Callable[[str], None]
-Report = Callable[[str, int], None]  # when the next run of an export begins, in ms
-Allowed = Callable[[dict[str, Any]], dict[str, Any]]  # raises where a definition goes too far
+Report = Callable[[str, int], None]  # the next start of an export, in ms
+Allowed = Callable[[dict[str, Any]], dict[str, Any]]  # raises if a definition is not allowed
 
 
 def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]:
-    """[[export]] tables with the fields that the REST API has."""
+    """[[export]] tables with the fields of the REST API."""
     if file is None:
         return broker.definitions()
     if sys.version_info >= (3, 11):
@@ -47,7 +47,7 @@ def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]
 
 
 def last_due(definition: dict[str, Any], now: float) -> float:
-    """Up to where the target says that its schedule was kept. A new one begins now."""
+    """The time up to which the target followed its schedule. A new target starts now."""
     runs = export_manifest.load(Target(target_path(definition["target"])))["runs"]
     kept = [run["due_ms"] / 1000 for run in runs if run["due_ms"] is not None]
     return max(kept, default=now)
@@ -77,7 +77,7 @@ class Scheduler:
             self.outcomes.tell()
 
     def _report(self) -> None:
-        """What has changed, and all of it after each reading: the broker may have forgotten it."""
+        """Reports changes, and everything after each reading: the broker may have forgotten it."""
         if self.report is None:
             return
         found = {name: round(each.next_run() * 1000) for name, each in self.exports.items()}
@@ -90,7 +90,7 @@ class Scheduler:
             self.say(f"the broker did not take when the next run of {name} begins: {error}")
 
     def _read(self, now: float) -> None:
-        """A broker that does not answer leaves what was known."""
+        """Without an answer of the broker the known definitions stay."""
         try:
             found = {each["name"]: each for each in self.read()}
         except ExportFailed as error:

@@ -1,13 +1,13 @@
-"""The schema of a topic in a target: inferred, shown, set by a person, inferred anew.
+"""The schema of a topic in a target: inferred, shown, set by a person, inferred again.
 
-Which types a topic's JSON has is decided once and kept in the manifest, so whatever was decided
-wrongly would stay. The way back is a new schema, which holds from the next run on:
+The types of a topic's JSON are chosen once and kept in the manifest, so a wrong choice would stay.
+A new schema corrects it from the next run on:
 
-    added, left out   a field more, or one that goes into `_rest` from now on: nothing is in the way
-    another type      refused while there are files with the old one: readers such as Spark want one
-                      type for a column. They may stay when a person says so; a table cannot follow
+    added, left out   a new field, or one that goes into `_rest` from now on: always allowed
+    another type      refused while files have the old type: readers such as Spark need one type per
+                      column. A person may keep these files; a table cannot follow
 
-What is written stays as it was. Each file knows which schema it has, for `verify` and repair.
+Existing files stay as they are. Each file has its schema version, for `verify` and repair.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAY = ("Export all of it with the new one into a new target (appliance export ba
 
 
 def known(manifest: Manifest, topic: str) -> dict[str, Any]:
-    """What the target has of a topic."""
+    """The topic's entry in the target."""
     if topic not in manifest["topics"]:
         raise ExportFailed(f"the target has no topic {topic}, it has {sorted(manifest['topics'])}")
     found: dict[str, Any] = manifest["topics"][topic]
@@ -83,7 +83,7 @@ def _files(manifest: Manifest, topic: str) -> list[dict[str, Any]]:
 def put(
     manifest: Manifest, topic: str, found: dict[str, Any], keeps_files: bool
 ) -> Manifest:
-    """A commit of its own: a run that was stopped before it is not done again by its old plan."""
+    """A commit of its own: an earlier plan of a stopped run does not apply any more."""
     of = known(manifest, topic)
     if of["schema"]["mode"] != "json":
         raise ExportFailed(f"topic {topic} is exported as {of['schema']['mode']}: only JSON has "
@@ -108,7 +108,7 @@ def put(
 def check_change(
     manifest: Manifest, topic: str, schema: dict[str, Any], keeps_files: bool = False
 ) -> None:
-    """Whether files with this schema may stand beside those that are there."""
+    """Whether files with this schema may be added to the existing files."""
     of, files = manifest["topics"].get(topic), _files(manifest, topic)
     if of is None or not files:
         return
@@ -131,8 +131,8 @@ def check_change(
 
 
 def _other_types(of: dict[str, Any], files: list[dict[str, Any]], wanted: Any) -> list[str]:
-    """Fields that some file has with another type: also one that a schema since has left out. What
-    the present schema has otherwise than those files was accepted when it was set."""
+    """Fields with another type in some file, also if a later schema dropped them. Differences
+    between the present schema and those files were accepted when it was set."""
     now = of["schema"]["type"]
     found = export_json.differing(now, wanted)
     for version in {file.get("schema_version", 0) for file in files}:
@@ -143,10 +143,10 @@ def _other_types(of: dict[str, Any], files: list[dict[str, Any]], wanted: Any) -
     return [found[path] for path in sorted(found)]
 
 
-# The sample
+# Sampling
 
 def tasks_of(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each split gives to the sample of its topic."""
+    """The part of each split in its topic's sample."""
     count = Counter(task["topic"] for task in tasks)
     return [
         {**task, "sample": {"records": -(-export_infer.SAMPLE_RECORDS // count[task["topic"]]),
@@ -156,7 +156,7 @@ def tasks_of(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def pieces(task: dict[str, Any]) -> list[dict[str, Any]]:
-    """Evenly over the offsets of a split; all of it when it has no more than its part."""
+    """Evenly over the offsets of a split; the whole split if it is no larger than its part."""
     first, count, wanted = task["from"], task["to"] - task["from"], task["sample"]["records"]
     if count <= wanted:
         return [task]
@@ -171,7 +171,7 @@ def pieces(task: dict[str, Any]) -> list[dict[str, Any]]:
 def settled(
     pinned: Any, tallies: Iterable[Any]
 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-    """The schema, what is new in it, and what a person should know."""
+    """The schema, its new fields, and warnings."""
     tally = export_infer.joined(tallies)
     kind, changes, left_out = export_infer.extended(pinned, tally)
     notes = [f"field {each['field']} {each['change']}, {each['type']}" for each in changes]

@@ -1,4 +1,4 @@
-"""The Spark session of an export, and a bar that shows how far its tasks are."""
+"""The Spark session of an export, and the progress bar of its tasks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from appliance_spark.shipping import ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MASTER = "local[*,4]"  # all cores, and a task is tried four times as on a cluster
+MASTER = "local[*,4]"  # all cores, and four attempts per task as on a cluster
 POLL_S = 0.3
 
 
 class Sessions:
-    """Makes the session when the first work comes, which takes seconds, and ends it."""
+    """Creates the session at the first work, which takes seconds, and stops it."""
 
     def __init__(self, master: str, conf: tuple[str, ...] = ()) -> None:
         self.master, self.conf = master, conf
@@ -40,7 +40,7 @@ class Sessions:
         if self.found is not None:
             from py4j.protocol import Py4JError
 
-            with suppress(Py4JError, OSError):  # its JVM has ended; who worked with it has said so
+            with suppress(Py4JError, OSError):  # its JVM has ended, which its caller has reported
                 self.found.stop()
 
 
@@ -60,7 +60,7 @@ def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
         builder = builder.config(*pair.split("=", 1))
     try:
         spark: SparkSession = builder.getOrCreate()
-    except (PySparkRuntimeError, Py4JError, OSError) as error:  # its JVM has said why above
+    except (PySparkRuntimeError, Py4JError, OSError) as error:  # its JVM has printed the reason
         said = str(error).split("\n\tat ")[0]
         why = "or was it given too little memory (--conf spark.driver.memory=…)?"
         raise ExportFailed(
@@ -71,7 +71,7 @@ def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
 
 
 def found_java() -> str:
-    """Where Spark's own start script looks for it."""
+    """Looks for Java where Spark's own start script does."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java")
     if found is None:
@@ -82,8 +82,8 @@ def found_java() -> str:
 
 
 def import_as_installed() -> None:
-    """Python's workers of a local Spark put the current directory first. In a clone that is the
-    source, which has no compiled modules unless it was built there."""
+    """Python's workers of a local Spark put the current directory first on their path. In a clone
+    this is the source, without compiled modules unless they were built there."""
     if sys.version_info >= (3, 11):
         os.environ.setdefault("PYTHONSAFEPATH", "1")
         return
@@ -96,8 +96,8 @@ def import_as_installed() -> None:
 
 @contextmanager
 def progress(sessions: Sessions, what: str) -> Iterator[Callable[[str], None]]:
-    """Gives a function that says a line above the bar, which is for terminals only. At its end the
-    session is stopped."""
+    """Yields a function that prints a line above the bar, which only terminals have. Stops the
+    session at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -130,8 +130,8 @@ def progress(sessions: Sessions, what: str) -> Iterator[Callable[[str], None]]:
 
 
 class Course:
-    """What a command is doing: planning, which asks the broker; then its tasks, once there are any;
-    the last ones stay on show while what comes behind them is done."""
+    """The state of a command: planning, then its tasks; the last tasks stay visible during the
+    steps after them."""
 
     def __init__(self, sessions: Sessions, what: str) -> None:
         self.sessions, self.what = sessions, what
@@ -155,7 +155,7 @@ class Course:
 
 
 def _counts(spark: SparkSession | None) -> tuple[int, int]:
-    """Of the tasks of the stages that run."""
+    """The tasks of the running stages."""
     if spark is None:
         return 0, 0
     tracker = spark.sparkContext.statusTracker()

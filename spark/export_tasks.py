@@ -1,7 +1,7 @@
-"""What an export has its workers do: plain values in, plain values out.
+"""The tasks of an export's workers: plain values in, plain values out.
 
 Each task is a partition of an RDD: its worker reads a split from the broker and writes Parquet
-itself, so records pass through no other process. docs/decisions/export-job.md has what that saves.
+itself, so records pass through no other process. docs/decisions/export-job.md has the gain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ALL = tuple(Column(name, True) for name in TYPES)
 
 @dataclass(frozen=True)
 class Reading:
-    """How workers reach the broker."""
+    """The workers' access to the broker."""
 
     url: str
     token: str | None
@@ -54,7 +54,7 @@ class Reading:
 
 
 def spread(spark: SparkSession, tasks: list[Task], work: Callable[[Task], Any]) -> list[Any]:
-    """The answers, in the order of the tasks. Of a task that is done twice Spark takes one."""
+    """The results, in the order of the tasks. Spark takes one if a task runs twice."""
     from py4j.protocol import Py4JJavaError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -62,7 +62,7 @@ def spread(spark: SparkSession, tasks: list[Task], work: Callable[[Task], Any]) 
         return []
     try:
         found: list[Any] = spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
-    except (Py4JJavaError, PySparkException) as error:  # newer PySparks have the second
+    except (Py4JJavaError, PySparkException) as error:  # newer PySparks raise the second
         raise ExportFailed(f"a task failed: {cause_in(str(error))}") from error
     except (Py4JNetworkError, OSError) as error:
         raise ExportFailed("Spark's JVM has ended: was it killed, or out of memory? What it said "
@@ -71,16 +71,16 @@ def spread(spark: SparkSession, tasks: list[Task], work: Callable[[Task], Any]) 
 
 
 def cause_in(text: str) -> str:
-    """What a task ended with, out of what Spark says of it: a worker's traceback within a stack of
-    Java's. Health shows the beginning."""
+    """The error of a task from Spark's text: a worker's traceback within a Java stack. Health shows
+    its beginning."""
     said = re.split(r"\n\tat |\n+JVM stacktrace:", text)[0].rstrip().splitlines()
     return re.sub(r"^.*\(TID \d+\) \([^)]*\): (?:[\w.$]+: )?", "", said[-1])
 
 
-# The work
+# The tasks
 
 def write(reading: Reading, staging: str, way: str, task: Task) -> Any:
-    """A split to Parquet, and what became of each of its offsets."""
+    """Writes a split to Parquet, and returns the result of each of its offsets."""
     done = export_write.write_split(
         Path(staging), task, task["schema"], way, reading.batches(task)
     )
@@ -90,13 +90,13 @@ def write(reading: Reading, staging: str, way: str, task: Task) -> Any:
 
 
 def infer(reading: Reading, task: Task) -> Any:
-    """What a part of the JSON values of a split says of their type."""
+    """The votes on types from a part of the JSON values of a split."""
     return export_infer.joined(
         export_infer.tally_of(_sample(reading, piece)) for piece in export_schema.pieces(task))
 
 
 def _sample(reading: Reading, piece: Task) -> Iterator[bytes | None]:
-    """One value at least, however large it is."""
+    """At least one value, however large it is."""
     room = piece["sample"]["bytes"]
     with closing(reading.batches(piece)) as batches:
         for batch in batches:
@@ -109,7 +109,7 @@ def _sample(reading: Reading, piece: Task) -> Iterator[bytes | None]:
 
 
 def recount(reading: Reading, task: Task) -> Any:
-    """How many records of a split are in the log, and their hash."""
+    """The number of records of a split in the log, and their hash."""
     rows, words = 0, 0
     for batch in reading.batches(task):
         rows += batch.num_rows
@@ -118,8 +118,8 @@ def recount(reading: Reading, task: Task) -> Any:
 
 
 def compare_thinned(root: str, reading: Reading, task: Task) -> Any:
-    """Beside what was exported of a split, what compaction left of it: nothing else, and as it was.
-    Where files do not have whole records, this compares offsets alone."""
+    """Checks that compaction left only exported, unchanged records. If files have no whole records,
+    it compares only offsets."""
     import pyarrow.compute as pc
 
     left = _by_offset(
@@ -147,7 +147,7 @@ def _by_offset(pairs: Iterable[tuple[pa.Array, pa.Array]]) -> pa.Table:
 
 
 def _exported(root: str, task: Task, file: dict[str, Any]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Offsets and hashes of a split's records in one file, without reading what others hold."""
+    """Offsets and hashes of a split's records in one file, without reading other ranges."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -163,7 +163,7 @@ def _exported(root: str, task: Task, file: dict[str, Any]) -> Iterator[tuple[pa.
 
 
 def check_file(root: str, task: Task) -> Any:
-    """Why a file is not what the manifest says; null when it is."""
+    """The difference between a file and the manifest; null if none."""
     import pyarrow.parquet as pq
 
     path = Path(root) / task["path"]
@@ -213,7 +213,7 @@ def _count(batch: pa.RecordBatch, task: Task, parts: list[dict[str, int]]) -> No
 
 
 def merge(root: str, staging: str, task: Task) -> Any:
-    """Several files to one, in the order of partition and offset, a row group at a time."""
+    """Merges files into one, in the order of partition and offset, a row group at a time."""
     import pyarrow.parquet as pq
 
     shapes = [pq.read_schema(Path(root) / each["path"]) for each in task["files"]]
@@ -236,7 +236,7 @@ def merge(root: str, staging: str, task: Task) -> Any:
 
 
 def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for a range, although an hour may have several files of it."""
+    """One entry per range, although an hour may have several files of it."""
     found: dict[tuple[int, int, int], dict[str, Any]] = {}
     for part in parts:
         key = (part["partition"], part["from"], part["to"])
@@ -251,7 +251,7 @@ def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 # Offsets without a record
 
 def explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, int]:
-    """Why offsets have no row: they must be markers of transactions, aborted or compacted away."""
+    """Offsets without a row must be markers of transactions, aborted or compacted away."""
     for attempt in range(reading.retries + 1):
         try:
             return _explained(reading, task, holes)
@@ -289,7 +289,7 @@ def _explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str
 
 
 def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]:
-    """Raw, and at last the trailer."""
+    """Raw batches, and the trailer at last."""
     endpoint = reading.source.endpoint
     topic = quote(task["topic"], safe="")
     path = f"/export/v1/topics/{topic}/partitions/{task['partition']}/batches"
@@ -314,9 +314,9 @@ def _records(frame: bytearray, start: int, end: int, aborted: Aborted | None) ->
                        keys=False, values=False, headers=False))
 
 
-# Around them
+# Cleanup
 
 def clear(folder: Path) -> None:
-    """What is left of tasks that were stopped."""
+    """Removes what stopped tasks left."""
     if folder.exists():
         shutil.rmtree(folder)

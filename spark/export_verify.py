@@ -1,12 +1,12 @@
-"""Whether a target holds what its manifest says, and the manifest what the log has.
+"""Checks a target against its manifest, and the manifest against the log.
 
-    files   every one there, with its digest; its rows and their hash counted again, by range
-    others  no file that the manifest does not know where readers list: they would count it twice
-    rows    each topic's folder has as many as were exported, counted as its readers do
-    ranges  they cover each partition from its first offset to its position, each once
-    table   an Iceberg table has these files and no others, and is as far
-    log     what is still in it, read again: the number of its records and their hash, by range;
-            where compaction has thinned it, each record that it still has is in the files
+    files   each exists with its digest; its rows and their hash are counted again, by range
+    others  readers can list no file outside the manifest: its rows would count twice
+    rows    each topic's folder has as many as were exported, as its readers count
+    ranges  they cover each partition from its first offset to its position, once
+    table   an Iceberg table has these files and no others, at the same position
+    log     existing records are read again: their number and hash, by range; after compaction
+            each remaining record must be in the files
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Verdict:
     rows: int = 0
     rows_compared: int = 0  # with the log
     rows_not_in_log: int = 0  # retention has deleted them, or some of their range
-    rows_compacted: int = 0  # compaction has taken them from a range that is still in the log
+    rows_compacted: int = 0  # compaction has removed them from a range that is still in the log
     problems: list[str] = field(default_factory=list)
 
 
 def verify(
     target: Target, spark: Callable[[], SparkSession], broker: AdminPort | None, retries: int
 ) -> Verdict:
-    """Without a broker the log is left out."""
+    """Without a broker the log is not checked."""
     has_files = next(target.data_files(), None) is not None  # then each of them is a problem
     manifest = (export_manifest.load if has_files else export_manifest.load_known)(target)
     if broker is not None:
-        broker.topics()  # one that is not there is told before Spark has started
+        broker.topics()  # fails before Spark starts if the broker is not there
     verdict = Verdict(len(manifest["files"]), sum(f["rows"] for f in manifest["files"]))
     verdict.problems += listed(target, manifest)
     verdict.problems += covered(manifest)
@@ -61,7 +61,7 @@ def verify(
 def damaged(
     target: Target, manifest: dict[str, Any], spark: SparkSession
 ) -> list[tuple[dict[str, Any], str]]:
-    """Files that are not what they were, and how."""
+    """Files that have changed, with the difference."""
     tasks = [{**file, "has_records": has_records(manifest, file)} for file in manifest["files"]]
     found = export_tasks.spread(
         spark, tasks, partial(export_tasks.check_file, str(target.root)))
@@ -70,7 +70,7 @@ def damaged(
 
 
 def listed(target: Target, manifest: dict[str, Any]) -> list[str]:
-    """What those find who read the folder of a topic: each file of the manifest, and no other."""
+    """What readers of a topic's folder list: each file of the manifest, and no other."""
     known = {file["path"]: file for file in manifest["files"]}
     wanted, found = Counter[str](), Counter[str]()
     for path, file in known.items():
@@ -93,7 +93,7 @@ def listed(target: Target, manifest: dict[str, Any]) -> list[str]:
 
 
 def covered(manifest: dict[str, Any]) -> list[str]:
-    """Paths once each, and no range that overlaps another."""
+    """Each path once, and no overlapping ranges."""
     paths = [file["path"] for file in manifest["files"]]
     problems = [f"{path} is in the manifest twice"
                 for path in sorted({path for path in paths if paths.count(path) > 1})]
@@ -114,7 +114,7 @@ def covered(manifest: dict[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of one topic of a target with its log."""
+    """Compares one topic of a target with its log."""
 
     target: Target
     manifest: dict[str, Any]
@@ -125,7 +125,7 @@ class Comparison:
     verdict: Verdict
 
     def run(self, broken: set[str]) -> None:
-        """`broken` are the files that are known not to be what they were."""
+        """`broken` are files that are known to have changed."""
         known = self.manifest["topics"][self.topic]
         plan = self.broker.plan(self.topic, "earliest", "latest", 1, known["isolation"])
         if plan["topic_id"] != known["topic_id"]:
@@ -165,7 +165,7 @@ class Comparison:
         self, unequal: list[tuple[dict[str, Any], dict[str, Any]]],
         found: dict[Range, list[dict[str, Any]]], broken: set[str],
     ) -> None:
-        """Where compaction may have taken records, each one that is left must be in the files."""
+        """If compaction may have removed records, each remaining one must be in the files."""
         may_thin = bool(unequal) and self.broker.is_compacted(self.topic)
         tasks = []
         for task, count in unequal:
@@ -190,7 +190,7 @@ class Comparison:
                 self._tell(task, text)
 
     def _files_of(self, task: dict[str, Any]) -> list[dict[str, Any]]:
-        """With those that hold some of this range, and how they hold it."""
+        """With the files that have some of this range, and their form."""
         return [
             {"path": file["path"], "has_records": has_records(self.manifest, file)}
             for file in self._files
@@ -204,7 +204,7 @@ class Comparison:
 
 
 def has_records(manifest: dict[str, Any], file: dict[str, Any]) -> bool:
-    """Whole ones, whose hash can be counted again; not the fields of their values."""
+    """Whether files have whole records, whose hash can be counted again."""
     return bool(file["is_dead_letter"]
                 or manifest["topics"][file["topic"]]["schema"]["mode"] == "raw")
 
@@ -220,7 +220,7 @@ def _rows(parts: list[dict[str, Any]]) -> int:
 def _read_again(
     manifest: dict[str, Any], topic: str, starts: dict[int, int], known: set[Range]
 ) -> list[dict[str, Any]]:
-    """The ranges that the log still has whole, and what lies between them: nothing may be there."""
+    """The ranges that are whole in the log, and the ranges between them, which must be empty."""
     tasks: list[dict[str, Any]] = []
     of = {"topic": topic, "topic_id": manifest["topics"][topic]["topic_id"]}
     for partition, position in export_manifest.position(manifest, topic).items():

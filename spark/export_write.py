@@ -1,7 +1,7 @@
-"""One task of a run, in an executor: a split is read, hashed, decoded and written, a file per hour.
+"""One task of a run, in an executor: reads, hashes, decodes and writes a split, a file per hour.
 
-The files go to the staging folder under a name of this attempt alone, so a task that is done twice
-disturbs nobody: the driver takes what the attempt that Spark believes says of its files.
+The files go to the staging folder under a name of this attempt alone, so a repeated task is
+harmless: the driver uses the files of the attempt that Spark reports.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from appliance_spark.export_layout import ExportFailed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FILES_OPEN_MAX = 64  # of one task: records out of order by more hours make more files instead
-HOLES_MAX = 100  # of one batch of columns; with more it is one hole that has records in it
+FILES_OPEN_MAX = 64  # per task: records out of order by more hours make more files instead
+HOLES_MAX = 100  # per batch of columns; more become one hole with records in it
 GROUP_BYTES = 64 << 20  # of a row group before compression
 DIGEST_SIZE = 16
 
 
 class DigestFile:
-    """A new file that knows the digest of its bytes, and is on the disk when it is closed."""
+    """A new file with the digest of its bytes, on the disk when it is closed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def digest_of(path: Path) -> str:
 
 
 class PartFile:
-    """A Parquet file in the staging folder that grows by row groups."""
+    """A Parquet file in the staging folder, written by row groups."""
 
     def __init__(self, staged: Path, shape: pa.Schema) -> None:
         import pyarrow.parquet as pq
@@ -95,7 +95,7 @@ class PartFile:
         self.rows += table.num_rows
 
     def close(self) -> dict[str, Any]:
-        """What the manifest keeps of it."""
+        """The file's entry in the manifest."""
         if self._held:
             self._write_group()
         self._writer.close()
@@ -109,7 +109,7 @@ class PartFile:
 
 
 class SplitFiles:
-    """The files of one split, one per hour and kind; the least used is closed if many are."""
+    """The files of one split, one per hour and kind; closes the least used of many."""
 
     def __init__(self, staging: Path, split: dict[str, Any]) -> None:
         self._staging = staging / uuid.uuid4().hex
@@ -173,7 +173,7 @@ def write_split(
     staging: Path, split: dict[str, Any], schema: dict[str, Any], way: str,
     batches: Iterator[pa.RecordBatch],
 ) -> dict[str, Any]:
-    """Reads the split to its end. The answer is what the driver needs for balance and manifest."""
+    """Reads the split to its end. Returns the driver's data for balance and manifest."""
     files = SplitFiles(staging, split)
     decode = export_rows.decoder(schema, way)
     tally: dict[str, Any] = {"rows": 0, "dead_letters": 0, "hash": 0, "min_offset": -1,
@@ -226,8 +226,8 @@ def _hour_of_dead(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _in_order(offsets: Any, split: dict[str, Any], tally: dict[str, Any]) -> None:
-    """Each offset once, upward, within the split. What is left out is remembered as holes: from,
-    to, and how many records are within."""
+    """Each offset once, ascending, within the split. Missing offsets are noted as holes: from, to,
+    and number of records."""
     import pyarrow.compute as pc
 
     first, last = offsets[0].as_py(), offsets[-1].as_py()
@@ -259,7 +259,7 @@ def _note_hole(tally: dict[str, Any], upto: int) -> None:
 def _by_hour(
     table: pa.RecordBatch, hours: pa.Array
 ) -> Iterator[tuple[int | None, pa.RecordBatch, Any]]:
-    """Runs of the same hour, each with the index of its rows; in the order of the log within."""
+    """Runs of the same hour, each with the index of its rows; within a run in log order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,11 +1,11 @@
-"""One split, read over one connection: frames of raw batches in, Arrow's batches out. On a worker.
+"""Reads one split over one connection, on a worker: frames of raw batches in, Arrow batches out.
 
     stream  | frame | frame | ... | 0 u32 | length u32 | trailer, JSON |
-    frame   | length u32 | so many bytes of whole record batches |
+    frame   | length u32 | length bytes of whole record batches |
 
-A stream without its trailer was cut off: the reading goes on behind the last whole batch. Which
-transactions were aborted is told in the trailer only, so from the first batch of a transaction on
-the frames are kept until it comes; without transactions nothing is kept. A split bounds how much.
+A stream without its trailer was cut off: reading continues after the last whole batch. Only the
+trailer lists aborted transactions, so from the first batch of a transaction on the frames are kept
+until it arrives; without transactions nothing is kept. The split's size limits how much.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 
 LENGTH_SIZE = 4
 
-# Of one Arrow batch, decompressed: it stays in the processor's cache on its way to Spark, and what
-# packs 100 to 1 does not fill the memory.
+# Of one Arrow batch, decompressed: it stays in the processor's cache on its way to Spark, and a
+# compression of 100 to 1 does not fill the memory.
 BATCH_BYTES = 4 << 20
-RATIO_AT_FIRST = 64  # so many times larger than its batches, until it is known better
+RATIO_AT_FIRST = 64  # decompressed to compressed, until it is measured
 PIECE_BYTES_MIN = 16 << 10
 
-# Where a record batch says how long it is, and behind which bytes.
+# The position of a record batch's length, and the bytes before its content.
 BATCH_LENGTH_AT, BATCH_LENGTH_END = 8, 12
 
 
 class StreamDamaged(RuntimeError):
-    """What came is not what was sent."""
+    """The received bytes differ from the sent ones."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What every task of a query is told."""
+    """The settings of a query for each task."""
 
     endpoint: Endpoint
     isolation: str
@@ -92,7 +92,7 @@ class Fetching:
         return f"{split.topic}-{split.partition} offsets {self.next_offset} to {split.end}"
 
     def _go_on_after(self, error: Refused) -> None:
-        """Retention was there between the plan and now."""
+        """Retention deleted records between the plan and now."""
         if error.status == OTHER_TOPIC:
             raise TopicMadeAnew(f"{self}: {error.text}") from error
         if error.status != GONE:
@@ -143,7 +143,7 @@ class Fetching:
                            "(failOnDataLoss=false passes over them)")  # fmt: skip
 
     def _end(self, next_offset: int) -> None:
-        """Compaction may have taken the last offsets of a range: the trailer knows."""
+        """Compaction may have removed the last offsets of a range: the trailer knows."""
         if next_offset < self.split.end and self.source.fail_on_data_loss:
             raise DataLost(f"{self}: the log can be read to {next_offset} only "
                            "(failOnDataLoss=false takes that for the end)")  # fmt: skip
@@ -161,7 +161,7 @@ class Fetching:
         made = self.decoder.batch(filled) if len(filled) else None
         if made is not None:
             self.ratio = max(1.0, made.nbytes / len(data))
-        # What was yielded is Spark's: from here on a broken line goes on behind it.
+        # Spark has the yielded batches: after a broken connection, reading continues after them.
         self.next_offset = max(self.next_offset, filled.next_offset)
         if made is not None:
             yield made
@@ -169,13 +169,14 @@ class Fetching:
 
 @cache
 def spare_what_was_imported() -> None:
-    """Spark collects garbage after every task, and that walks all that PySpark and pyarrow have
-    made of themselves: 20 to 30 ms. What lives at a worker's first task lives as long as it."""
+    """Spark collects garbage after every task, which scans all objects of PySpark and pyarrow: 20
+    to
+    30 ms. Objects that exist at a worker's first task live as long as the worker."""
     gc.freeze()
 
 
 def cut(frame: bytearray, at: int, size: int) -> int:
-    """Where whole batches from `at` on have about that size; one batch at least."""
+    """The end of whole batches from `at` on with about that size; at least one batch."""
     end = at
     while end < len(frame) and end - at < size:
         length = frame[end + BATCH_LENGTH_AT : end + BATCH_LENGTH_END]

@@ -1,7 +1,7 @@
-"""The options of the data source: names and meaning are those of Spark's own Kafka connector.
+"""The options of the data source, with the names and meanings of Spark's own Kafka connector.
 
-Names are case-insensitive. An option that is not in the table is left alone, as that connector does
-with names it does not know, so that a job changes only its format and says where the appliance is.
+Names are case-insensitive. Unknown options are ignored, as in that connector, so a job changes only
+its format and adds the appliance's address.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 REFUSE, READ_FROM_START = "refuse", "readFromStart"
 
-# Of one task: large enough that what Spark does for a task is little, small enough that a task may
-# keep the bytes of its split, which it does where transactions are in it.
+# Per task: large enough that Spark's overhead is small, and small enough that a task can keep the
+# bytes of its split, which it must if it has transactions.
 SPLIT_BYTES = 128 << 20
 
 
 class OptionInvalid(ValueError):
-    """The text says which option, what it was, and what is wanted."""
+    """The text has the option, its value, and what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -38,53 +38,52 @@ class Row:
 
 ROWS = (
     Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`. "
-        "Needed, but for a write with `kafka.bootstrap.servers`."),
-    Row("token", "", "batch, stream, write", "Of a user who may read messages: "
-        "`appliance user token`. Needed once the appliance has users."),
+        "Only a write with `kafka.bootstrap.servers` does not need it."),
+    Row("token", "", "batch, stream, write", "Token of a user who may read messages: "
+        "`appliance user token`. Required once the appliance has users."),
     Row("subscribe", "", "batch, stream", "Topics, `a,b`. One of `subscribe`, `subscribePattern`, "
         "`assign`."),
-    Row("subscribePattern", "", "batch, stream", "Topics whose whole name matches; asked again "
+    Row("subscribePattern", "", "batch, stream", "Topics whose whole name matches; evaluated again "
         "for every query, and for every batch of a stream."),
     Row("assign", "", "batch, stream", '`{"a": [0, 1], "b": [2]}`: these partitions.'),
     Row("startingOffsets", "earliest; stream: latest", "batch, stream",
         '`earliest`, `latest`, or `{"a": {"0": 23, "1": -2}}`: -2 is the earliest, -1 the latest. '
-        "Offsets as they stand in a checkpoint do too, and are held against their topic's id. "
-        "A stream that goes on from a checkpoint goes on there."),
-    Row("endingOffsets", "latest", "batch", "The same; the offset named is not read."),
-    Row("startingTimestamp", "", "batch, stream", "Milliseconds since 1970, of all partitions. "
-        "Wins over both others."),
-    Row("endingTimestamp", "", "batch", "The same, of the end."),
+        "Offsets in the form of a checkpoint are also accepted; their topic's id is checked. "
+        "A stream with a checkpoint continues there."),
+    Row("endingOffsets", "latest", "batch", "The same for the end, exclusive."),
+    Row("startingTimestamp", "", "batch, stream", "Milliseconds since 1970, for all partitions. "
+        "Takes precedence over the other two."),
+    Row("endingTimestamp", "", "batch", "The same for the end."),
     Row("startingOffsetsByTimestamp", "", "batch, stream",
-        '`{"a": {"0": 1000, "1": 3000}}`: the first offset whose timestamp is that late. Wins over '
-        "`startingOffsets`."),
-    Row("endingOffsetsByTimestamp", "", "batch", "The same, of the end."),
+        '`{"a": {"0": 1000, "1": 3000}}`: the first offset with at least this timestamp. Takes '
+        "precedence over `startingOffsets`."),
+    Row("endingOffsetsByTimestamp", "", "batch", "The same for the end."),
     Row("startingOffsetsByTimestampStrategy", "error", "batch, stream",
-        "What is done where no record is that late: `error`, or `latest`, which reads none."),
-    Row("failOnDataLoss", "true", "batch, stream", "Whether a query fails when offsets that it "
-        "should have read were deleted by retention or are damaged. `false`: it goes on behind."),
-    Row("topicMadeAnew", REFUSE, "stream", "What is done when a topic was deleted and made anew "
-        f"since the last batch: `{REFUSE}`, with both ids in the error, or `{READ_FROM_START}`: "
-        "the new one is read from its first record on, whatever was not read of the old one is "
-        "lost."),
-    Row("minPartitions", "", "batch, stream", "At least about so many tasks, even in bytes. "
-        "Without it, one for each partition and for each `splitBytes`."),
-    Row("splitBytes", str(SPLIT_BYTES), "batch, stream", "Bytes of the log, as stored, that one "
-        "task reads at most, about. Only here."),
-    Row("maxRecordsPerPartition", "", "batch, stream", "Offsets that one task reads at most."),
-    Row("maxOffsetsPerTrigger", "", "stream", "Offsets of one batch at most, shared out in "
-        "proportion to what each partition has. PySpark 4.2 and newer."),
-    Row("minOffsetsPerTrigger", "", "stream", "A batch waits for so many. PySpark 4.2 and newer."),
-    Row("maxTriggerDelay", "15m", "stream", "But no longer than this: `30s`, `15m`, `1h`."),
+        "If no record has such a timestamp: `error`, or `latest`, which reads none."),
+    Row("failOnDataLoss", "true", "batch, stream", "Whether a query fails if retention deleted "
+        "its offsets or they are damaged. `false`: it continues after them."),
+    Row("topicMadeAnew", REFUSE, "stream", "If a topic was deleted and created again since the "
+        f"last batch: `{REFUSE}` with both ids in the error, or `{READ_FROM_START}`, which reads "
+        "the new topic from its first record; unread records of the old one are lost."),
+    Row("minPartitions", "", "batch, stream", "About the smallest number of tasks, even in bytes. "
+        "Default: one for each partition and for each `splitBytes`."),
+    Row("splitBytes", str(SPLIT_BYTES), "batch, stream", "About the largest number of stored bytes "
+        "per task. The Kafka connector does not have it."),
+    Row("maxRecordsPerPartition", "", "batch, stream", "The largest number of offsets per task."),
+    Row("maxOffsetsPerTrigger", "", "stream", "The largest number of offsets per batch, in "
+        "proportion to the rest of each partition. PySpark 4.2 and newer."),
+    Row("minOffsetsPerTrigger", "", "stream", "A batch waits for this many offsets. PySpark 4.2 "
+        "and newer."),
+    Row("maxTriggerDelay", "15m", "stream", "The longest such wait: `30s`, `15m`, `1h`."),
     Row("includeHeaders", "false", "batch, stream", "Whether there is a column `headers`."),
     Row("kafka.isolation.level", READ_COMMITTED, "batch, stream",
-        f"Or `{READ_UNCOMMITTED}`, which reads what aborted transactions wrote too."),
-    Row("fetchOffset.numRetries", "10", "batch, stream", "How often in a row a request is tried "
-        "again without a byte of progress, with a pause that doubles."),
-    Row("kafka.bootstrap.servers", "", "write", "Where records are produced to, if that is not "
-        "what the appliance says of itself. A read does not need it."),
-    Row("topic", "", "write", "For all rows; without it a column `topic` says it row by row."),
-    Row("kafka.acks", "all", "write", "Or `1`: written, but not yet on disk, when it is "
-        "acknowledged."),
+        f"Or `{READ_UNCOMMITTED}`, which also reads records of aborted transactions."),
+    Row("fetchOffset.numRetries", "10", "batch, stream", "Retries of a request without progress, "
+        "with a pause that doubles."),
+    Row("kafka.bootstrap.servers", "", "write", "The brokers to produce to, if not the address "
+        "that the appliance reports. A read does not need it."),
+    Row("topic", "", "write", "For all rows; without it a column `topic` has the topic of each."),
+    Row("kafka.acks", "all", "write", "Or `1`: acknowledged when written, before it is on disk."),
     Row("kafka.compression.type", "none", "write", "`none`, `gzip`, `snappy`, `lz4`, `zstd`."),
 )  # fmt: skip
 
@@ -103,7 +102,7 @@ UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 class Given:
-    """What a user set, each by its name in the table."""
+    """The user's options, by their names in the table."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): str(value).strip() for name, value in options.items()}
@@ -169,7 +168,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Topics:
-    """Which ones: names, a pattern, or partitions of each."""
+    """The selected topics: names, a pattern, or partitions of each."""
 
     names: tuple[str, ...] = ()
     pattern: str = ""

@@ -1,6 +1,6 @@
-"""From options to closed ranges of offsets, and from these to splits for tasks. On the driver.
+"""From options to closed ranges of offsets, and then to splits for tasks. On the driver.
 
-What is read is fixed here, before the first task: the plan holds numbers only.
+The offsets are fixed here, before the first task: the plan has only numbers.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from appliance_spark.options import (
 
 LATEST_STRATEGY = "latest"
 
-# By topic and partition, as JSON has them; beside the partitions stands the id of the topic that
-# they are of: {"clicks": {"0": 17, "1": 4, "id": "7gxDFHLZRl-H1PzvcVlmdA"}}
+# By topic and partition, as in JSON; beside the partitions is the id of their topic:
+# {"clicks": {"0": 17, "1": 4, "id": "7gxDFHLZRl-H1PzvcVlmdA"}}
 Offsets = dict[str, dict[str, Any]]
 
 
 class DataLost(RuntimeError):
-    """Offsets that should have been read are not there any more."""
+    """Offsets of the read no longer exist."""
 
 
 class TopicMadeAnew(RuntimeError):
-    """Offsets of a topic that was deleted, and one of the same name is there now."""
+    """The offsets are of a deleted topic, and another topic has its name."""
 
 
 @dataclass
 class Split(InputPartition):
-    """What one task reads. `end` is not part of it."""
+    """The range of one task, without `end`."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class Split(InputPartition):
 
 @dataclass(frozen=True)
 class PlannedRange:
-    """One partition, and what is asked of it."""
+    """One partition with its requested range."""
 
     topic: str
     partition: int
@@ -60,12 +60,12 @@ class PlannedRange:
     end_offset: int
     start: int
     end: int
-    topic_id: str = ""  # "": of nobody knows which
+    topic_id: str = ""  # "": unknown
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What reading in batches and as a stream have in common."""
+    """What batch and stream reads have in common."""
 
     endpoint: Endpoint
     topics: Topics
@@ -108,7 +108,7 @@ class Planner:
         return sorted(topics.names)
 
     def resolve(self, first: Bound, end: Bound) -> list[PlannedRange]:
-        """Each partition that is chosen, with numbers for both bounds."""
+        """Each selected partition, with numbers for both bounds."""
         return [
             each for topic in self.topics() for each in self._resolve(topic, first, end)
         ]  # fmt: skip
@@ -142,7 +142,7 @@ class Planner:
             ) from error
 
     def ends(self) -> Offsets:
-        """Of each partition that is chosen: a stream asks again and again, so with one request."""
+        """The ends of all selected partitions in one request, because a stream asks often."""
         made: Offsets = {}
         for topic in self.topics():
             topic_id, ends = self._ends(topic)
@@ -166,8 +166,8 @@ class Planner:
         return plan["topic_id"], {number: there[number] for number in assigned[topic]}
 
     def _chosen(self, topic: str, numbers: list[int], first: Bound, end: Bound) -> list[int]:
-        """Both bounds may name the same few partitions: these are meant. One alone that leaves
-        some out has forgotten them."""
+        """Both bounds may name the same subset of partitions, which is then read. If only one bound
+        names a subset, the others were forgotten."""
         named = [each for each in (first.partitions(topic), end.partitions(topic))
                  if each is not None]  # fmt: skip
         if len(named) == 2 and named[0] == named[1] and named[0] <= set(numbers):
@@ -191,8 +191,8 @@ class Planner:
     def _check_shrunk(
         self, who: str, ranges: Iterable[PlannedRange], asked: Mapping[int, str]
     ) -> None:
-        """The plan takes a bound behind the end for the end: who kept the offset would read less
-        than it says, and never know."""
+        """The plan takes a bound after the end for the end: a caller with that offset would
+        silently read less."""
         if not self.settings.fail_on_data_loss:
             return
         for each in ranges:
@@ -259,7 +259,7 @@ class Planner:
 
 
 def cut(split: Split, records_max: int | None) -> list[Split]:
-    """Even in offsets, wherever batches begin: a task leaves out what is not its own."""
+    """Even in offsets, wherever batches begin: a task skips records outside its range."""
     size = split.end - split.start
     if records_max is None or size <= records_max:
         return [split]
@@ -269,7 +269,7 @@ def cut(split: Split, records_max: int | None) -> list[Split]:
 
 
 def check_same(who: str, topic: str, was: str | None, now: str) -> None:
-    """Offsets that say which topic they are of."""
+    """Checks the topic id of offsets."""
     if was and was != now:
         raise TopicMadeAnew(
             f"{who}: its offsets are of the topic {topic} with id {was}; that one was deleted, and "

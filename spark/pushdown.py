@@ -1,8 +1,8 @@
-"""What a query's filters leave to be read: fewer partitions, shorter ranges of offsets.
+"""Applies a query's filters to the read: fewer partitions, shorter ranges of offsets.
 
-Filters on `topic`, `partition` and `offset` are done with here. Of filters on `timestamp` only a
-lower bound helps: behind the first record that is as late, earlier ones may still come, so Spark
-looks at what is left.
+Filters on `topic`, `partition` and `offset` are fully applied here. Of filters on `timestamp` only
+a lower bound helps: earlier records may follow the first one that passes, so Spark filters the
+rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Test = Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class Range:
-    """Of offsets: from `start` up to `end`."""
+    """A range of offsets from `start` up to `end`."""
 
     start: int = 0
     end: int = (1 << 63) - 1
@@ -63,12 +63,12 @@ def test_of(term: datasource.Filter) -> Test | None:
 
 
 def earliest_ms(term: datasource.Filter) -> int | None:
-    """No record before this time passes the filter."""
+    """Records before this time do not pass the filter."""
     value = getattr(term, "value", None)
     lower = (datasource.EqualTo, datasource.GreaterThan, datasource.GreaterThanOrEqual)
     if not isinstance(term, lower) or not isinstance(value, datetime):
         return None
-    if value.tzinfo is None:  # Spark gives the driver's local time
+    if value.tzinfo is None:  # Spark passes the driver's local time
         value = value.astimezone()
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     return max(0, int((value - epoch).total_seconds() * 1000) - 1)  # a float may round up
@@ -82,7 +82,7 @@ class FilteringReader(BatchReader):
         self.since_ms = 0
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        """Those that Spark still has to look at."""
+        """Returns the filters that Spark must still apply."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, term: datasource.Filter) -> bool:

@@ -1,14 +1,14 @@
-"""Brings this package and what it imports to Spark's workers that have PySpark and pyarrow alone.
+"""Sends this package and its imports to Spark workers that have only PySpark and pyarrow.
 
     from appliance_spark import ship
     ship(spark)            # before the first query
 
-Each package goes as an archive of its own, which Spark unpacks under the package's name beside the
-files of the session; that place is on the path of every Python worker. What goes is what a fresh
-Python imports for the data source and nothing more: compiled modules too, so the workers must be of
-the driver's kind (system, processor, version of Python).
+Each package is an archive of its own, which Spark unpacks under the package's name beside the
+session's files; that folder is on the path of every Python worker. The archives hold exactly what a
+fresh Python imports for the data source, with compiled modules. So the workers must match the
+driver's system, processor and Python version.
 
-With `local[*]` there is nothing to do: these workers see what the driver sees.
+With `local[*]` this is not needed: its workers see the driver's files.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 TASKS = ("appliance_spark.fetching", "appliance_spark.writers")
 HERE = Path(__file__).parent
 
-# What workers have, and what that brings along.
+# The packages of workers, with their imports.
 THERE = ("pyspark", "pyarrow")
 
-# Prints name and file of all modules that `tasks` need beyond what is there.
+# Prints name and file of all modules that `tasks` need beyond these packages.
 LISTING = """
 import importlib, json, sys
 there, tasks = json.loads(sys.argv[1])
@@ -52,8 +52,8 @@ _shipped: set[tuple[str, tuple[str, ...]]] = set()  # application and tasks
 
 
 def ship(spark: SparkSession, tasks: Iterable[str] = ()) -> list[str]:
-    """The names of the packages that were brought. `tasks` are modules that run on workers besides
-    the data source. Once for each session; again is fine and does nothing."""
+    """Returns the names of the sent packages. `tasks` are further modules for workers. Once per
+    session; repeated calls do nothing."""
     wanted = (*TASKS, *tasks)
     context = spark.sparkContext
     key = (str(context.applicationId), wanted)
@@ -70,7 +70,7 @@ def ship(spark: SparkSession, tasks: Iterable[str] = ()) -> list[str]:
 
 
 def modules(tasks: Iterable[str]) -> dict[str, Path]:
-    """By name. Asked of a fresh process: this one may have imported anything."""
+    """By name. A fresh process answers: this one may have imported anything."""
     asked = json.dumps([[*THERE, *PYSPARK], [*tasks]])
     path = [str(HERE.parent), *(each for each in sys.path if each)]
     code = f"import sys; sys.path[:0] = {path!r}\n{LISTING}"
@@ -83,7 +83,7 @@ def modules(tasks: Iterable[str]) -> dict[str, Path]:
 
 
 def archives(files: dict[str, Path], folder: Path) -> Iterator[tuple[str, Path]]:
-    """One for each package at the top."""
+    """One for each top-level package."""
     packages = {name.partition(".")[0] for name in files}
     for package in sorted(packages):
         of = {name: path for name, path in files.items() if name.partition(".")[0] == package}
@@ -96,5 +96,5 @@ def archives(files: dict[str, Path], folder: Path) -> Iterator[tuple[str, Path]]
 
 
 def bundled(root: Path) -> Iterator[Path]:
-    """Shared libraries that a wheel keeps within its package."""
+    """Shared libraries in a wheel's package."""
     return (path for path in root.rglob("*.so.*") if path.is_file())

@@ -1,6 +1,6 @@
-"""The data source `appliance`: what Spark asks first, and who answers.
+"""The data source `appliance`: Spark's entry point, and the class for each kind of query.
 
-Who writes is imported late: a worker that only reads starts without the client library.
+Writers are imported late: a worker that only reads starts without the client library.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The stream for PySpark 4.2 and newer, which asks how much a batch may take and knows the trigger
-`availableNow`. Imported only where there is such a PySpark."""
+"""The stream for PySpark 4.2 and newer, which limits a batch and knows the trigger `availableNow`.
+Imported only with such a PySpark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AdmittingReader(StreamReader, SupportsTriggerAvailableNow):
         super().__init__(given, schema)
 
     def check(self, given: Given) -> None:
-        """All options are known here."""
+        """All options are supported here."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self.admission.rows_max is not None:
@@ -34,7 +34,7 @@ class AdmittingReader(StreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes later is for the next run, which may have more partitions too."""
+        """Later records are for the next run, which may have more partitions, too."""
         self.target = self.reach()
 
     def reportLatestOffset(self) -> Offsets:

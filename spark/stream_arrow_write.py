@@ -1,4 +1,4 @@
-"""A stream's rows as Arrow, which PySpark 4.1 and newer give. Imported only where there is one."""
+"""A stream's rows as Arrow, for PySpark 4.1 and newer. Imported only with such a PySpark."""
 
 from __future__ import annotations
 

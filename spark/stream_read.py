@@ -1,12 +1,12 @@
-"""A stream: batch after batch of offsets that nobody has read yet, kept in Spark's checkpoint.
+"""A stream: batch after batch of unread offsets, with its position in Spark's checkpoint.
 
-An offset of the stream is what Spark's Kafka connector has too, the next offset to read of each
-partition, and beside them the topic's id: {"t": {"0": 17, "1": 4, "id": "7gxDFHLZRl-H1PzvcVlmdA"}}.
-Another topic of the same name begins at 0 again, so the offsets of the old one mean nothing in it:
-the batch is refused. In a checkpoint of an older version there are no ids; the next batch has them.
+An offset of the stream is the one of Spark's Kafka connector, the next offset of each partition,
+with the topic's id: {"t": {"0": 17, "1": 4, "id": "7gxDFHLZRl-H1PzvcVlmdA"}}. A new topic of the
+same name starts at 0 again, and the old topic's offsets do not apply to it: the batch is refused. A
+checkpoint of an older version has no ids; the next batch adds them.
 
-PySpark 4.2 began to tell a source where a batch begins and how much it may take. Before, a source
-can only say how far it reaches, so the options that bound a batch are refused there.
+Since PySpark 4.2 a source knows the start and the limit of a batch. Earlier, a source can only
+return its end, so the options that limit a batch are refused there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader):
         return self.reach()
 
     def reach(self) -> Offsets:
-        """The end of every partition, and whose they are."""
+        """The end of every partition, with the topic's id."""
         return self.planner.ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> list[Split]:
@@ -93,8 +93,8 @@ class StreamReader(DataSourceStreamReader):
             raise TopicMadeAnew(f"{error}. {WAYS_ON}") from error
 
     def _without_replaced(self, end: Offsets) -> Offsets:
-        """Spark plans a batch once, and may ask for it again much later. What it was to have of a
-        topic that is another one by then is gone; the next batch begins with the new one."""
+        """Spark plans a batch once, and may ask for it again much later. If its topic was replaced
+        by then, its records are lost; the next batch starts with the new topic."""
         if not self.takes_new_topic:
             return end
         ids = {topic: self.planner.topic_id(topic) for topic in end}
@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader):
             )  # fmt: skip
         if not was or was == now:
             return
-        there = self.planner.topic_id(topic)  # of a first batch Spark asks again where it begins
+        there = self.planner.topic_id(topic)  # Spark asks again for the start of a first batch
         planned, gone = (end, now) if was == there else (start, was)
         what = (f"topic {topic} was deleted and made anew: this stream has read the one with id "
                 f"{gone}, and the one of that name has id {there} now")  # fmt: skip
@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader):
     def _range(
         self, topic: str, partition: int, start: int | None, end: int, topic_id: str
     ) -> PlannedRange:
-        """A partition that came after the last batch is read from its first record on."""
+        """A partition added after the last batch is read from its first record."""
         if start is None:
             start = self.planner.log_start(topic, partition)
         return PlannedRange(topic, partition, 0, end, start, end, topic_id)
@@ -148,11 +148,11 @@ class StreamReader(DataSourceStreamReader):
         return read_split(self.source, partition)
 
     def commit(self, end: Offsets) -> None:
-        """The checkpoint is Spark's; the appliance keeps nothing of a stream."""
+        """Nothing to do: the position is in Spark's checkpoint."""
 
 
 class Admission:
-    """How far the next batch goes, of what there is."""
+    """The end of the next batch, within the present ends."""
 
     def __init__(self, given: Given) -> None:
         self.rows_max = given.int("maxOffsetsPerTrigger", 1)
@@ -165,7 +165,7 @@ class Admission:
         return end if rows_max is None else shared_out(start, end, rows_max)
 
     def is_early(self, start: Offsets, end: Offsets) -> bool:
-        """Too little yet, and nobody has waited for long."""
+        """Too few offsets yet, and the wait was short."""
         if self.rows_min is None or time.monotonic() - self._last >= self.delay_s:
             return False
         return sum(sizes_of(start, end).values()) < self.rows_min
@@ -180,7 +180,7 @@ def sizes_of(start: Offsets, end: Offsets) -> dict[tuple[str, str], int]:
 
 
 def offsets_of(offsets: Offsets, end: Offsets, topic: str) -> dict[str, int]:
-    """By partition; none, when they are of another topic than those of `end`."""
+    """By partition; empty if they are of another topic than those of `end`."""
     of = offsets.get(topic, {})
     was, now = of.get(ID), end.get(topic, {}).get(ID)
     is_other = was and now and was != now
@@ -188,7 +188,7 @@ def offsets_of(offsets: Offsets, end: Offsets, topic: str) -> dict[str, int]:
 
 
 def shared_out(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
-    """In proportion to what each partition has; one offset at least, where there are any."""
+    """In proportion to the rest of each partition; at least one offset if there are any."""
     sizes = sizes_of(start, end)
     total = sum(sizes.values())
     if total <= rows_max:
@@ -201,7 +201,7 @@ def shared_out(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
 
 
 def may_bound_batches() -> bool:
-    """Whether this PySpark asks how far a batch goes."""
+    """Whether this PySpark limits a batch."""
     try:
         from pyspark.sql.streaming import datasource
     except ImportError:
@@ -210,7 +210,7 @@ def may_bound_batches() -> bool:
 
 
 def reader_of(given: Given, schema: StructType) -> StreamReader:
-    """What this PySpark knows to use."""
+    """The supported options for this PySpark."""
     if not may_bound_batches():
         return StreamReader(given, schema)
     from appliance_spark.stream_admission import AdmittingReader

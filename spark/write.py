@@ -1,7 +1,7 @@
-"""Rows to records: `key`, `value`, `headers`, `topic`, `partition`, as Spark's Kafka sink has them.
+"""Writes rows as records: `key`, `value`, `headers`, `topic`, `partition`, as Spark's Kafka sink.
 
-At least once, as there: a task that Spark tries again writes its rows again. Within one try a batch
-is sent again under its number, so a broken line alone makes no record twice.
+At least once, as there: a retried task writes its rows again. Within one attempt a batch is resent
+under its sequence number, so a broken connection alone duplicates nothing.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ COLUMNS = {
     "topic": ("string",),
     "partition": ("int",),
 }
-PUMP_S = 0.1  # at most, before the next look
+PUMP_S = 0.1  # longest pause before the next check
 
 
 @dataclass(frozen=True)
 class Sink:
-    """What every task of a query is told."""
+    """The settings of a query for each task."""
 
     config: ProducerConfig
-    topic: str  # "": each row says it
+    topic: str  # "": from each row
 
 
 def sink_of(given: Given, schema: StructType) -> Sink:
@@ -71,7 +71,7 @@ def check_columns(schema: StructType, topic: str) -> None:
 
 
 class Writing:
-    """One task's rows, on their way."""
+    """The rows of one task in flight."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -160,7 +160,7 @@ def groups_of(
 
 
 def octets(column: Any) -> list[bytes | None]:
-    """Text goes as UTF-8."""
+    """Text becomes UTF-8."""
     import pyarrow as pa
 
     found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
@@ -181,7 +181,7 @@ def split(
     topic: str, chosen: Iterable[int | None], keys: list[bytes | None] | None, count: int,
     partitions: int,
 ) -> dict[int, list[int]]:  # fmt: skip
-    """Row numbers by partition: the one a row says, that of its key, or any."""
+    """Row numbers by partition: from the row, from its key, or any."""
     anywhere = random.randrange(partitions)
     made: dict[int, list[int]] = {}
     for i, (number, key) in enumerate(zip(chosen, keys or [None] * count, strict=True)):

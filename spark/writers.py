@@ -1,4 +1,4 @@
-"""What Spark calls to write, a batch or a stream: rows as Arrow where this PySpark has them."""
+"""Spark's interface for writing, in batches or streams: rows as Arrow if this PySpark has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from appliance_spark.write import Writing, sink_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_AT_ONCE = 10_000  # of a PySpark that gives a stream's rows one by one
+ROWS_AT_ONCE = 10_000  # for a PySpark that passes a stream's rows one by one
 
 
 @dataclass

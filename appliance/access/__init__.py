@@ -1,4 +1,4 @@
-"""Who may do what, and how much: rules, credentials, quotas, what clients may make us keep.
+"""Access: rules, credentials, quotas, and limits on what clients make the broker keep.
 
-Kept in the catalog, asked by `api/` and told to the data plane by `topics/`. No sockets in here.
+The catalog stores them, `api/` asks them, `topics/` passes them to the data plane. No sockets here.
 """

@@ -1,11 +1,11 @@
-"""Who may do what: access rules as Kafka has them, kept in the catalog.
+"""Access rules (ACLs) as in Kafka, kept in the catalog.
 
-They are kept and shown, and not yet enforced: every client may do everything, whatever the rules
-say. Whoever makes the first one is told so in the log.
+The broker keeps and shows them but does not enforce them yet: every client may do everything. The
+log warns when the first rule is created.
 
-An ACL is a resource pattern (literal or prefixed; the literal name `*` means every resource) and
-who may or may not do which operation on it, from which host (`*`: any). A filter names one or more
-of them: a null or ANY field matches all, and the pattern type MATCH finds what applies to a name.
+An ACL allows or denies an operation to a principal, from a host (`*`: any), on a resource pattern
+(literal or prefixed; the literal name `*` means every resource). A filter selects ACLs: a null or
+ANY field matches all, and the pattern type MATCH selects the patterns that apply to a name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from appliance.process.unattended import Changes
 
 events = event_log.named("acls")
 
-UNKNOWN, ANY = 0, 1  # of each of the numberings below
-IS_ENFORCED = False  # told wherever rules are shown
+UNKNOWN, ANY = 0, 1  # in each of the numberings below
+IS_ENFORCED = False  # shown together with the rules
 WILDCARD = "*"
 CLUSTER_NAME = "kafka-cluster"
 
@@ -57,7 +57,7 @@ class Operation(IntEnum):
 
 
 class PatternType(IntEnum):
-    MATCH = 2  # only of filters
+    MATCH = 2  # only in filters
     LITERAL = 3
     PREFIXED = 4
 
@@ -84,7 +84,7 @@ class Acl:
         return len(self.resource_name) + len(self.principal) + len(self.host)
 
     def check(self) -> None:
-        """Whether it may be made."""
+        """Raises if it may not be created."""
         _check(self.resource_type in set(ResourceType), "resource type", self.resource_type)
         is_pattern = self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
         _check(is_pattern, "pattern type", self.pattern_type)
@@ -148,7 +148,7 @@ def _check(is_so: bool, what: str, got: object) -> None:
 
 
 class Acls:
-    """All of them, in memory and in the catalog. `change` runs changes one after the other."""
+    """All ACLs, in memory and in the catalog. `change` runs one change after the other."""
 
     def __init__(self, rows: AclRows, change: Changes, kept: Kept) -> None:
         self._rows = rows
@@ -163,7 +163,7 @@ class Acls:
         return sorted(each for each in self._acls if wanted.matches(each))
 
     async def create(self, acls: Sequence[Acl]) -> list[ApplianceError | None]:
-        """What became of each, in order. One that is there already is a success."""
+        """Returns the result of each in order. An existing ACL is a success."""
         faults = [_fault(each) for each in acls]
         made = [each for each, fault in zip(acls, faults, strict=True) if fault is None]
         try:
@@ -186,7 +186,7 @@ class Acls:
         events.info("ACLs created", count=len(added))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | ApplianceError]:
-        """What each of the filters found, which is gone then."""
+        """Deletes the ACLs that match, and returns them for each filter."""
         try:
             found: list[list[Acl] | ApplianceError] = await self._change(self._delete(filters))
         except ApplianceError as error:

@@ -1,16 +1,16 @@
-"""Quotas of clients: what was set for whom, as Kafka has it, and what follows for one client.
+"""Quotas of clients as in Kafka, and the quota that applies to a client.
 
-An entity is a user, a client id, both, or an address; each is named, or None, which means all that
-have no quota of their own. Of the entities that fit a client the first in Kafka's order counts:
+An entity is a user, a client id, both, or an address. Each has a name or None, the default for all
+without a quota of their own. Of the entities that match a client the first in this order applies:
 
     user and client id · user and any client · user · any user and client id · any user and any
     client · any user · client id · any client
 
-What a quota with a client id allows is each client id's own; what a user's allows is shared by all
+A quota with a client id applies to each client id separately; a quota of a user is shared by all
 clients of the user. There are no logins yet, so every client is the user ANONYMOUS.
 
 Enforced, by the data plane (`_quota.pyx`): producer_byte_rate and consumer_byte_rate, and
-connection_creation_rate of addresses. The others are kept and shown, and have no effect.
+connection_creation_rate of addresses. Others are stored and shown without effect.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ENFORCED = {
     FETCH: "consumer_byte_rate",
     CONNECT: "connection_creation_rate",
 }
-# Name to the largest value; those without one may be fractions.
+# The largest value by name; quotas without one may be fractions.
 OF_CLIENTS = {
     "producer_byte_rate": LONG_MAX,
     "consumer_byte_rate": LONG_MAX,
@@ -53,14 +53,14 @@ OF_CLIENTS = {
     "controller_mutation_rate": math.inf,
 }
 OF_ADDRESSES = {"connection_creation_rate": INT_MAX}
-FRACTION_MAX = 1e-6  # Kafka's measure of a whole number
+FRACTION_MAX = 1e-6  # Kafka's tolerance for a whole number
 
-SHOWN_MAX = 10  # entities in a line of the log
+SHOWN_MAX = 10  # entities per log line
 
-NO_RATE, OF_USER = 0, -1  # as `_quota.pxd`: nothing is allotted; the user's rate counts
-RATE_MAX = 1 << 62  # fits, as a number of bytes, whatever the arithmetic
+NO_RATE, OF_USER = 0, -1  # as in `_quota.pxd`: no quota; the user's quota applies
+RATE_MAX = 1 << 62  # no arithmetic with this many bytes overflows
 
-# Entity type to name, by type; the key of all tables here
+# The name by entity type, sorted by type; the key of all tables here.
 Entity = tuple[tuple[str, str | None], ...]
 
 
@@ -78,7 +78,7 @@ class Match(IntEnum):
 
 @dataclass(frozen=True)
 class Component:
-    """One line of a filter: entities must have this type, with such a name."""
+    """One component of a filter: entities must have this type and match this name."""
 
     entity_type: str
     match_type: int
@@ -106,7 +106,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Alteration:
-    """What is to change for one entity: a value for each name, or None to remove it."""
+    """The changes of one entity: a value by name, or None to remove it."""
 
     entity: Sequence[tuple[str, str | None]]
     values: Sequence[tuple[str, float | None]]
@@ -124,7 +124,7 @@ class Alteration:
 
 
 def _quotas_of(entity: Sequence[tuple[str, str | None]]) -> Mapping[str, float]:
-    """Names and largest values of what the entity may have; one that may not be is refused."""
+    """The names and largest values that the entity may have; refuses an invalid entity."""
     types = [each for each, _ in entity]
     if not types:
         raise RequestInvalid("got an entity without a type")
@@ -155,7 +155,7 @@ def _check_value(name: str, value: float, names: Mapping[str, float]) -> None:
 
 
 def _address(text: str) -> str | None:
-    """As the data plane writes the address of a peer."""
+    """The address in the data plane's format."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -163,14 +163,14 @@ def _address(text: str) -> str | None:
 
 
 class RateTable(Protocol):
-    """What the data plane is told of one kind of quota: the rate of each named client, of all
-    others, and of the user, which those marked OF_USER share."""
+    """One kind of quota for the data plane: the rate of each named client, of all others, and of
+    the user, which clients marked OF_USER share."""
 
     def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None: ...
 
 
 class ClientQuotas:
-    """All of them, in memory and in the catalog. `change` runs changes one after the other."""
+    """All quotas, in memory and in the catalog. `change` runs one change after the other."""
 
     def __init__(self, rows: ConfigRows[str, float], change: Changes, kept: Kept) -> None:
         self._rows = rows
@@ -189,11 +189,11 @@ class ClientQuotas:
     def find(
         self, components: Sequence[Component], is_strict: bool
     ) -> list[tuple[Entity, dict[str, float]]]:
-        """Entities that fit all components; strictly, those that have no other type."""
+        """Entities that match all components; if strict, without other types."""
         types = [each.entity_type for each in components]
         for each in components:
             if types.count(each.entity_type) > 1:
-                raise RequestInvalid(f"entity type {each.entity_type!r} is there twice")
+                raise RequestInvalid(f"entity type {each.entity_type!r} occurs twice")
             each.check()
         if IP in types and len(types) > 1:
             raise RequestInvalid(f"got {' and '.join(types)}, wanted an ip alone")
@@ -207,7 +207,7 @@ class ClientQuotas:
     async def alter(
         self, alterations: Sequence[Alteration], validate_only: bool
     ) -> list[ApplianceError | None]:
-        """What became of each, in order. One's fault stops no other."""
+        """Returns the result of each in order. An error of one entity does not stop others."""
         found: list[ApplianceError | None] = await self._change(
             self._alter(alterations, validate_only)
         )
@@ -256,7 +256,7 @@ class ClientQuotas:
                 "quotas are kept but have no effect", count=len(without), quotas=some_of(without)
             )
 
-    # What the data plane is told
+    # For the data plane
 
     def _enforce(self) -> None:
         if self._data_plane is None:
@@ -272,7 +272,7 @@ class ClientQuotas:
         return named, self._rate(quota, ANY), _whole(of_user)
 
     def _rate(self, quota: str, client_id: str | None) -> int:
-        """Of this client id, or of one that nothing names."""
+        """The rate of this client id, or of a client without a named quota."""
         mine, others = (CLIENT_ID, client_id), (CLIENT_ID, ANY)
         for user in ((USER, ANONYMOUS), (USER, ANY)):
             own = self._value(quota, (mine, user), (others, user))
@@ -293,18 +293,18 @@ class ClientQuotas:
         return named, _whole(self._value(quota, ((IP, ANY),))), NO_RATE
 
     def _value(self, quota: str, *entities: Entity) -> float | None:
-        """Of the first entity that has one."""
+        """The rate of the first entity that has one."""
         found = (self._quotas.get(each, {}).get(quota) for each in entities)
         return next((each for each in found if each is not None), None)
 
 
 def some_of(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """So many as a person reads in a line of the log."""
+    """As many quotas as a log line can hold."""
     return dict(itertools.islice(rows.items(), SHOWN_MAX))
 
 
 def _without_effect(entity: Entity, values: Iterable[str]) -> list[str]:
-    """Quotas that nobody holds anybody to: of their kind, or of users who cannot log in."""
+    """Quotas that are not enforced: because of their kind, or because users cannot log in."""
     is_nobody = dict(entity).get(USER, ANY) not in (ANY, ANONYMOUS)
     return [each for each in values if is_nobody or each not in ENFORCED.values()]
 

@@ -1,9 +1,9 @@
-"""What clients make the broker keep, across restarts too: how much, in all and of one address.
+"""Limits on what clients make the broker keep across restarts: in total and per address.
 
-Nobody logs in, so whoever reaches the port may name a group, a transactional id or a user that was
-never there before, again and again. Each kind of such things has an owner, which asks here before
-it makes one or lets one grow, and says what it weighs. What is beyond is refused; nothing that is
-there is touched. What a start finds counts for all, and is nobody's.
+There are no logins, so anyone who reaches the port can name new groups, transactional ids or users
+again and again. Each kind has an owner, which asks here before it creates an object or lets it
+grow, and reports its size. Requests beyond the limit are refused; existing objects stay. Objects
+that a start loads count for the total and for no address.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from contextvars import ContextVar
 from appliance.config import KeptConfig
 from appliance.errors import ApplianceError, RequestInvalid
 
-# Of a name that clients choose, in bytes of UTF-8. Kafka bounds those of topics alone, at 249; the
-# longest of real ids, of Kafka Streams and of Flink, have some hundreds. Each is in memory, in
-# records, in answers and in the labels of metrics.
+# Of a name that clients choose, in bytes of UTF-8. Kafka limits only topic names, to 249; the
+# longest ids of Kafka Streams and of Flink have some hundreds. A name is in memory, in records, in
+# responses and in the labels of metrics.
 NAME_BYTES_MAX = 1024
 
-# What a thing takes in memory beside its texts: objects, entries of tables, a timer.
+# Memory of an object beside its texts: Python objects, table entries, a timer.
 THING_BYTES = 1024
 
-# Whose request is being answered: an address, or nobody's, which is an administrator's. Tasks that
-# are made for a request have it, too.
+# The address of the current request, or none for an administrator's. Tasks that the request starts
+# inherit it.
 asker: ContextVar[str] = ContextVar("asker", default="")
 
 
@@ -33,7 +33,7 @@ class TooMuchKept(ApplianceError):
 
 
 def check_name(what: str, name: str | None) -> None:
-    """Cheap for the short names that all are."""
+    """Cheap for short names, the usual ones."""
     if name is not None and len(name) * 4 > NAME_BYTES_MAX:
         size = len(name.encode("utf-8", "surrogatepass"))
         if size > NAME_BYTES_MAX:
@@ -47,7 +47,7 @@ def size_of(texts: Mapping[str, str]) -> int:
 
 
 class Kept:
-    """All things of one kind by their keys. The names of its limits begin with `setting`."""
+    """All objects of one kind by their keys. The names of its limits begin with `setting`."""
 
     def __init__(
         self, what: str, setting: str, count_max: int, bytes_max: int, percent_of_one: int
@@ -56,7 +56,7 @@ class Kept:
         self._setting = setting
         self._count_max, self._bytes_max = count_max, bytes_max
         self._percent_of_one = percent_of_one
-        self._things: dict[Hashable, tuple[int, str]] = {}  # its bytes, and whose it is
+        self._things: dict[Hashable, tuple[int, str]] = {}  # size and address
         self._counts: Counter[str] = Counter()  # by address
         self._bytes: Counter[str] = Counter()
         self.bytes = 0
@@ -81,8 +81,8 @@ class Kept:
         return len(self._things)
 
     def check(self, key: Hashable, more_bytes: int = 0, count: int = 1) -> None:
-        """Before it is made, or grows by so much. `count` is how many more things there will be
-        if this one is not there yet."""
+        """To be called before an object is created or grows by `size`; `count` objects are added
+        if `key` is new."""
         _, owner = self._things.get(key, (0, asker.get()))
         new = 0 if key in self._things else count
         more_bytes += new * THING_BYTES
@@ -107,7 +107,7 @@ class Kept:
         )
 
     def put(self, key: Hashable, size: int) -> None:
-        """What it weighs from now on."""
+        """Sets its size."""
         before, owner = self._things.get(key, (0, asker.get()))
         if key not in self._things:
             self._counts[owner] += 1
@@ -117,7 +117,7 @@ class Kept:
         self.bytes += size - before
 
     def drop(self, key: Hashable) -> None:
-        """It is gone, if it was there."""
+        """Removes it if it exists."""
         if key not in self._things:
             return
         size, owner = self._things.pop(key)

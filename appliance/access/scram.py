@@ -1,8 +1,8 @@
-"""What SCRAM logins are proven with: credentials of users, as Kafka's tools make and show them.
+"""Credentials of users for SCRAM logins, as Kafka's tools create and show them.
 
-They are kept and shown, and not yet asked for: there are no logins. A client sends the salted
-password; what is kept is made of it by one-way functions (RFC 5802), so that neither the catalog
-nor a copy of it lets anybody log in:
+They are stored and shown but not used yet, because there are no logins. A client sends the salted
+password; the broker stores only the result of one-way functions (RFC 5802), so neither the catalog
+nor a copy of it allows a login:
 
     stored key = H(HMAC(salted password, "Client Key"))
     server key = HMAC(salted password, "Server Key")
@@ -53,7 +53,7 @@ class Deletion:
 
 @dataclass(frozen=True)
 class Upsertion:
-    """A new credential, or one that replaces that of the same mechanism."""
+    """A new credential, which replaces one of the same mechanism."""
 
     user: str
     mechanism: int
@@ -76,7 +76,7 @@ class Upsertion:
                 )
 
     def row(self) -> tuple[str, int, bytes, bytes, bytes, int]:
-        """As the catalog has it."""
+        """The columns of the catalog's row."""
         made = HASHES[self.mechanism]
         client_key = hmac.digest(self.salted_password, b"Client Key", made)
         server_key = hmac.digest(self.salted_password, b"Server Key", made)
@@ -88,7 +88,7 @@ Faults = dict[str, ApplianceError]
 
 
 class ScramCredentials:
-    """All of them, in memory and in the catalog. `change` runs changes one after the other."""
+    """All credentials, in memory and in the catalog. `change` runs one change after the other."""
 
     def __init__(self, rows: ScramRows, change: Changes, kept: Kept) -> None:
         self._rows = rows
@@ -115,7 +115,7 @@ class ScramCredentials:
     async def alter(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
     ) -> dict[str, ApplianceError | None]:
-        """What became of each user. A user's fault stops nobody else."""
+        """Returns the result of each user. An error of one user does not stop others."""
         found: dict[str, ApplianceError | None] = await self._change(
             self._alter((*deletions, *upsertions))
         )
@@ -153,7 +153,7 @@ class ScramCredentials:
     def _take(
         self, each: Deletion | Upsertion, kept: dict[str, Deletion | Upsertion], faults: Faults
     ) -> None:
-        """A user may be named once, with whatever mechanism; the first fault is the one told."""
+        """Each user may occur once, with any mechanism; the first error counts."""
         if each.user in faults:
             return
         try:

@@ -274,7 +274,7 @@ class Dispatcher:
         except ApplianceError as error:
             self._refuse(punt, header, error.kafka_code, str(error))
         except Exception as error:
-            log.exception("request failed in a way that was not foreseen", **_facts(punt, header))
+            log.exception("request failed unexpectedly", **_facts(punt, header))
             self._refuse(punt, header, ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
 
     def _refuse(self, punt: Punt, header: RequestHeader, code: int, text: str) -> None:

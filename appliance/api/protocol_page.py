@@ -1,7 +1,7 @@
-"""`docs/protocol.md`: what is served, from the handlers' own head comments; what is not, and why.
+"""`docs/protocol.md`: the served APIs, from the heads of the handlers; the others with the reason.
 
 `python -m appliance.api.protocol_page` prints it; a test compares the two. A head begins with
-the API's name and versions, says what is special, and ends with a paragraph "Left out:".
+the API's name and versions, and ends with a paragraph "Left out:".
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ from appliance.protocol import API
 INTRODUCTION = """\
 # The protocol
 
-Kafka's wire protocol, as Apache Kafka 4.3 speaks it: every API below is served in all the versions
-that Kafka 4.3 lists, and no API is listed that is not served. This page is printed by
-`python -m appliance.api.protocol_page` from the heads of `appliance/api/handlers/`; a test
-compares the two.
+Kafka's wire protocol as in Apache Kafka 4.3: the broker serves every API below in all versions that
+Kafka 4.3 lists, and lists no API that it does not serve. `python -m appliance.api.protocol_page`
+prints this page from the heads of `appliance/api/handlers/`; a test compares the two.
 
-What holds for all of them:
+Rules for all APIs:
 
-- Produce and Fetch are answered by the data plane, compiled code without the GIL; all else by
-  `appliance/api/dispatch.py` and the handlers, in Python.
-- A client may have many requests in flight. They are worked on side by side, and answered in the
-  order in which they came.
-- An unknown API, a version out of range, and bytes that are no message close the connection, as in
-  Kafka. The control plane writes into the log which, got and wanted; the data plane counts them.
-  ApiVersions alone is answered in any version.
-- Sizes and counts are held against the bytes that came before anything is allocated.
+- The data plane, compiled code without the GIL, answers Produce and Fetch;
+  `appliance/api/dispatch.py` and the handlers, in Python, answer all others.
+- A client may have many requests in flight. They run side by side, and the responses are in the
+  order of the requests.
+- An unknown API, an unsupported version, and malformed bytes close the connection, as in Kafka. The
+  control plane logs the name, the value and the allowed values; the data plane counts them. Only
+  ApiVersions gets a response in any version.
+- Sizes and counts are compared with the received bytes before memory is allocated.
 - Only Produce and Fetch are throttled, by the quotas of AlterClientQuotas; everywhere else
   `throttle_time_ms` is 0.
-- ACLs and SCRAM credentials are kept and shown, and **not enforced**: there are no logins yet,
-  every client may do everything, and authorized operations, when asked for, are all that exist.
+- ACLs and SCRAM credentials are stored and shown, and **not enforced**: there are no logins yet,
+  every client may do everything, and the authorized operations in responses are all operations.
 
 """
 
@@ -68,8 +67,8 @@ def as_markdown() -> str:
     for why, keys in NOT_SERVED.items():
         parts.append(f"| {', '.join(f'{API[key].name} ({key})' for key in keys)} | {why} |\n")
     parts.append(
-        "\nWhat brokers and controllers of a Kafka cluster say among themselves (keys 4-7, 52-54, "
-        "56, 58, 59,\n62, 63, 67, 70, 73, 80-87) has nobody to say it here.\n"
+        "\nOne broker does not need the APIs between brokers and controllers of a Kafka cluster "
+        "(keys 4-7, 52-54,\n56, 58, 59, 62, 63, 67, 70, 73, 80-87).\n"
     )
     return "".join(parts)
 

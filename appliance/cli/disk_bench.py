@@ -1,13 +1,13 @@
-"""What a disk does for the broker: how long it takes until written bytes are durable, and at what
-rates it can go on.
+"""What a disk does for the broker: the time until written bytes are durable, and the sustained
+rates.
 
-    growing        appended to a file that grows, then fdatasync: a segment of a log
-    preallocated   the same into space that fallocate gave: no new length, but blocks to be marked
-    prewritten     over bytes that are on disk already: nothing but the bytes themselves
-    O_DSYNC        appended to a file that grows, where each write is durable when it returns
+    growing        appended to a growing file, then fdatasync: a segment of a log
+    preallocated   the same into space from fallocate: the length stays, but blocks must be marked
+    prewritten     over bytes that are on disk already: only the bytes change
+    O_DSYNC        appended to a growing file; each write is durable when it returns
 
-Those are single files. A group commit is that of the engine itself: every partition gets a batch,
-then all are made durable together, by an fdatasync of each file or by one syncfs.
+These use single files. The group commit is the engine's own: every partition gets a batch, then all
+are made durable together, by an fdatasync of each file or by one syncfs.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB)
 PARTITIONS = (1, 4, 16, 64)
 SYNCS = ("files", "filesystem")
-BATCH_BYTES = 4 * KIB  # what a partition gets between two commits
-BULK_PARTITIONS, BULK_BYTES = 4, MIB - 4 * KIB  # batches as large as producers may send
-SPACE_BYTES = 256 * MIB  # of one measurement; a longer one begins the file anew
-DRAIN_BYTES = 8 * MIB  # written at a time where nobody measures
-SAMPLES_MIN = 5  # of a disk so slow that a share of the time is too short for as many
+BATCH_BYTES = 4 * KIB  # a partition's batch between two commits
+BULK_PARTITIONS, BULK_BYTES = 4, MIB - 4 * KIB  # the largest batches of producers
+SPACE_BYTES = 256 * MIB  # per measurement; a longer one starts again at the beginning of the file
+DRAIN_BYTES = 8 * MIB  # written at a time outside the measurements
+SAMPLES_MIN = 5  # for a disk too slow for as many in its share of the time
 NO_FLUSH_US = 20.0  # faster than any flash memory without a capacitor
 IN_MEMORY = ("tmpfs", "ramfs")
 
 
 class Times(NamedTuple):
-    """Of many durable writes, one after the other."""
+    """Many durable writes, one after the other."""
 
     samples: int
     p50_us: float
     p99_us: float
-    per_s: float  # with the slow ones among them
+    per_s: float  # average, slow writes included
 
     @classmethod
     def of(cls, took_s: list[float]) -> Times:
@@ -63,13 +63,13 @@ class Write(NamedTuple):
 
 
 class GroupCommit(NamedTuple):
-    sync: str  # of commit.sync
+    sync: str  # a value of commit.sync
     partitions: int
     times: Times
 
     @property
     def per_s(self) -> float:
-        """Partitions made durable a second."""
+        """Partitions made durable per second."""
         return self.partitions * self.times.per_s
 
 
@@ -83,7 +83,7 @@ class DiskFigures(NamedTuple):
 
     @property
     def alone(self) -> Times:
-        """How long a single producer waits."""
+        """The wait of a single producer."""
         alone = [each.times for each in self.commits if each.partitions == 1]
         return max(alone, key=lambda times: times.per_s)
 
@@ -128,7 +128,7 @@ def measure(directory: Path, seconds: float, progress: Tick) -> DiskFigures:
 
 
 def check_space(directory: Path) -> None:
-    """A broker that stands beside it must not be stopped from writing."""
+    """Leaves enough space for a broker on the same disk."""
     free, kept = shutil.disk_usage(directory).free, StorageConfig().low_water_bytes
     if free < SPACE_BYTES + kept:
         raise StorageFull(
@@ -138,7 +138,7 @@ def check_space(directory: Path) -> None:
 
 
 def file_system(directory: Path) -> str:
-    """Its type: of the last mount over the longest part of the path."""
+    """Its type, from the last mount with the longest matching path."""
     path, deepest = str(directory.resolve()), ("", "unknown")
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -164,7 +164,7 @@ def opened(path: Path, flags: int = 0) -> Iterator[int]:
 def durations(
     fd: int, size: int, seconds: float, sync: Callable[[int], None], anew: Callable[[int], None]
 ) -> list[float]:
-    """Of writes one after the other; `anew` makes the file what it was before the first."""
+    """Times writes one after the other; `anew` resets the file to its state before the first."""
     data, position = os.urandom(size), 0
     took: list[float] = []
     anew(fd)
@@ -193,7 +193,7 @@ def allocated(fd: int) -> None:
 
 
 def filled(fd: int) -> None:
-    """Once: what is written over stays written."""
+    """Once: overwritten blocks stay written."""
     if os.fstat(fd).st_size == 0:
         for position in range(0, SPACE_BYTES // 4, DRAIN_BYTES):
             os.pwrite(fd, bytes(DRAIN_BYTES), position)
@@ -233,9 +233,9 @@ WAYS: dict[str, Callable[[Path, int, float], list[float]]] = {
 
 @contextlib.contextmanager
 def logs_of(path: Path, sync: str, count: int) -> Iterator[list[Log]]:
-    """New ones, in a directory of their own that goes with them."""
+    """New partitions, in a directory that is deleted afterwards."""
     log_dir = LogDir.open(path, StorageConfig(low_water_bytes=0, reserve_bytes=0, sync=sync))
-    settings = LogConfig(flush_ms=600_000, flush_messages=1 << 40)  # committed when it is asked
+    settings = LogConfig(flush_ms=600_000, flush_messages=1 << 40)  # commits only on request
     try:
         yield [log_dir.create("bench", number, settings) for number in range(count)]
     finally:
@@ -244,7 +244,7 @@ def logs_of(path: Path, sync: str, count: int) -> Iterator[list[Log]]:
 
 
 def rounds(logs: list[Log], size: int, seconds: float, each: int = 1) -> list[float]:
-    """Every partition gets so many batches of `size`, then all are made durable: what that took."""
+    """Gives each partition batches of `size`, makes all durable, and returns the time."""
     empty = len(_build.batch([(0, None, b"")]))
     batch = _build.batch([(0, None, os.urandom(size - empty))])
     took: list[float] = []

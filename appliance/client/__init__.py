@@ -1,6 +1,6 @@
-"""The client library: producers and consumers as the original design describes them.
+"""The client library: producers and consumers of Kafka's original design.
 
-Nothing of the broker is imported here but the wire protocol and the compiled codecs.
+It imports nothing of the broker but the wire protocol and the compiled codecs.
 """
 
 from appliance.client.cluster import Cluster

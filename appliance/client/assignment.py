@@ -1,13 +1,13 @@
 """The assignment of partitions in a group: the original rebalancing algorithm, as pure functions.
 
-For each topic, every consumer of the group computes the same table from the same facts:
+For each topic, every consumer of the group computes the same table from the same data:
 
 1. sort the partitions, so that those of one broker stand together;
 2. sort the streams: by consumer, then by their number within it;
 3. N = ceil(partitions / streams); the stream at index i reads partitions i * N to (i + 1) * N - 1.
 
-The last streams may get less than N, or nothing. Nobody hands the table out: what keeps two
-consumers with different facts from reading the same partition is its owner's node in ZooKeeper.
+The last streams may get fewer than N, or none. Each consumer computes the table itself; the owner's
+node in ZooKeeper keeps two consumers with different data from reading the same partition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TopicPartition(NamedTuple):
 
 
 Table = dict[TopicPartition, StreamId]
-Streams = Mapping[str, int]  # how many for a topic
+Streams = Mapping[str, int]  # number of streams by topic
 
 
 def block(items: list[Item], index: int, count: int) -> list[Item]:

@@ -12,7 +12,7 @@ from appliance.protocol.codec import Pieces
 from appliance.record import compression
 from appliance.record._record_builder import EncodedRecords, batch_head, encode_records
 
-SEQUENCE_END = 2**31  # behind it a producer begins at 0 again
+SEQUENCE_END = 2**31  # after it a producer starts at 0 again
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +39,7 @@ class Group:
     values: list[bytes | None]
     keys: list[bytes | None] | None
     timestamps: int | list[int]
-    headers: list[bytes | None] | None = None  # as `encode_headers` makes them
+    headers: list[bytes | None] | None = None  # from `encode_headers`
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +49,7 @@ class Batch:
     encoded: EncodedRecords
     payload: bytes  # the bytes of `encoded`, compressed if the codec says so
     codec: int
-    order: int  # among all of this producer: batches of a partition go in this order
+    order: int  # over the whole producer: batches of a partition are sent in this order
     deadline: float  # of time.monotonic
     identity: Identity | None = None
     sequence: int = -1

@@ -1,8 +1,8 @@
-"""Which brokers there are, and which partitions they have; for any thread.
+"""The brokers and their partitions; any thread may use it.
 
-The brokers come from a list that is written down, or from a ZooKeeper in which they register. There
-is no master: each appliance has its own partitions of a topic, a producer spreads over all of them
-and a group consumes all of them. See `partition` for how one is named.
+The brokers come from a configured list, or from a ZooKeeper in which they register. There is no
+master: each appliance has its own partitions of a topic, a producer spreads over all of them and a
+group consumes all of them. `partition` has the names of partitions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cluster:
 
     @property
     def zookeeper(self) -> KazooClient | None:
-        """Connected, and below the path of `zk_connect`."""
+        """A ZooKeeper client, connected below the path of `zk_connect`."""
         return self._registry.client if self._registry else None
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class Cluster:
     def _addresses(self) -> Collection[Address]:
         return self._registry.brokers.values() if self._registry else self._listed
 
-    # who is there
+    # metadata
 
     def brokers(self) -> dict[int, Address]:
         """The registered brokers, or those that metadata has listed."""
@@ -81,7 +81,7 @@ class Cluster:
         )
 
     def _registered(self, topic: str, may_create: bool) -> tuple[BrokerPartition, ...] | None:
-        """None if ZooKeeper does not know."""
+        """None if ZooKeeper has no count."""
         if self._registry is None:
             return None
         partitions = self._registry.partitions(topic)
@@ -115,13 +115,13 @@ class Cluster:
             return number
         raise NoBrokers("no broker is known")
 
-    # getting there
+    # connections
 
     def address(self, broker: int) -> Address:
         known = self.brokers()
         if broker not in known:
             names = ", ".join(map(str, known)) or "none"
-            raise BrokerUnavailable(f"broker {broker} is not known, there are {names}")
+            raise BrokerUnavailable(f"broker {broker} is unknown, known are {names}")
         return known[broker]
 
     def connect(self, broker: int) -> Connection:
@@ -133,12 +133,12 @@ class Cluster:
         return self._metadata.ask(self.address(broker), api, request)
 
     def topic_id(self, broker: int, topic: str) -> UUID | None:
-        """The id of the topic that has this name at a broker now. Each appliance has its own topics
+        """The id of the broker's present topic of this name. Each appliance has its own topics
         with their own ids. None: the broker is too old for ids."""
         return self._metadata.topic_id(self.address(broker), topic)
 
     def refresh(self, topic: str | None = None) -> None:
-        """Asks the brokers again, after an answer has shown that the metadata is old. With
-        ZooKeeper this is not needed."""
+        """Requests the metadata again, after a response has shown that it is old. ZooKeeper does
+        not need this."""
         if self._registry is None or (topic and self._registry.partitions(topic) is None):
             self._metadata.refresh([topic] if topic else None)

@@ -1,7 +1,7 @@
-"""The settings of clients: fields with their reason, checked when a config is made.
+"""The settings of clients: fields with their reasons, checked at creation.
 
-The names are those of the original clients, with `_` for `.`. `docs/client.md` has the tables, as
-`as_markdown` prints them.
+The names are those of the original clients, with `_` for `.`. `docs/client.md` has the tables that
+`as_markdown` prints.
 """
 
 from __future__ import annotations
@@ -47,42 +47,42 @@ class ClientConfig:
 
     broker_list: str = setting(
         "",
-        "`host:port,host:port`. Each is asked who it is; brokers that are not one cluster stand "
+        "`host:port,host:port`. The client asks each for its cluster; independent brokers are used "
         "side by side. Either this or `zk_connect`.",
     )
     zk_connect: str = setting(
         "",
-        "`host:port,host:port/chroot`: the ZooKeeper in which the brokers are registered. Brokers "
-        "and topics are watched there.",
+        "`host:port,host:port/chroot`: the ZooKeeper in which the brokers are registered. The "
+        "client watches brokers and topics there.",
     )
     zk_session_timeout_ms: int = setting(
-        6000, "A client that says nothing for so long is gone, for ZooKeeper.", minimum=1
+        6000, "ZooKeeper ends the session of a client silent for so long.", minimum=1
     )
     zk_connection_timeout_ms: int = setting(
         6000, "How long the start waits for ZooKeeper.", minimum=1
     )
     client_id: str = setting(
-        "appliance-client", "By this name the broker knows us, in its quotas and its log."
+        "appliance-client", "Name of the client in the broker's quotas and log."
     )
     connect_timeout_ms: int = setting(
         5000,
-        "A broker that is there accepts, and tells what it speaks, within a round trip each.",
+        "A running broker accepts and sends its API versions within a round trip each.",
         minimum=1,
     )
     socket_timeout_ms: int = setting(
         30_000,
-        "How long an answer may take before its connection is given up. A durable append waits "
-        "for the disk, and a busy one may take seconds.",
+        "How long a response may take before the client drops the connection. A durable append "
+        "waits for the disk, and a busy disk may take seconds.",
         minimum=1,
     )
     socket_buffer_size: int = setting(
         0,
-        "Of the kernel, each way. 0: the kernel finds the size itself, which is best on a LAN.",
+        "Of the kernel, each way. 0: the kernel chooses the size, which is best on a LAN.",
         minimum=0,
     )
     metadata_max_age_ms: int = setting(
         300_000,
-        "With `broker_list`: how old the answer to who has which partitions may be.",
+        "With `broker_list`: maximum age of the metadata of partitions.",
         minimum=0,
     )
 
@@ -95,7 +95,7 @@ class ClientConfig:
 
 
 def rows_of(config: Any) -> Iterator[tuple[str, Setting, Any, Any]]:
-    """Name, row, value and default of each setting; of a class its value is the default."""
+    """Name, row, value and default of each setting; the value of a class is the default."""
     for each in dataclasses.fields(config):
         row: Setting = each.metadata["setting"]
         unit = row.unit or UNITS.get(each.name.rpartition("_")[2], "")
@@ -115,7 +115,7 @@ def check(name: str, row: Setting, value: Any, default: Any) -> None:
 
 
 def as_markdown(config: type, beyond: type | None = None) -> str:
-    """The table of a config's settings, without those of `beyond`."""
+    """The table of a config's settings, without the settings of `beyond`."""
     known = {name for name, *_ in rows_of(beyond)} if beyond else set()
     lines = ["| setting | default | unit | reason |", "|---|---|---|---|"]
     for name, row, value, _ in rows_of(config):

@@ -1,11 +1,10 @@
-"""A connection to one broker: requests out, answers in, in the same order.
+"""A connection to one broker: requests out, responses in, in the same order.
 
-It has no thread of its own and belongs to one thread at a time. Several requests may be in flight;
-a broker answers them in the order in which it got them. Nothing that arrived is kept back in a
-buffer, so `select` on the connection tells the truth.
+It has no thread and belongs to one thread at a time. Several requests may be in flight; a broker
+answers them in order. It buffers no received bytes, so `select` on the connection is reliable.
 
-After any failure it is closed, because what would arrive next belongs to a request nobody waits
-for any more.
+Any failure closes it, because the next bytes would belong to a request that has no reader any
+more.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from appliance.protocol.messages.api_versions import ApiVersionsRequest
 Room = Callable[[int], bytearray | memoryview]
 
 SIZE = struct.Struct(">i")
-FRAME_SIZE_MAX = 1 << 30  # a larger answer is broken: no request asks for so much
+FRAME_SIZE_MAX = 1 << 30  # a larger response is broken: no request asks for as much
 PORT_MAX = 65535
 CORRELATION_ID_MAX = 2**31 - 1
-LARGE = 64 << 10  # an answer of this size arrives in parts
-TIMEVAL = struct.Struct("@ll")  # seconds and microseconds, as SO_RCVTIMEO wants them
-PARTS_MAX = 512  # handed to one sendmsg; Linux takes 1024
+LARGE = 64 << 10  # a response of this size arrives in parts
+TIMEVAL = struct.Struct("@ll")  # seconds and microseconds, for SO_RCVTIMEO
+PARTS_MAX = 512  # per sendmsg; Linux allows 1024
 
 
 @dataclass(frozen=True, order=True)
@@ -158,12 +157,12 @@ class Connection:
             )
         return newest
 
-    # asking
+    # requests
 
     def ask(
         self, api: Api, request: Any, timeout_ms: float | None = None, version: int | None = None
     ) -> Any:
-        """Sends a request and returns its answer. Nothing else may be in flight."""
+        """Sends a request and returns its response. No other request may be in flight."""
         if self._in_flight:
             raise RuntimeError(f"{self!r}: {api.name} would get the answer of another request")
         self.send(api, request, timeout_ms, version)
@@ -172,7 +171,7 @@ class Connection:
     def send(
         self, api: Api, request: Any, timeout_ms: float | None = None, version: int | None = None
     ) -> int:
-        """Returns the correlation id of the answer to come."""
+        """Sends a request; returns the correlation id of its response."""
         chosen = self.version(api) if version is None else version
         return self.send_bytes(api, chosen, [codec.encode(request, chosen)], timeout_ms)
 
@@ -207,7 +206,7 @@ class Connection:
             if sent:
                 left[0] = left[0][sent:]
 
-    # answers
+    # responses
 
     def receive(self) -> tuple[int, Any]:
         """The answer to the oldest request in flight, with its correlation id."""
@@ -222,7 +221,7 @@ class Connection:
         """Correlation id, API, version and undecoded body of the answer. `room` returns a buffer of
         a given size, because new memory is the largest cost of a large answer."""
         if not self._in_flight:
-            raise RuntimeError(f"{self!r}: an answer is wanted where nothing was asked")
+            raise RuntimeError(f"{self!r}: no request is in flight")
         asked = self._in_flight[0]
         head = self._exactly(SIZE.size, asked.deadline)
         (size,) = SIZE.unpack(head)
@@ -269,7 +268,7 @@ class Connection:
         except BlockingIOError as error:
             raise TimeoutError from error
 
-    # failing
+    # failures
 
     def _wait_until(self, deadline: float) -> None:
         left = deadline - time.monotonic()

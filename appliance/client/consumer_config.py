@@ -14,37 +14,37 @@ READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
 @dataclass(frozen=True, kw_only=True)
 class FetchConfig(ClientConfig):
-    """Settings of fetching, which are all settings of a SimpleConsumer."""
+    """Settings of fetching: all settings of a SimpleConsumer."""
 
     fetch_size: int = setting(
         MIB,
-        "What one fetch asks for of a partition. A batch that is larger is asked for again with "
-        "twice as much, up to `fetch_size_max`.",
+        "Bytes per fetch and partition. For a larger batch the client fetches again with twice as "
+        "much, up to `fetch_size_max`.",
         minimum=KIB,
     )
     fetch_size_max: int = setting(
         64 * MIB,
-        "The largest batch that is read: what a producer may send, and what we have memory for.",
+        "The largest batch that the client reads, limited by producers and by its memory.",
         unit="bytes",
         minimum=KIB,
     )
     fetch_min_bytes: int = setting(
-        1, "How much has to be there before a waiting fetch is answered.", minimum=0
+        1, "Bytes that must exist before a waiting fetch is answered.", minimum=0
     )
     fetch_wait_max_ms: int = setting(
         100,
         "How long a fetch waits at the broker for `fetch_min_bytes`. A partition whose stream gets "
-        "room meanwhile waits too.",
+        "space in that time waits too.",
         minimum=0,
     )
     fetch_ahead: bool = setting(
         True,
-        "Whether `fetch_arrow`, once it reads on where it ended, asks for what follows before "
-        "it makes columns of what came.",
+        "Whether a `fetch_arrow` that continues at its last end requests the next records before "
+        "it decodes the present ones.",
     )
     isolation_level: str = setting(
         READ_UNCOMMITTED,
-        "Whether records of transactions that are open or were aborted are read too.",
+        "Whether to read records of open and aborted transactions, too.",
         choices=(READ_UNCOMMITTED, READ_COMMITTED),
     )
 
@@ -59,57 +59,57 @@ class FetchConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(FetchConfig):
-    """The other settings of a ConsumerConnector."""
+    """Further settings of a ConsumerConnector."""
 
     group_id: str = setting("", "The group: each record goes to one of its consumers.")
     consumer_id: str = setting(
-        "", "Our name in the group, one of a kind. Empty: `host:uuid`, made anew."
+        "", "The consumer's unique name in the group. Empty: a new `host:uuid`."
     )
     autocommit_enable: bool = setting(
-        True, "Commit offsets every `autocommit_interval_ms`, and at the end. Else by hand."
+        True, "Commit offsets every `autocommit_interval_ms`, and at the end."
     )
     autocommit_interval_ms: int = setting(
         10_000,
-        "What is read again after a crash: the records of so much time.",
+        "After a crash the records of this time are read again.",
         minimum=1,
     )
     offsets_storage: str = setting(
         ZOOKEEPER,
-        "Where offsets are committed. In the brokers a commit costs ZooKeeper nothing, and "
-        "other Kafka clients and tools see it.",
+        "Where offsets are committed. Commits in the brokers do not burden ZooKeeper, and other "
+        "Kafka clients and tools see them.",
         choices=(ZOOKEEPER, KAFKA),
     )
     autooffset_reset: str = setting(
         SMALLEST,
-        "Where to begin when nothing was committed, or when what was is no longer there.",
+        "Where to start without a committed offset, or if its record no longer exists.",
         choices=(SMALLEST, LARGEST, FAIL),
     )
     topic_made_anew: str = setting(
         FAIL,
-        "What a stream does with a topic that was deleted and made anew, while it reads or since "
-        "its offset was committed: raise TopicMadeAnew, or begin at the new one's first record.",
+        "What a stream does if a topic was deleted and created again, while it reads or since its "
+        "offset was committed: raise TopicMadeAnew, or start at the first record of the new topic.",
         choices=(FAIL, SMALLEST),
     )
     queuedchunks_max: int = setting(
         10,
-        "How many fetched chunks, of `fetch_size` at most, a stream keeps until they are read.",
+        "Fetched chunks, of at most `fetch_size`, that a stream buffers.",
         minimum=1,
     )
     consumer_timeout_ms: int = setting(
-        -1, "A stream with nothing to read raises after so long. -1: it waits."
+        -1, "A stream raises after so long without records. -1: it waits."
     )
     rebalance_backoff_ms: int = setting(
         200,
-        "Between two tries to claim a partition whose owner has not let go. News of its end "
-        "comes earlier as a rule.",
+        "Between two attempts to claim a partition that its owner still has. Usually ZooKeeper "
+        "reports the release earlier.",
         minimum=1,
     )
     refetch_backoff_ms: int = setting(
-        200, "How long a broker that failed is left alone.", minimum=1
+        200, "Pause after a failure of a broker.", minimum=1
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, value in (("group_id", self.group_id), ("consumer_id", self.consumer_id)):
             if "/" in value or value in (".", "..") or not value.isprintable():
-                raise ConfigInvalid(f"{name}: got {value!r}, which names no node of ZooKeeper")
+                raise ConfigInvalid(f"{name}: got {value!r}, no valid name in ZooKeeper")

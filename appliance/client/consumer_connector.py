@@ -1,22 +1,22 @@
-"""The consumer of a group: streams of messages from the partitions that are assigned to it.
+"""The consumer of a group: streams of messages from the partitions assigned to it.
 
     connector = ConsumerConnector(ConsumerConfig(zk_connect="box:2181", group_id="counters"))
     streams = connector.create_message_streams({"clicks": 2})
-    for message in streams["clicks"][0]: ...          # one thread for each stream
+    for message in streams["clicks"][0]: ...          # one thread per stream
 
-Rebalancing is a comparison, made in rounds by one thread: who is in the group, which partitions
-there are, what the algorithm gives us of them against what we have. A round begins when a watch of
-ZooKeeper fires, a session begins, or the last one could not claim everything. So a lost session, a
-broker that comes or goes, and a consumer that joins or leaves are all the same case.
+A rebalance compares, in rounds on one thread: the consumers of the group, the partitions, the
+partitions that the algorithm assigns to us, and those we have. A round begins when a watch of
+ZooKeeper fires, when a session begins, or when the last round could not claim everything. So a lost
+session, a broker that starts or stops, and a consumer that joins or leaves are all the same case.
 
-    let go    what is no longer ours: nothing more is handed out, then its offset is committed,
-              then its owner's node goes. Whoever owns it next begins there
-    claim     what is ours now. While its former owner has not let go, other partitions go on, and
-              the next round tries again
-    fetch     a thread for each broker that leads one of ours
+    release   partitions that are no longer ours: delivery stops, then the offset is committed,
+              then the owner's node is removed. The next owner starts at that offset
+    claim     partitions that are ours now. While the former owner still has one, others continue,
+              and the next round tries again
+    fetch     a thread for each broker that leads one of our partitions
 
-A session that is over took our nodes along: another may own what we had, so nothing is handed out
-or committed from then on. While ZooKeeper is merely away we read on.
+The end of a session removes our nodes: others may own our partitions, so delivery and commits stop.
+While ZooKeeper is only away, reading continues.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ class ConsumerConnector:
         self.zookeeper = self.cluster.zookeeper
         self.nodes = GroupNodes(self.zookeeper, config.group_id, self.id)
         self.storage = offset_storage(self.cluster, config, self.nodes)
-        self.rounds = 0  # how often the comparison was made
+        self.rounds = 0  # number of comparisons
         self._wanted: Subscription | None = None
         self._streams: dict[tuple[str, int], Stream] = {}
         self._claims: dict[TopicPartition, Claim] = {}
         self._owed: set[TopicPartition] = set()  # released, but maybe still in ZooKeeper
         self._fetchers: dict[int, Fetcher] = {}
         self._stopped: list[Fetcher] = []
-        self._session: int | None = None  # the one in which we are registered
-        self._lock = threading.RLock()  # a round, a commit or the shutdown, one at a time
+        self._session: int | None = None  # the session of our registration
+        self._lock = threading.RLock()  # one round, commit or shutdown at a time
         self._woken = threading.Event()
-        self._settled = threading.Event()  # a first round has ended
+        self._settled = threading.Event()  # set after the first round
         self._is_closing = False
         self._thread = threading.Thread(target=self._keep, name="rebalance", daemon=True)
 
@@ -90,7 +90,7 @@ class ConsumerConnector:
     # streams
 
     def create_message_streams(self, counts: Mapping[str, int]) -> dict[str, list[Stream]]:
-        """Makes the given number of streams for each topic. They end with `shutdown`."""
+        """Creates the given number of streams for each topic. They end with `shutdown`."""
         wanted = Topics(dict(counts))
         made = {topic: self._make_streams(topic, count) for topic, count in counts.items()}
         self._start(wanted)
@@ -123,7 +123,7 @@ class ConsumerConnector:
 
     def _start(self, wanted: Subscription) -> None:
         if self._wanted:
-            raise RuntimeError(f"{self.id} has its streams already: {self._wanted.text()}")
+            raise RuntimeError(f"{self.id} already has streams: {self._wanted.text()}")
         self._wanted = wanted
         self.zookeeper.add_listener(self._on_state)
         self.cluster.watch(self._wake)
@@ -133,15 +133,15 @@ class ConsumerConnector:
 
     @property
     def owned(self) -> dict[TopicPartition, StreamId]:
-        """The partitions that we own now, and the stream that reads each."""
+        """The partitions that we own now, each with the stream that reads it."""
         return {of: claim.stream.id for of, claim in [*self._claims.items()] if not claim.is_over}
 
     # offsets
 
     def commit_offsets(self) -> None:
-        """Stores how far each partition is, all messages handed out included: before they are
-        worked on that means at most once, after it at least once. CommitFailed says what was not
-        stored."""
+        """Commits the offsets, including all delivered messages. A commit before they are processed
+        means at most once, a commit afterwards at least once. CommitFailed has the partitions that
+        were not stored."""
         with self._lock:
             self._commit(self._claims.values(), lambda claim: claim.progress.next_offset)
 
@@ -155,13 +155,13 @@ class ConsumerConnector:
         if not moved:
             return
         if self.config.offsets_storage == ZOOKEEPER and not self.zookeeper.connected:
-            raise CommitFailed(f"{len(moved)} offsets: ZooKeeper is away")
+            raise CommitFailed(f"{len(moved)} offsets: ZooKeeper is unreachable")
         self.storage.commit({claim.of: offset for claim, offset in moved.items()})
         for claim, offset in moved.items():
             claim.committed = offset
 
     def _commit_what_is_done(self, claims: Iterable[Claim]) -> None:
-        """The last delivered message may still be in work, so it does not count as done."""
+        """The application may still process the last delivered message: it does not count."""
         if not self.config.autocommit_enable:
             return
         try:
@@ -170,7 +170,7 @@ class ConsumerConnector:
         except CommitFailed as error:
             log.warning("not committed", error=error)
 
-    # the end
+    # shutdown
 
     def shutdown(self) -> None:
         """Ends the streams, commits what is done if that is automatic, and leaves the group."""
@@ -200,9 +200,9 @@ class ConsumerConnector:
             self._let_go([*self._claims])
             self.nodes.deregister()
         except KazooException as error:
-            log.warning("our nodes go at the end of the session", error=repr(error))
+            log.warning("our nodes stay until the session times out", error=repr(error))
 
-    # called by others' threads
+    # called by other threads
 
     def _wake(self) -> None:
         self._woken.set()
@@ -250,9 +250,9 @@ class ConsumerConnector:
                 return self._round()
         except (KazooException, ApplianceError) as error:
             if not self._is_closing:
-                log.warning("rebalance is tried again", error=repr(error))
+                log.warning("rebalance will be retried", error=repr(error))
         except Exception:
-            log.exception("rebalance failed in a way that was not foreseen")
+            log.exception("rebalance failed unexpectedly")
         finally:
             self._settled.set()
         return False
@@ -293,7 +293,7 @@ class ConsumerConnector:
         for topic in topics:
             try:
                 partitions[topic] = self.cluster.partitions(topic)
-            except TopicUnknown:  # it went in between, and that wakes us
+            except TopicUnknown:  # deleted meanwhile, which wakes us
                 continue
         return assign(partitions, {name: each.streams(topics) for name, each in group.items()})
 
@@ -333,7 +333,7 @@ class ConsumerConnector:
         try:
             return self.cluster.leader(*of)
         except (PartitionUnknown, TopicUnknown, BrokerUnavailable, BrokerRefused) as error:
-            log.warning("nobody to fetch from", partition=of, error=error)
+            log.warning("no broker to fetch from", partition=of, error=error)
             return NO_BROKER
 
     def _place(self) -> bool:

@@ -11,8 +11,8 @@ from appliance.protocol import ErrorCode
 if TYPE_CHECKING:
     from appliance.client.assignment import TopicPartition
 
-# Codes after which the same request may succeed: Kafka's own list of retriable errors, as far as
-# the requests of this library can meet them.
+# Codes after which the same request may succeed: Kafka's list of retriable errors, as far as this
+# library's requests get them.
 RETRIABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -46,7 +46,7 @@ class ConfigInvalid(ApplianceError):
 
 
 class BrokerUnavailable(ApplianceError):
-    """No connection to a broker, or no broker where one is needed."""
+    """No connection to a broker, or no broker."""
 
     retriable = True
 
@@ -85,26 +85,26 @@ class BrokerRefused(ApplianceError):
 
 
 class TopicMadeAnew(BrokerRefused):
-    """The topic was deleted and another topic has its name. Offsets of the first do not apply to
-    the second."""
+    """The topic was deleted and another topic has its name. Offsets of the old topic do not apply
+    to the new one."""
 
     retriable = False
 
     def __init__(self, of: TopicPartition, offset: int | None, was: UUID, now: UUID) -> None:
         self.of, self.offset, self.was, self.now = of, offset, was, now
         self.code = ErrorCode.INCONSISTENT_TOPIC_ID
-        position = "what was read last" if offset is None else f"offset {offset}"
+        position = "the last read" if offset is None else f"offset {offset}"
         ApplianceError.__init__(
             self,
             f"{of}: {position} is of the topic with id {was}, and {of.topic!r} has id {now} "
-            "now: it was deleted and made anew. Nothing of the new one was read. To read it, from "
-            "its first record on: SimpleConsumer.begin_anew(topic) and the offset EARLIEST; "
+            "now: it was deleted and created again. Nothing of the new topic was read. To read it "
+            "from its first record: SimpleConsumer.begin_anew(topic) and the offset EARLIEST; "
             "topic_made_anew='smallest', or another group_id, for a ConsumerConnector",
         )
 
 
 class OffsetOutOfRange(BrokerRefused):
-    """The broker does not have the offset, either not yet or no longer."""
+    """The broker does not have the offset yet, or no longer."""
 
 
 class MessageTooLarge(ApplianceError):

@@ -1,8 +1,8 @@
 """The queue of an asynchronous producer: bounded by records, emptied in portions by one thread.
 
 A portion is due when there are `batch_size` records, when the oldest has waited `queue_time`, or
-when somebody waits for the end. The thread sleeps on a file descriptor beside its sockets; it is
-woken when there is a first record, when a portion is full, and by a mark.
+when somebody flushes. The thread sleeps on a file descriptor beside its sockets; the first record,
+a full portion and a mark wake it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from appliance.client.producer_config import ProducerConfig
 
 
 class Mark(threading.Event):
-    """A mark that goes through the queue like records. It is set when all records before it have an
-    outcome."""
+    """A mark that passes through the queue like a record. It is set when all records before it
+    have an outcome."""
 
 
 class EventQueue:
     def __init__(self, config: ProducerConfig) -> None:
         self.config = config
         self._items: deque[Records | Mark] = deque()
-        self._since: deque[float] = deque()  # of time.monotonic, when each item came
+        self._since: deque[float] = deque()  # by time.monotonic: the arrival of each item
         self._count = 0  # of records
         self._marks = 0
-        self._room = threading.Condition()  # of all above
+        self._room = threading.Condition()  # for all fields above
         self._is_closed = False
         self.wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -40,11 +40,11 @@ class EventQueue:
     def release(self) -> None:
         os.close(self.wake)
 
-    # who gives
+    # producers
 
     def put(self, records: Records) -> Iterator[tuple[Records, bool]]:
-        """Piece by piece as there is room: the piece, and whether it was added. The last piece is
-        what found none in time."""
+        """Adds the records piece by piece as space allows; yields each piece and whether it was
+        added. Only the last piece may time out."""
         timeout_ms = self.config.queue_enqueue_timeout
         end = time.monotonic() + timeout_ms / 1000 if timeout_ms >= 0 else float("inf")
         at = 0
@@ -96,7 +96,7 @@ class EventQueue:
     def _signal(self) -> None:
         os.eventfd_write(self.wake, 1)
 
-    # who takes
+    # the thread
 
     def due_in_s(self) -> float:
         """Seconds until a portion is due. 0: now. Infinity: the queue is empty."""
@@ -134,10 +134,10 @@ class EventQueue:
         return taken, mark
 
     def quiet(self) -> None:
-        """Forgets that it was woken."""
+        """Clears the wake-up."""
         with self._room:
             self._drain_signal()
 
     def _drain_signal(self) -> None:
-        with suppress(BlockingIOError):  # nobody signalled
+        with suppress(BlockingIOError):  # no signal was pending
             os.eventfd_read(self.wake)

@@ -1,8 +1,8 @@
-"""One Fetch, to one broker: from partitions and offsets to whole batches, still as they were sent.
+"""One Fetch to one broker: partitions and offsets in, whole undecoded batches out.
 
-A topic goes by its id: another one that got its name is not read on where the first one was. Only
-brokers that know no ids (Apache Kafka before 3.1) are asked by name. Records are not copied out of
-the answer.
+A topic is requested by its id, so a new topic of the same name is never read in its place. Only
+brokers without ids (Apache Kafka before 3.1) are asked by name. Records are not copied out of the
+response.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from appliance.record import _batch
 
 LAST_BY_NAME = 12
 OF_ANOTHER_ID = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
-LENGTH_AT, LENGTH_END = 8, 12  # of a batch: how many bytes follow
-FETCH_SIZE_MAX = 2**31 - 1  # of an int32
+LENGTH_AT, LENGTH_END = 8, 12  # of a batch: the number of the following bytes
+FETCH_SIZE_MAX = 2**31 - 1  # an int32
 
 Aborted = FetchResponse.AbortedTransaction
 
@@ -40,18 +40,18 @@ class Wanted(NamedTuple):
     of: TopicPartition
     offset: int
     size: int
-    topic_id: UUID | None  # of the topic that the offset is of; None: not known
+    topic_id: UUID | None  # of the topic that the offset belongs to; None: unknown
 
 
 @dataclass(slots=True)
 class Fetched:
-    """What a broker has of one partition, from an offset on."""
+    """A broker's data of one partition, from an offset on."""
 
     wanted: Wanted
     records: memoryview
     high_watermark: int
     log_start_offset: int
-    end_offset: int  # how far one may read now
+    end_offset: int  # the end for readers
     aborted: list[Aborted]
 
     @property
@@ -61,13 +61,13 @@ class Fetched:
 
     @property
     def is_left_out(self) -> bool:
-        """There is something, but not one whole batch of it came."""
+        """Whether only an incomplete batch arrived."""
         size = batch_size(self.records)
         is_cut = size == 0 or size > len(self.records)
         return is_cut and (size > 0 or self.wanted.offset < self.end_offset)
 
     def next_size(self, size_max: int) -> int:
-        """How much to ask for to get one whole batch: twice as much, until it fits."""
+        """The size to request for a whole batch: twice as much, until it fits."""
         needed, size = batch_size(self.records), self.wanted.size
         if needed > size_max or size >= size_max:
             claimed = f"of {needed}" if needed else f"of more than {size}"
@@ -91,15 +91,15 @@ class Fetched:
 
 
 def batch_size(records: memoryview) -> int:
-    """Of the first batch; 0 when so little came that it cannot be told."""
+    """The size of the first batch; 0 if too little of it arrived."""
     if len(records) < LENGTH_END:
         return 0
     return LENGTH_END + int.from_bytes(records[LENGTH_AT:LENGTH_END], "big")
 
 
 def committed(records: memoryview, aborted: Iterable[Aborted]) -> bytes:
-    """The batches that are not of aborted transactions. A producer's transaction begins at an
-    offset that the broker tells, and ends with its marker."""
+    """The batches outside aborted transactions. An aborted transaction of a producer begins at an
+    offset that the broker lists, and ends with its marker."""
     begins = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     open_ids: set[int] = set()
     kept = []
@@ -119,7 +119,7 @@ def committed(records: memoryview, aborted: Iterable[Aborted]) -> bytes:
 def send(
     connection: Connection, config: FetchConfig, wanted: Sequence[Wanted], wait_ms: int
 ) -> None:
-    """Asks for all of them at once. What they get together is bounded by the sum of their sizes."""
+    """Requests all at once. The sum of their sizes limits the response."""
     request = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=config.fetch_min_bytes,
@@ -148,7 +148,7 @@ def send(
 def receive(
     connection: Connection, config: FetchConfig, wanted: Iterable[Wanted], room: Room = bytearray
 ) -> list[Fetched | BrokerRefused]:
-    """In the order of what was wanted; an error is that of one partition."""
+    """In the order of `wanted`; an error concerns one partition."""
     _, _, version, body = connection.receive_bytes(room)
     answer = codec.decode(FetchResponse, body, version, borrow=True)
     if answer.error_code:
@@ -172,12 +172,12 @@ def receive(
 def explained(
     cluster: Cluster, broker: int, wanted: Wanted, refusal: BrokerRefused
 ) -> BrokerRefused:
-    """Where a broker knows no topic of the id that was wanted: whether another has its name."""
+    """The broker does not know the requested id: returns whether another topic has its name."""
     if refusal.code not in OF_ANOTHER_ID or wanted.topic_id is None:
         return refusal
     try:
         now = cluster.topic_id(broker, wanted.of.topic)
-    except BrokerRefused as error:  # deleted, and nothing has its name
+    except BrokerRefused as error:  # deleted, and no topic has its name
         return error
     if now is None or now == wanted.topic_id:
         return refusal

@@ -1,8 +1,7 @@
 """One thread that fetches from one broker, for all streams of a connector.
 
-A partition is asked for while its stream has room; one whose stream is slow holds up no other. A
-broker that fails is left alone for a while and asked again: whether its partitions are still ours
-is the rebalance's business.
+It fetches a partition while its stream has space; a slow stream delays no other. After a failure
+the broker gets a pause and a retry: the rebalance decides whether its partitions are still ours.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from appliance.record._record_reader import RecordReader
 
 log = event_log.named("consumer")
 
-LOOK_S = 1.0  # a thread that sleeps looks after its claims at least so often
+LOOK_S = 1.0  # a sleeping thread checks its claims at least this often
 
 
 class Fetcher:
@@ -46,15 +45,15 @@ class Fetcher:
     ) -> None:
         self.broker, self.cluster, self.config, self.storage = broker, cluster, config, storage
         self._on_moved = on_moved
-        self._claims: list[Claim] = []  # replaced, never changed: this is shared with the connector
-        self._first: Claim | None = None  # it got nothing last time because others took the room
+        self._claims: list[Claim] = []  # replaced, never changed: shared with the connector
+        self._first: Claim | None = None  # it got nothing last time because others took the space
         self._wake = threading.Event()
         self._is_closing = threading.Event()
         self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._run, name=f"fetch-{broker}", daemon=True)
         self._thread.start()
 
-    # told by the connector
+    # called by the connector
 
     def set_claims(self, claims: list[Claim]) -> None:
         self._claims = claims
@@ -64,7 +63,7 @@ class Fetcher:
         self._wake.set()
 
     def stop(self) -> None:
-        """It ends after the fetch that is on its way; see `join`."""
+        """Ends the thread after its current fetch; see `join`."""
         self._is_closing.set()
         self._wake.set()
 
@@ -85,7 +84,7 @@ class Fetcher:
             except (BrokerUnavailable, BrokerRefused, CommitFailed) as error:
                 self._leave_alone(error)
             except Exception as error:
-                log.exception("fetching ended in a way that was not foreseen")
+                log.exception("fetching failed unexpectedly")
                 for claim in self._claims:
                     self._tell(claim, error)
             else:
@@ -97,7 +96,7 @@ class Fetcher:
         if self._is_closing.is_set():
             return
         log.warning(
-            "broker is left alone",
+            "broker failed: fetching pauses",
             broker=self.broker,
             error=error,
             for_ms=self.config.refetch_backoff_ms,
@@ -109,12 +108,12 @@ class Fetcher:
         )
 
     def _ask_who_leads(self, topics: set[str]) -> None:
-        """In a replicated cluster another broker may lead by now."""
+        """In a replicated cluster the leader may have changed."""
         try:
             for topic in topics:
                 self.cluster.refresh(topic)
         except BrokerUnavailable as error:
-            log.warning("nobody tells who leads", error=error)
+            log.warning("no metadata of leaders", error=error)
         if topics:
             self._on_moved()
 
@@ -133,7 +132,7 @@ class Fetcher:
         return self._connection
 
     def _round(self) -> bool:
-        """Whether there was something to do."""
+        """Returns whether there was work."""
         due = [claim for claim in self._claims if claim.can_take]
         for claim in due:
             if claim.offset is None:
@@ -151,7 +150,7 @@ class Fetcher:
         return True
 
     def _begin(self, claim: Claim) -> None:
-        """The id comes first: of a topic that is made anew after that no fetch is answered."""
+        """Gets the id first, so that a topic created later cannot answer the fetch."""
         claim.topic_id = self.cluster.topic_id(self.broker, claim.of.topic)
         offset, was = self.storage.read(claim.of)
         if was and claim.topic_id and was != claim.topic_id:
@@ -164,7 +163,7 @@ class Fetcher:
             claim.begin(offset)
 
     def _begin_at_first(self, claim: Claim, refusal: TopicMadeAnew) -> None:
-        """Of the new topic."""
+        """The id of the new topic."""
         claim.topic_id = refusal.now
         offset = ask_offset(self._connected(), self.config, claim.of, EARLIEST)
         assert offset is not None
@@ -207,7 +206,7 @@ class Fetcher:
         else:
             try:
                 self._put(claim, part, is_first)
-            except ApplianceError as error:  # a broken batch stops its partition, not the others
+            except ApplianceError as error:  # a broken batch stops only its partition
                 self._tell(claim, error)
 
     def _refused(self, claim: Claim, refusal: BrokerRefused) -> None:
@@ -223,7 +222,7 @@ class Fetcher:
             self._tell(claim, refusal)
 
     def _begin_again(self, claim: Claim, refusal: OffsetOutOfRange) -> None:
-        """Only when all that was fetched is read: until then both offsets are in use."""
+        """Only after all fetched messages are read: until then both offsets are in use."""
         claim.is_out_of_range = True
         if claim.is_drained:
             offset = self._reset_to(claim, str(refusal))

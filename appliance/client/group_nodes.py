@@ -1,13 +1,13 @@
-"""A consumer's part of ZooKeeper.
+"""The nodes of a consumer in ZooKeeper.
 
-    /consumers/[group]/ids/[host:uuid]                      what it reads      ephemeral
+    /consumers/[group]/ids/[host:uuid]                      subscription       ephemeral
     /consumers/[group]/owners/[topic]/[broker-partition]    host:uuid-stream   ephemeral
     /consumers/[group]/offsets/[topic]/[broker-partition]   offset             persistent
-    /consumers/[group]/topic-ids/[topic]/[broker-partition] of the topic that  persistent
-                                                            the offset is of
+    /consumers/[group]/topic-ids/[topic]/[broker-partition] the id of the      persistent
+                                                            offset's topic
 
-An owner's node is what makes sure that one stream reads a partition: only one can make it, and it
-goes with its session. Calls wait for ZooKeeper, those with offsets not longer than they are told.
+The owner's node makes sure that only one stream reads a partition: only one stream can create it,
+and it ends with its session. Calls wait for ZooKeeper; those for offsets have a timeout.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class GroupNodes:
     def __init__(self, client: KazooClient, group: str, consumer: str) -> None:
         self.client, self.consumer = client, consumer
         self.root = f"/consumers/{group}"
-        self._told: set[str] = set()  # whose subscriptions were found to be none
+        self._told: set[str] = set()  # consumers whose invalid subscription was logged
 
     # consumers
 
     def register(self, wanted: Subscription) -> None:
-        """Our node, of this session. What a former session of ours left goes first."""
+        """Creates our node in this session, after removing one of a former session."""
         path, data = f"{self.root}/ids/{self.consumer}", wanted.text().encode()
         while not self._create(path, data):
             self._remove(path, lambda owner: True)
@@ -50,11 +50,11 @@ class GroupNodes:
         self._remove(f"{self.root}/ids/{self.consumer}", self._is_ours)
 
     def members(self, watch: Watch) -> dict[str, Subscription]:
-        """All consumers of the group. One whose subscription nobody can read takes no part, and
-        each consumer sees that alike."""
+        """All consumers of the group. A consumer with an invalid subscription is left out, and each
+        consumer does the same."""
         path, subscriptions = f"{self.root}/ids", {}
         for name in self.client.get_children(path, watch=watch):
-            with suppress(NoNodeError):  # it went in between; the watch has fired
+            with suppress(NoNodeError):  # it left meanwhile; the watch has fired
                 data, _ = self.client.get(f"{path}/{name}")
                 try:
                     subscriptions[name] = subscription.parse((data or b"").decode())
@@ -77,15 +77,15 @@ class GroupNodes:
         return (data or b"").decode("utf-8", "backslashreplace")
 
     def claim(self, of: TopicPartition, stream: StreamId, watch: Watch) -> bool:
-        """Whether the partition is this stream's now. If not, `watch` hears when its owner goes."""
+        """Whether this stream owns the partition now. If not, `watch` fires when its owner goes."""
         path, data = self._owner(of), str(stream).encode()
         while not self._create(path, data):
             stat = self.client.exists(path, watch=watch)
             if stat is None:
-                continue  # gone in between
+                continue  # gone meanwhile
             if not self._is_ours(stat.ephemeralOwner):
                 return False
-            self.client.set(path, data)  # made by a call whose answer was lost
+            self.client.set(path, data)  # created by a call whose answer was lost
             return True
         return True
 
@@ -108,7 +108,7 @@ class GroupNodes:
         self._put({self._offset(of): b"%d" % each for of, each in offsets.items()}, timeout_s)
 
     def topic_id(self, of: TopicPartition, timeout_s: float) -> UUID | None:
-        """None: the offset was committed by who keeps none, by an older version of this library."""
+        """None: the offset was committed by an older version of this library, without an id."""
         asked = self.client.get_async(self._topic_id(of))
         try:
             data, _ = self._answer(asked, timeout_s)
@@ -124,7 +124,7 @@ class GroupNodes:
         self._put({self._topic_id(of): str(topic_id).encode()}, timeout_s)
 
     def _put(self, nodes: Mapping[str, bytes], timeout_s: float) -> None:
-        """All at once; those that are new are made one by one."""
+        """Writes all at once; creates new ones one by one."""
         asked = {path: self.client.set_async(path, data) for path, data in nodes.items()}
         for path, each in asked.items():
             try:
@@ -156,7 +156,7 @@ class GroupNodes:
         return identity is not None and owner == identity[0]
 
     def _create(self, path: str, data: bytes) -> bool:
-        """Whether an ephemeral node was made; False: there is one already."""
+        """Creates an ephemeral node; False: it exists already."""
         try:
             self.client.create(path, data, ephemeral=True, makepath=True)
         except NodeExistsError:
@@ -171,4 +171,4 @@ class GroupNodes:
 
 
 class OffsetInvalid(BrokerUnavailable):
-    """A committed offset that is none."""
+    """A committed offset with invalid content."""

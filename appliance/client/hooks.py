@@ -1,8 +1,7 @@
-"""What a producer lets its user put in: how values become bytes, where records go, who hears of it.
+"""Hooks of a producer for its user: encoding, partitioning, events.
 
-Hooks get records in the portions in which they travel, not one by one. Those of an asynchronous
-producer run on its thread, but for the two around enqueuing; what they raise is reported as the
-failure of the records that they were given.
+Hooks get whole portions of records. In an asynchronous producer they run on its thread, except the
+two around enqueuing. If a hook raises, the records of its call fail.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from appliance.record._record_builder import key_hash
 
 
 class Encoder:
-    """Makes bytes of values and keys. This one takes bytes and does nothing."""
+    """Encodes values and keys. This one accepts bytes and returns them."""
 
     def encode(self, value: Any) -> bytes | None:
         encoded: bytes | None = value
@@ -26,30 +25,29 @@ class Encoder:
 
 
 class Partitioner:
-    """Picks one of `count` partitions, which are those of all brokers in order. This one takes the
-    hash of the key, the one that Kafka's other producers use. Without a key nobody is asked: any
-    partition will do."""
+    """Chooses one of `count` partitions, counted over all brokers in order. This one uses the hash
+    of the key as Kafka's other producers do. It is not called for records without a key, which may
+    go to any partition."""
 
     def partition(self, key: bytes, count: int) -> int:
         return key_hash(key) % count
 
 
 class Delivery(Protocol):
-    """What an event handler has records sent by."""
+    """Sends records for an event handler."""
 
     def send(self, records: list[Records]) -> None: ...
 
 
 class EventHandler:
-    """Takes what was dequeued and has it sent. This one sends it as it is."""
+    """Takes dequeued records and sends them. This one sends them unchanged."""
 
     def handle(self, records: list[Records], delivery: Delivery) -> None:
         delivery.send(records)
 
 
 class CallbackHandler:
-    """Hears of records at each stage of their way; those hooks that return records may change
-    them."""
+    """Called for records at each stage; hooks that return records may change them."""
 
     def before_enqueue(self, records: Records) -> Records:
         return records
@@ -64,8 +62,8 @@ class CallbackHandler:
         return records
 
     def after_send(self, outcome: Outcome) -> None:
-        """Once for all records that were added or given to a synchronous producer."""
+        """Once for all records that were added, or passed to a synchronous producer."""
 
     def on_close(self) -> list[Records]:
-        """When no more is taken. What it returns is sent with the rest."""
+        """At the end. The returned records are sent last."""
         return []

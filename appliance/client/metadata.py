@@ -1,11 +1,11 @@
-"""What the brokers say of themselves: who they are, which topics they have, who leads a partition.
+"""The metadata of brokers: ids, topics, partition leaders.
 
-Addresses are asked one after the other; those that answer with the same cluster id are one cluster,
-and one answer of it is enough. Appliances have a cluster id each, so each of them is asked.
+Addresses are asked one after the other; those with the same cluster id are one cluster, and one of
+its responses is enough. Each appliance has its own cluster id, so each of them is asked.
 
-A cluster is replicated when its answer names more than one broker, as member or as replica. What a
-cluster said last stays true until it says something else: that it cannot be reached just now is
-found out by whoever connects.
+A cluster is replicated if its response names more than one broker, as member or as replica. The
+last response of a cluster stays valid until the next one: whoever connects notices that it cannot
+be reached.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ log = event_log.named("client")
 
 Asked = MetadataRequest.MetadataRequestTopic
 
-# A topic that is being made: ask again. The others are answers.
+# A topic that is being created: ask again. Other codes are final.
 NOT_YET = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 NO_ID = UUID(int=0)
-AGAIN_S = 0.1  # between two questions for a topic that is being made
-FRESH_S = 0.5  # an older "there is no such topic" is not believed
+AGAIN_S = 0.1  # between two requests for a topic that is being created
+FRESH_S = 0.5  # an older negative answer is asked again
 
 
 @dataclass
 class Topic:
-    leaders: dict[BrokerPartition, int]  # broker ids; NO_BROKER where there is none now
-    asked_at: float  # of time.monotonic
-    refusal: int = 0  # the error code of an answer
+    leaders: dict[BrokerPartition, int]  # broker ids; NO_BROKER without a leader
+    asked_at: float  # by time.monotonic
+    refusal: int = 0  # the error code of a response
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Known:
 
 
 class Metadata:
-    """For any thread. `addresses` tells where to ask; it may change its mind."""
+    """Any thread may use it. `addresses` returns the addresses to ask, which may change."""
 
     def __init__(self, config: ClientConfig, addresses: Callable[[], Collection[Address]]) -> None:
         self.config, self._addresses = config, addresses
         self._clusters: dict[str, Known] = {}
         self._cluster_of: dict[Address, str] = {}
         self._connections: dict[Address, Connection] = {}
-        self._asking = threading.RLock()  # held while a question waits for its answer
+        self._asking = threading.RLock()  # held while a request waits for its response
         self._is_closed = False
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Metadata:
             for each in self._connections.values():
                 each.close()
 
-    # what is known
+    # state
 
     def brokers(self) -> dict[int, Address]:
         if not self._clusters:
@@ -90,7 +90,7 @@ class Metadata:
         return {number: where for each in known for number, where in each.brokers.items()}
 
     def topics(self) -> list[str]:
-        """Of all clusters, asked now; internal ones are left out."""
+        """The topics of all clusters, freshly requested, without internal ones."""
         self.refresh(None)
         known = [*self._clusters.values()]
         return sorted({name for each in known for name, t in [*each.topics.items()] if t.leaders})
@@ -115,14 +115,14 @@ class Metadata:
         return (time.monotonic() - known.asked_at) * 1000 <= self.config.metadata_max_age_ms
 
     def _known(self, topic: str) -> tuple[dict[BrokerPartition, int], float]:
-        """And how old the oldest part of it is."""
+        """With the age of its oldest part."""
         parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
         leaders = {bp: broker for part in parts for bp, broker in part.leaders.items()}
         oldest = min((part.asked_at for part in parts), default=float("-inf"))
         return dict(sorted(leaders.items())), time.monotonic() - oldest
 
     def _must_come(self, topic: str, may_come: bool) -> None:
-        """Raises, unless this topic is being made."""
+        """Raises, unless this topic is being created."""
         parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
         for code in {part.refusal for part in parts} - NOT_YET - {0}:
             raise BrokerRefused(code, f"topic {topic!r}")
@@ -131,7 +131,7 @@ class Metadata:
             raise TopicUnknown(f"topic {topic!r} is at none of the brokers {asked}")
 
     def leader(self, topic: str, partition: BrokerPartition) -> int:
-        for each in [*self._clusters.values()]:  # the short way: asked for each request
+        for each in [*self._clusters.values()]:  # the fast path: runs for each request
             known = each.topics.get(topic)
             if known and self._is_fresh(known) and known.leaders.get(partition, NO_BROKER) >= 0:
                 return known.leaders[partition]
@@ -143,10 +143,10 @@ class Metadata:
             raise PartitionUnknown(f"{topic} partition {partition} has no leader now")
         return leaders[partition]
 
-    # asking
+    # requests
 
     def ask(self, address: Address, api: Any, request: Any) -> Any:
-        """A short question, over a connection that stays open."""
+        """A short request, over a connection that stays open."""
         with self._asking:
             if self._is_closed:
                 raise BrokerUnavailable(f"broker {address}: this client was closed")
@@ -156,12 +156,12 @@ class Metadata:
                 return connection.ask(api, request)
             try:
                 return connection.ask(api, request)
-            except BrokerUnavailable:  # it was idle, and the broker may have closed it for that
+            except BrokerUnavailable:  # the broker may have closed the idle connection
                 connection = self._connections[address] = Connection(address, self.config)
                 return connection.ask(api, request)
 
     def topic_id(self, address: Address, topic: str) -> UUID | None:
-        """Of the topic that has this name at a broker now; None where topics have none."""
+        """The id of the broker's present topic of this name; None if topics have none."""
         request = MetadataRequest(topics=[Asked(name=topic)], allow_auto_topic_creation=False)
         (row,) = self.ask(address, METADATA, request).topics
         if row.error_code:
@@ -173,10 +173,10 @@ class Metadata:
         try:
             self.refresh([topic])
         except NoBrokers as error:
-            log.warning("old metadata is used on", topic=topic, error=error)
+            log.warning("old metadata stays in use", topic=topic, error=error)
 
     def refresh(self, topics: Sequence[str] | None, may_create: bool = False) -> None:
-        """Asks every cluster for these topics, or for all; NoBrokers when none answers."""
+        """Requests these topics, or all, from every cluster; NoBrokers if none answers."""
         asked = None if topics is None else [Asked(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=may_create)
         with self._asking:
@@ -194,10 +194,10 @@ class Metadata:
             if not done:
                 raise NoBrokers("; ".join(failures) or "no broker is registered")
             for failure in failures:
-                log.warning("asked in vain", error=failure)
+                log.warning("metadata request failed", error=failure)
 
     def _where(self) -> Iterator[Address]:
-        """First those that were named, then those that they named."""
+        """First the configured addresses, then those that they named."""
         named = list(dict.fromkeys(self._addresses()))
         yield from named
         for each in [*self._clusters.values()]:
@@ -206,7 +206,7 @@ class Metadata:
     def _take(
         self, address: Address, answer: MetadataResponse, topics: Sequence[str] | None
     ) -> str:
-        """Makes the answer what is known of this cluster, and returns its id."""
+        """Stores the response for its cluster, and returns the cluster's id."""
         cluster_id = answer.cluster_id or str(address)
         brokers = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
         before = self._clusters.get(cluster_id)
@@ -231,8 +231,8 @@ class Metadata:
                 )
             if known.is_replicated and other.is_replicated:
                 raise ConfigInvalid(
-                    f"brokers of two replicated clusters, {known.id} and {other.id}: a partition "
-                    "would have no name of its own. Use one client for each"
+                    f"brokers of two replicated clusters, {known.id} and {other.id}: names of "
+                    "their partitions would be ambiguous. Use one client for each"
                 )
 
 

@@ -1,8 +1,7 @@
-"""Where a group's offsets are kept: in ZooKeeper, or in the brokers.
+"""The storage of a group's offsets: ZooKeeper, or the brokers.
 
-In a broker they are those of a simple group of Kafka's: without members, so any tool may read and
-reset them. Every appliance keeps those of its own partitions; a replicated cluster has one
-coordinator for a group.
+In a broker they belong to a simple group of Kafka, without members, so any tool may read and reset
+them. Each appliance stores the offsets of its own partitions; a replicated cluster has one
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Position(NamedTuple):
-    offset: int | None  # None: nothing was committed
-    topic_id: UUID | None  # of the topic that it is of; None: not known, or the one that is there
+    offset: int | None  # None: not committed
+    topic_id: UUID | None  # of the offset's topic; None: unknown, or the present topic
 
 
 class OffsetStorage(Protocol):
     def read(self, of: TopicPartition) -> Position: ...
 
     def begin(self, of: TopicPartition, topic_id: UUID | None, offset: int | None = None) -> None:
-        """What is committed from now on is of this topic, `offset` the first of it."""
+        """Later commits are for this topic, and `offset` is its first."""
         ...
 
     def commit(self, offsets: Offsets) -> None:
-        """CommitFailed unless all are stored."""
+        """Raises CommitFailed unless all are stored."""
         ...
 
     def close(self) -> None: ...
@@ -57,7 +56,7 @@ class ZooKeeperOffsets:
         self.nodes, self.timeout_s = nodes, timeout_s
 
     def close(self) -> None:
-        """The nodes are the connector's."""
+        """The connector creates and closes the nodes."""
 
     def read(self, of: TopicPartition) -> Position:
         try:
@@ -67,8 +66,8 @@ class ZooKeeperOffsets:
             raise BrokerUnavailable(f"ZooKeeper, offset of {of}: {error!r}") from error
 
     def begin(self, of: TopicPartition, topic_id: UUID | None, offset: int | None = None) -> None:
-        """The offset before the id: who finds it alone takes it for one of the old topic, and
-        begins the new one once more."""
+        """Stores the offset before the id: a reader of only the first takes it for the old topic's,
+        and starts with the new topic once more."""
         if offset is not None:
             self.commit({of: offset})
         try:
@@ -85,8 +84,8 @@ class ZooKeeperOffsets:
 
 
 class BrokerOffsets:
-    """For any thread. A topic's offsets go with it, so one that is there is of the topic that has
-    the name. A commit goes by id: one for a topic that is gone is not taken for its successor's."""
+    """Any thread may use it. A topic's deletion removes its offsets, so a stored offset is of the
+    present topic. A commit names the id, so one for a deleted topic fails."""
 
     FETCH_LAST, FIND_LAST = 7, 3  # versions: topics by name, one group
     COMMIT_LAST_BY_NAME = 9
@@ -94,7 +93,7 @@ class BrokerOffsets:
     def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
         self.cluster, self.config = cluster, config
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
-        self._coordinators: dict[int, Connection] = {}  # by the home of partitions
+        self._coordinators: dict[int, Connection] = {}  # by broker, as in BrokerPartition
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -118,7 +117,7 @@ class BrokerOffsets:
             self.commit({of: offset})
 
     def commit(self, offsets: Offsets) -> None:
-        """To each coordinator its own; one that cannot be reached keeps none from the others."""
+        """Commits at each coordinator; one that cannot be reached does not stop others."""
         failures = []
         for home in sorted({of.partition.broker for of in offsets}):
             mine = {of: offset for of, offset in offsets.items() if of.partition.broker == home}
@@ -147,7 +146,7 @@ class BrokerOffsets:
                 raise BrokerRefused(part.error_code, facts)
 
     def _ask(self, home: int, api: Api, request: Any, most: int | None) -> Any:
-        """A connection that was idle may have been closed for that: once more."""
+        """Retries once, because a broker may have closed an idle connection."""
         with self._lock:
             was_used = home in self._coordinators
             for may_fail in (was_used, False):
@@ -161,7 +160,7 @@ class BrokerOffsets:
         raise AssertionError("the second try returns or raises")
 
     def _forget(self, home: int) -> None:
-        """It may have been a coordinator that is none any more."""
+        """The coordinator may have moved."""
         connection = self._coordinators.pop(home, None)
         if connection:
             connection.close()

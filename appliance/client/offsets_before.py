@@ -1,4 +1,4 @@
-"""Offsets by time: one question to the broker of a partition."""
+"""Offsets by time: a request to the broker of a partition."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from appliance.protocol.messages.list_offsets import API as LIST_OFFSETS
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest
 
 LATEST, EARLIEST = -1, -2
-NONE = -1  # what a broker answers when nothing is as new as that
+NONE = -1  # the broker's answer if no record is as new
 
 
 def ask_offset(
     connection: Connection, config: FetchConfig, of: TopicPartition, time: int
 ) -> int | None:
-    """Of the first record that is not older than `time`; None: all are."""
+    """The offset of the first record not older than `time`; None: all are older."""
     row = ListOffsetsRequest.ListOffsetsPartition(of.partition.partition, timestamp=time)
     topic = ListOffsetsRequest.ListOffsetsTopic(of.topic, [row])
     isolation = int(config.isolation_level == READ_COMMITTED)
@@ -30,7 +30,7 @@ def ask_offset(
 
 
 def spread(first: int, last: int, count: int) -> list[int]:
-    """At most `count` offsets from `last` down to `first`, evenly."""
+    """At most `count` offsets from `last` down to `first`, evenly spread."""
     if count < 2 or first == last:
         return [last][:count]
     steps = min(count - 1, last - first)

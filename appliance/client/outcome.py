@@ -1,4 +1,4 @@
-"""What a producer is given, and what becomes of it."""
+"""Records of a producer, and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueueFull(ApplianceError):
 
 
 class ProducerClosed(ApplianceError):
-    """It does not take records any more, or ended before these could be sent."""
+    """The producer is closed, or was closed before it sent these."""
 
 
 class SendInterrupted(ApplianceError):
@@ -29,7 +29,7 @@ class SendInterrupted(ApplianceError):
 
 
 class DeliveryTimedOut(BrokerUnavailable):
-    """Not acknowledged in time; the text says what happened last."""
+    """Not acknowledged in time; the text has the last event."""
 
 
 class HookFailed(ApplianceError):
@@ -38,12 +38,12 @@ class HookFailed(ApplianceError):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of one topic as the user gave them, in order; `keys` None: none has a key."""
+    """Records of one topic from the user, in order; `keys` None: none has a key."""
 
     topic: str
     values: list[Any]
     keys: list[Any] | None = None
-    timestamp: int = -1  # ms since 1970 when they were given
+    timestamp: int = -1  # ms since 1970 when the user passed them
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,13 +66,13 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of these records, all of one batch."""
+    """The result for these records of one batch."""
 
     records: Records
-    partition: BrokerPartition | None  # None: they never got as far
-    base_offset: int = -1  # of the first; -1: not there, or the broker did not say
+    partition: BrokerPartition | None  # None: failed before that
+    base_offset: int = -1  # of the first; -1: unknown
     error: ApplianceError | None = None  # None: acknowledged
-    may_be_written: bool = False  # with an error: they were on their way when the answer got lost
+    may_be_written: bool = False  # with an error: sent, but the response was lost
 
     @property
     def is_acknowledged(self) -> bool:
@@ -80,7 +80,7 @@ class Outcome:
 
 
 class SendFailed(ApplianceError):
-    """Not all records were acknowledged; `outcomes` says which were and what became of the rest."""
+    """Not all records were acknowledged; `outcomes` has the result of each."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         failed = [each for each in outcomes if each.error]

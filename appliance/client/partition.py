@@ -9,9 +9,8 @@ NO_BROKER = -1
 
 @dataclass(frozen=True, order=True)
 class BrokerPartition:
-    """Where brokers are independent of each other each has partitions of its own, from 0 on: it
-    takes the broker's id to name one. In a replicated cluster the number says it alone, and which
-    broker leads it changes."""
+    """Independent brokers each have partitions from 0 on, so the name includes the broker's id. In
+    a replicated cluster the number is enough, and its leader may change."""
 
     broker: int  # NO_BROKER in a replicated cluster
     partition: int

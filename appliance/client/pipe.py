@@ -1,4 +1,4 @@
-"""From records to outcomes: the way that both kinds of producer share."""
+"""From records to outcomes: what both kinds of producer share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from appliance.process import event_log
 
 log = event_log.named("client")
 
-WAIT_S = 0.1  # between two looks whether there is still time to wait
+WAIT_S = 0.1  # between two checks of the remaining time
 
 
 def closed() -> ProducerClosed:
@@ -49,14 +49,14 @@ class Pipe:
         self.sender = Sender(cluster, config, self.report, self._move)
         self._orders = itertools.count()
         self._listener: Callable[[Outcome], None] | None = None
-        self.closes_at = float("inf")  # of time.monotonic: who still waits then gives up
+        self.closes_at = float("inf")  # by time.monotonic: the end of all waits
 
     def close(self) -> None:
         self.sender.abandon(closed())
         self.sender.close()
 
     def drain(self) -> None:
-        """Until all have their outcome."""
+        """Waits until all have an outcome."""
         while not self.sender.is_idle:
             self._wait()
 
@@ -71,18 +71,18 @@ class Pipe:
         try:
             self.callbacks.after_send(outcome)
         except Exception:
-            # it was told, which is all that was owed; the records themselves are settled
+            # the records have their outcome already
             log.exception("after_send failed", records=len(outcome.records))
 
     def deliver(self, records: Records) -> list[Outcome]:
-        """For a synchronous producer: until all have their outcome."""
+        """For a synchronous producer: waits until all have an outcome."""
         outcomes: list[Outcome] = []
         self._listener = outcomes.append
         try:
             self.send([records])
             self.drain()
         except BaseException as error:
-            # what is on its way must not be taken for the next call's
+            # batches in flight must not count for the next call
             self.sender.abandon(SendInterrupted(f"ended by {error!r}"))
             raise
         if any(each.error for each in outcomes):
@@ -90,7 +90,7 @@ class Pipe:
         return outcomes
 
     def send(self, records: list[Records]) -> None:
-        """On their way, not yet there; waits only where too much is on its way already."""
+        """Hands records to the sender; waits only while too much is in flight."""
         try:
             chosen = self.callbacks.before_send(records)
         except Exception as error:
@@ -106,7 +106,7 @@ class Pipe:
             self.report(Outcome(each, None, error=error))
 
     def _routed(self, records: list[Records], deadline: float) -> Iterator[Group]:
-        """What cannot be routed has failed."""
+        """Routes records; those without a partition fail."""
         known: dict[str, list[BrokerPartition]] = {}
         for each in records:
             try:
@@ -117,7 +117,7 @@ class Pipe:
                 self.fail([each], error)
 
     def _choice(self, topic: str, deadline: float) -> list[BrokerPartition]:
-        """Asks again while nobody can be asked."""
+        """Retries while no broker can be reached."""
         while True:
             try:
                 return self.router.choice(topic, self._avoided())
@@ -142,7 +142,7 @@ class Pipe:
                 self._wait()
 
     def _move(self, batch: Batch) -> None:
-        """Its records go to other partitions, in the time that is left to them."""
+        """Routes its records to other partitions, within their remaining time."""
         try:
             choice = self.router.choice(batch.topic, self._avoided())
             groups = self.router.route(batch.records, choice)

@@ -1,10 +1,10 @@
-"""Records to the partitions of all brokers, and what became of each of them.
+"""Sends records to the partitions of all brokers, and reports the outcome of each.
 
     sync    send → route → batches → sender, until all are acknowledged
     async   send → queue ┆ thread: take → event handler → route → batches → sender
 
-Whatever was given has one outcome: `send` of a synchronous producer returns or raises it, and the
-callback handler hears it.
+Every record has one outcome: `send` of a synchronous producer returns or raises it, and the
+callback handler gets it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Producer:
 
     `send(topic, value)`, `send(topic, value, key)`, `send(topic, [value, ...])` or
     `send(topic, [(key, value), ...])`. A list without a key goes to one partition, in its order;
-    `key` with a list is the key of all; of pairs each goes where its key belongs.
+    `key` with a list is the key of all; pairs are partitioned by their own keys.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Producer:
         self._pipe = Pipe(self.cluster, config, self.router, callbacks)
         self._is_closed = False
         self._worker: Worker | None = None
-        self._lock = threading.Lock()  # of the pipe, where there is no thread that owns it
+        self._lock = threading.Lock()  # guards the pipe of a synchronous producer
         if config.producer_type == "async":
             self._worker = Worker(self._pipe, event_handler or EventHandler())
-        atexit.register(self.close)  # what is queued is not forgotten when the program ends
+        atexit.register(self.close)  # sends the queue when the program ends
 
     def __enter__(self) -> Producer:
         return self
@@ -62,7 +62,7 @@ class Producer:
 
     def send(self, topic: str, value: Any, key: Any = None) -> list[Outcome]:
         """Synchronous: the outcomes, or SendFailed with all of them. Asynchronous: an empty list,
-        or QueueFull with the number of records that found room."""
+        or QueueFull with the number of added records."""
         records = records_of(topic, value, key)
         self.router.check(records)
         if self._is_closed:
@@ -74,12 +74,12 @@ class Producer:
             return self._pipe.deliver(records)
 
     def flush(self) -> None:
-        """Returns when all that was given before has its outcome."""
+        """Returns when all earlier records have an outcome."""
         if self._worker:
             self._worker.flush()
 
     def close(self) -> None:
-        """Sends what is queued, for `close_timeout` at most; what is left is reported as failed."""
+        """Sends the queue for at most `close_timeout`; the rest is reported as failed."""
         with self._lock:
             if self._is_closed:
                 return
@@ -97,7 +97,7 @@ def records_of(topic: str, value: Any, key: Any) -> Records:
         return Records(topic, [value], None if key is None else [key], now_ms)
     if value and isinstance(value[0], tuple):
         if key is not None:
-            raise TypeError("a key beside pairs that have their own")
+            raise TypeError("got a key and pairs with their own keys")
         keys, values = zip(*value, strict=True)
         return Records(topic, list(values), list(keys), now_ms)
     return Records(topic, value[:], None if key is None else [key] * len(value), now_ms)

@@ -23,7 +23,7 @@ class Router:
     ) -> None:
         self.cluster, self.config = cluster, config
         self.encoder, self.partitioner = encoder, partitioner
-        # What does nothing need not be called for each record.
+        # Hooks that do nothing are not called for each record.
         self.is_encoded = type(encoder) is Encoder
         self.is_hashed = type(partitioner) is Partitioner
 
@@ -35,12 +35,12 @@ class Router:
                 check_fields(records.keys, "key")
 
     def choice(self, topic: str, avoid: Collection[int]) -> list[BrokerPartition]:
-        """The partitions to choose from; brokers in `avoid` only when there are no others."""
+        """The partitions to choose from; brokers in `avoid` only if there are no others."""
         known = self.cluster.partitions(topic, self.config.create_topics)
         return [each for each in known if each.broker not in avoid] or [*known]
 
     def route(self, records: Records, choice: list[BrokerPartition]) -> list[Group]:
-        """By partition, in the order of the records."""
+        """Groups records by partition, in order."""
         values, keys = self._encoded(records)
         if keys is None:
             return [group(records, random.choice(choice), values, None)]
@@ -70,7 +70,7 @@ class Router:
     def _split(
         self, records: Records, values: Fields, keys: Fields, among: list[BrokerPartition]
     ) -> list[Group]:
-        """Chooses record by record, with hooks of the user."""
+        """Chooses record by record, with the user's hooks."""
         indices: dict[BrokerPartition, list[int]] = {}
         for i, key in enumerate(keys):
             to = random.choice(among) if key is None else among[self._partition(key, len(among))]
@@ -108,8 +108,7 @@ def group(given: Records, to: BrokerPartition, values: Fields, keys: Fields | No
 
 
 def merged(groups: Iterable[Group]) -> list[Group]:
-    """Those for one partition become one, so that records that were given one by one share a
-    batch."""
+    """Joins the records of a partition, so that records that were sent one by one share a batch."""
     by_partition: dict[tuple[str, BrokerPartition], list[Group]] = {}
     for each in groups:
         by_partition.setdefault((each.topic, each.partition), []).append(each)

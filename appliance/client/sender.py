@@ -1,21 +1,21 @@
 """Sends batches to their partitions: in order, several in flight, with retries.
 
-A lane is the way to one broker, a track the way to one partition. A batch waits on its track, is in
-flight on a lane, and ends with an outcome, whatever happens:
+A lane is the connection to one broker, a track the queue of one partition. A batch waits on its
+track, is in flight on a lane, and ends with an outcome in any case:
 
     waiting → in flight → acknowledged
        ↑          ├────→ refused by the broker
-       └──────────┘      again: the connection was lost, or the answer says "not now"
+       └──────────┘      again: the connection was lost, or the response asks for a retry
        └───────────────→ timed out, moved to another broker, or given up at the end
 
 Invariants
-1. Batches of a track are sent in their order, and keep it when they are sent again. After a failure
-   a track has one batch in flight until one succeeds.
-2. A batch keeps its producer id and sequence while it may have been written: only so can the broker
-   tell that it has it. It takes new ones only after an answer that says that it was not written.
+1. Batches of a track are sent in order, and keep it when they are sent again. After a failure a
+   track has one batch in flight until one succeeds.
+2. A batch keeps its producer id and sequence while it may have been written: otherwise the broker
+   could not detect the repetition. It gets new ones only after a response that it was not written.
 3. A batch that was in flight when a connection was lost may be written; its outcome says so.
 
-It has no thread and no lock: whoever owns it calls `pump`.
+It has no thread and no lock: its owner calls `pump`.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ from appliance.record import compression
 log = event_log.named("client")
 
 VERSION_MAX = (
-    12  # from 13 on topics go by their ids, which a move between brokers would not survive
+    12  # from 13 on topics go by id, which does not survive a move between brokers
 )
 
-# The broker does not know this place in the sequence: what was before it is missing, or it forgot
-# this producer.
+# The broker does not know the previous sequence: an earlier batch is missing, or it forgot this
+# producer.
 NOT_IN_SEQUENCE = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-# It was taken, and what became of it then is not said.
+# The broker accepted the batch but does not tell its result.
 UNCERTAIN = {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.KAFKA_STORAGE_ERROR,  # of a Kafka, whose disk may have it all the same
+    ErrorCode.KAFKA_STORAGE_ERROR,  # from Kafka, whose disk may still have it
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable)
 
-# A broker that is well answers sooner, and who waits for one that is not loses no more of its time.
+# A healthy broker answers sooner, and a dead one delays the caller no longer.
 CONNECT_LOOK_S = 0.05
-CONNECTING_MAX = 16  # at a time; those behind them wait for a thread
+CONNECTING_MAX = 16  # at a time; the others wait for a thread
 
 Answer = ProduceResponse.PartitionProduceResponse
 
@@ -85,7 +85,7 @@ class Lane:
     connection: Connection | None = None
     connecting: Future[Connection] | None = None
     requests: deque[list[Batch]] = field(default_factory=deque)  # in flight
-    failures: int = 0  # one after the other
+    failures: int = 0  # in a row
     retry_at: float = 0.0
     error: ApplianceError | None = None  # the last
 
@@ -96,7 +96,7 @@ class Track:
     partition: BrokerPartition
     waiting: deque[Batch] = field(default_factory=deque)
     in_flight: deque[Batch] = field(default_factory=deque)
-    lane: Lane | None = None  # of those in flight
+    lane: Lane | None = None  # of its batches in flight
     identity: Identity | None = None
     is_retrying: bool = False
     retry_at: float = 0.0
@@ -111,15 +111,15 @@ class Sender:
         report: Callable[[Outcome], None],
         move: Callable[[Batch], None],
     ) -> None:
-        """`report` hears each outcome once. `move` is given batches for a broker that is away; it
+        """Calls `report` once per outcome. Calls `move` with batches for an unreachable broker; it
         adds their records again."""
         self.cluster, self.config = cluster, config
         self._report, self._move = report, move
-        self.size = 0  # bytes of all batches that have no outcome yet
+        self.size = 0  # bytes of all batches without an outcome
         self._lanes: dict[int, Lane] = {}
         self._tracks: dict[tuple[str, BrokerPartition], Track] = {}
-        self._busy: dict[Track, None] = {}  # those with batches waiting, oldest first
-        self._ids: dict[int, tuple[int, int]] = {}  # producer id and epoch, by home
+        self._busy: dict[Track, None] = {}  # with waiting batches, oldest first
+        self._ids: dict[int, tuple[int, int]] = {}  # producer id and epoch, by broker
         self.codec = compression.codec_id(config.compression)
         self._threads = ThreadPoolExecutor(CONNECTING_MAX, "producer-connect")
 
@@ -136,7 +136,7 @@ class Sender:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def brokers_down(self) -> set[int]:
-        """Brokers that are in a pause between tries."""
+        """Brokers in a pause between attempts."""
         now = time.monotonic()
         lanes = self._lanes.values()
         return {lane.broker for lane in lanes if lane.failures and lane.retry_at > now}
@@ -162,11 +162,11 @@ class Sender:
                 self._end(track.waiting.popleft(), error)
             del self._busy[track]
 
-    # the pump
+    # pump
 
     def pump(self, wait_s: float, wake: int = -1) -> None:
-        """Sends what can be sent, then takes answers, for which it waits so long at most, or until
-        the file descriptor `wake` is readable."""
+        """Sends what it can, then waits for responses, at most for the given time, or until the
+        file descriptor `wake` is readable."""
         until = time.monotonic() + wait_s
         self._expire()
         until = min(until, self._dispatch())
@@ -202,12 +202,12 @@ class Sender:
     def _give_up_late_answers(self, lane: Lane) -> None:
         connection = lane.connection
         if connection and (connection.deadline or float("inf")) <= time.monotonic():
-            self._receive(lane)  # which fails, as its time is over
+            self._receive(lane)  # which fails, because its time is over
 
     # sending
 
     def _dispatch(self) -> float:
-        """Sends as much as may be in flight. Returns the time at which there may be more to do."""
+        """Sends up to the limits in flight. Returns the time of the next possible work."""
         again_at = float("inf")
         ready: dict[Lane, list[Track]] = {}
         now = time.monotonic()
@@ -215,7 +215,7 @@ class Sender:
             at, lane = self._way_of(track, now)
             if lane and at <= now:
                 ready.setdefault(lane, []).append(track)
-                at = float("inf")  # what finds no room now is woken by an answer
+                at = float("inf")  # a response will free space
             again_at = min(again_at, at, track.waiting[0].deadline if track.waiting else at)
         for lane, tracks in ready.items():
             try:
@@ -227,7 +227,7 @@ class Sender:
         return again_at
 
     def _way_of(self, track: Track, now: float) -> tuple[float, Lane | None]:
-        """From when on this track may send, and over which lane."""
+        """The time from which this track may send, and its lane."""
         if track.retry_at > now:
             return track.retry_at, None
         if track.is_retrying and track.in_flight:
@@ -263,11 +263,11 @@ class Sender:
             self._write(lane.connection, request)
 
     def _connected(self, lane: Lane) -> Connection | None:
-        """None: not yet. Those for other brokers must not wait for one that does not answer."""
+        """None: not yet. A broker that does not answer must not delay the others."""
         if lane.connecting is None:
             try:
                 lane.connecting = self._threads.submit(self.cluster.connect, lane.broker)
-            except RuntimeError:  # the program ends: no more threads, and nobody else to wait
+            except RuntimeError:  # the interpreter ends and starts no threads
                 return self.cluster.connect(lane.broker)
         wait([lane.connecting], CONNECT_LOOK_S)
         if not lane.connecting.done():
@@ -276,7 +276,7 @@ class Sender:
         return done.result()
 
     def _next_of(self, lane: Lane, tracks: list[Track]) -> Iterator[Batch]:
-        """The next batch of each track, as far as they fit into a request."""
+        """The next batch of each track, as many as fit into a request."""
         size = 0
         for track in tracks:
             if not track.waiting or (track.is_retrying and track.in_flight):
@@ -304,7 +304,7 @@ class Sender:
                 batch.take_identity(track.identity)
 
     def _producer_id(self, broker: int, home: int) -> tuple[int, int]:
-        """Of each cluster one, for all partitions; any of its brokers gives it."""
+        """One producer id per cluster for all partitions; any of its brokers assigns it."""
         if home not in self._ids:
             answer = self.cluster.ask(broker, INIT_PRODUCER_ID, InitProducerIdRequest(None, -1))
             if answer.error_code:
@@ -333,7 +333,7 @@ class Sender:
         parts = codec.encode_parts(message, version)
         connection.send_bytes(PRODUCE, version, parts, timeout_ms)
 
-    # answers
+    # responses
 
     def _receive(self, lane: Lane) -> None:
         assert lane.connection
@@ -355,7 +355,7 @@ class Sender:
             batch.is_under_way = False
             if row is None:
                 row = Answer(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-                row.error_message = "the answer does not speak of this partition"
+                row.error_message = "the response lacks this partition"
             self._take(track, batch, row)
 
     def _take(self, track: Track, batch: Batch, row: Answer) -> None:
@@ -392,9 +392,9 @@ class Sender:
         try:
             self.cluster.refresh(topic)
         except BrokerUnavailable as error:
-            log.warning("nobody tells who leads", topic=topic, error=error)
+            log.warning("no metadata of leaders", topic=topic, error=error)
 
-    # failing
+    # failures
 
     def _failed(self, lane: Lane, error: ApplianceError) -> float:
         """Notes a failed connection to a broker. Returns the time of the next try."""
@@ -404,7 +404,7 @@ class Sender:
             lane.connection = None
         self._requeue_all(lane)
         lane.error, lane.failures = error, lane.failures + 1
-        # a connection that is lost is made anew at once: the broker may have thought us idle
+        # reconnects at once: the broker may have closed an idle connection
         is_first = was_connected and lane.failures == 1
         pause_s = 0.0 if is_first else self._pause_s(lane.failures)
         lane.retry_at = time.monotonic() + pause_s
@@ -442,14 +442,14 @@ class Sender:
 
     def _move_away(self, track: Track) -> None:
         if track.partition.broker == NO_BROKER:
-            return  # its leader may change, it has no other place
+            return  # its leader may change; it has no other partition to go to
         batches, track.waiting = [*track.waiting], deque()
         self._settle(track)
         for batch in batches:
             self.size -= len(batch.payload)
             self._move(batch)
 
-    # ends
+    # outcomes
 
     def _settle(self, track: Track) -> None:
         if not track.waiting:
@@ -462,6 +462,6 @@ class Sender:
 
 
 def close_late(connecting: Future[Connection]) -> None:
-    """A connection that came when nobody wanted it any more."""
+    """Closes a connection that nobody needs any more."""
     if not connecting.cancelled() and connecting.exception() is None:
         connecting.result().close()

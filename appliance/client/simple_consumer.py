@@ -1,5 +1,5 @@
-"""Reading partitions at offsets that the caller keeps: nothing is remembered here but connections,
-and which topic had a name when it was read first.
+"""Reads partitions at offsets that the caller keeps. The consumer only remembers connections, and
+the id of each topic since its first use.
 
     consumer = SimpleConsumer(FetchConfig(broker_list="box:9092"))
     fetched = consumer.fetch("clicks", 0, offset)
@@ -42,16 +42,16 @@ __all__ = ["EARLIEST", "LATEST", "FetchRequest", "MessageSet", "SimpleConsumer"]
 
 
 class FetchRequest(NamedTuple):
-    """One part of a multifetch."""
+    """A request of a multifetch."""
 
     topic: str
     partition: BrokerPartition | int
     offset: int
-    size: int = 0  # 0: the config's fetch_size
+    size: int = 0  # 0: `fetch_size`
 
 
 class MessageSet:
-    """The messages of one fetch. Each iteration decodes them again. Nothing else decodes them."""
+    """The messages of one fetch. Each iteration decodes them again."""
 
     def __init__(self, fetched: Fetched) -> None:
         self.topic, self.partition = fetched.wanted.of
@@ -66,7 +66,7 @@ class MessageSet:
         return iter(RecordReader(self._visible, self.topic, self.partition, Progress(self.offset)))
 
     def arrow(self) -> pa.RecordBatch:
-        """The same as columns. `next_offset` and `high_watermark` are in the schema's metadata."""
+        """The messages as columns. `next_offset` and `high_watermark` are in the metadata."""
         facts = {
             "next_offset": str(self.next_offset),
             "high_watermark": str(self.high_watermark),
@@ -81,10 +81,10 @@ class SimpleConsumer:
         self.config = config
         self.cluster = Cluster(config)
         self._connections: dict[int, Connection] = {}
-        self._topic_ids: dict[tuple[str, int], UUID | None] = {}  # by the home of partitions
+        self._topic_ids: dict[tuple[str, int], UUID | None] = {}  # by broker and topic
         self._buffer = bytearray()
-        self._ahead: dict[int, list[Wanted]] = {}  # asked of a broker, its answer not yet taken
-        self._follows: Wanted | None = None  # what a reader who goes on would want next
+        self._ahead: dict[int, list[Wanted]] = {}  # requested from a broker, response not read yet
+        self._follows: Wanted | None = None  # the likely next request of the reader
 
     def __enter__(self) -> SimpleConsumer:
         return self
@@ -102,13 +102,13 @@ class SimpleConsumer:
     def fetch(
         self, topic: str, partition: BrokerPartition | int, offset: int, size: int = 0
     ) -> MessageSet:
-        """Messages from `offset` on; none, if there is nothing after `fetch_wait_max_ms`. A batch
-        larger than `size` is asked for again with twice as much, up to `fetch_size_max`."""
+        """Messages from `offset` on; empty, if there are none within `fetch_wait_max_ms`. For a
+        batch larger than `size` it fetches again with twice as much, up to `fetch_size_max`."""
         return MessageSet(self._whole(self._wanted(topic, partition, offset, size)))
 
     def multifetch(self, requests: Iterable[FetchRequest]) -> list[MessageSet | BrokerRefused]:
-        """Of many partitions at once, in the order of the requests; one question to each broker,
-        all before the first answer. An error of one partition stands in its place."""
+        """Fetches many partitions, in the order of the requests; one request per broker, all sent
+        before the first response. A partition with an error has the error as its result."""
         wanted = [self._wanted(*each) for each in requests]
         parts: dict[int, Fetched | BrokerRefused] = {}
         questions = [*self._by_broker(wanted)]
@@ -140,14 +140,14 @@ class SimpleConsumer:
     def get_offsets_before(
         self, topic: str, partition: BrokerPartition | int, time: int, count: int = 1
     ) -> list[int]:
-        """At most `count` offsets to begin at, the largest first, none behind `time`: LATEST,
-        EARLIEST, or milliseconds since 1970. The first is that of the first message which is not
-        older than `time`; the others are spread evenly down to the first one that is there."""
+        """At most `count` offsets to start at, largest first, none after `time`: LATEST, EARLIEST,
+        or milliseconds since 1970. The first is the offset of the first message not older than
+        `time`; the others are evenly spread down to the first existing one."""
         of = self._find(topic, partition)
-        self._topic_id(of)  # first: a topic that is made anew behind this is noticed by the fetch
+        self._topic_id(of)  # first, so that a fetch notices a topic that is created later
         connection = self._connection(self.cluster.leader(*of))
         last = ask_offset(connection, self.config, of, time)
-        if last is None:  # nothing is as new as that
+        if last is None:  # no record is as new
             last = ask_offset(connection, self.config, of, LATEST)
         first = ask_offset(connection, self.config, of, EARLIEST)
         assert last is not None
@@ -155,11 +155,11 @@ class SimpleConsumer:
         return spread(first, max(first, last), count)
 
     def begin_anew(self, topic: str) -> None:
-        """After TopicMadeAnew: offsets are of the topic that has this name now."""
+        """To be called after TopicMadeAnew: offsets are now of the present topic."""
         for key in [key for key in self._topic_ids if key[0] == topic]:
             del self._topic_ids[key]
 
-    # how
+    # requests
 
     def _wanted(
         self, topic: str, partition: BrokerPartition | int, offset: int, size: int
@@ -182,13 +182,13 @@ class SimpleConsumer:
         if len(named) != 1:
             names = ", ".join(map(str, there))
             raise PartitionUnknown(
-                f"{topic}: {len(named)} partitions are number {partition}, wanted one of {names}"
+                f"{topic}: {len(named)} partitions have number {partition}, wanted one of {names}"
             )
         return TopicPartition(topic, named[0])
 
     def _by_broker(self, wanted: list[Wanted]) -> Iterator[list[int]]:
-        """Indices, a list for each question. A question names a partition once: the answer does
-        not say for which of two offsets it is."""
+        """Indices, a list per request. A request names a partition once, because the response
+        cannot tell two offsets of a partition apart."""
         questions: dict[tuple[int, int], list[int]] = {}
         asked: Counter[TopicPartition] = Counter()
         for index, each in enumerate(wanted):
@@ -198,8 +198,8 @@ class SimpleConsumer:
         yield from questions.values()
 
     def _connection(self, broker: int, wanted: Sequence[Wanted] = ()) -> Connection:
-        """A connection with nothing in flight, or with the answer to `wanted`, which was fetched
-        ahead."""
+        """A connection with nothing in flight, or with the response to `wanted`, which was
+        requested ahead."""
         connection = self._connections.get(broker)
         ahead = self._ahead.pop(broker, None)
         if (
@@ -207,13 +207,13 @@ class SimpleConsumer:
             and ahead
             and (ahead != wanted or time.monotonic() > (connection.deadline or 0))
         ):
-            connection.close()  # what comes next is not wanted any more
+            connection.close()  # the pending response is not needed
         if connection is None or not connection.is_open:
             connection = self._connections[broker] = self.cluster.connect(broker)
         return connection
 
     def _ask_each_ahead(self, questions: Iterable[list[Wanted]]) -> None:
-        """The first question to each broker, so that they all wait, or read, at the same time."""
+        """Sends the first request to each broker, so that all brokers work at the same time."""
         first: dict[int, list[Wanted]] = {}
         for each in questions:
             first.setdefault(self.cluster.leader(*each[0].of), each)
@@ -222,9 +222,9 @@ class SimpleConsumer:
                 self._ask_ahead(each)
 
     def _ask_ahead(self, wanted: list[Wanted]) -> None:
-        """While the columns of what came are made, the broker has work too. Only for what is there
-        already, or for who asks at once: of that an early answer is no older than a late one."""
-        with suppress(BrokerUnavailable):  # what came is whole; who asks for the next hears of it
+        """Requests the next records while the caller decodes: only records that exist already, or
+        if the caller asks at once; then an early response is no older than a late one."""
+        with suppress(BrokerUnavailable):  # the next fetch reports the error
             broker = self.cluster.leader(*wanted[0].of)
             connection = self._connection(broker, wanted)
             if not connection.in_flight:
@@ -232,7 +232,8 @@ class SimpleConsumer:
             self._ahead[broker] = wanted
 
     def _ask(self, wanted: list[Wanted], room: Room = bytearray) -> list[Fetched | BrokerRefused]:
-        """Of one broker. A connection that was idle may have been closed for that: once more."""
+        """Reads from one broker. Retries once, because the broker may have closed an idle
+        connection."""
         broker = self.cluster.leader(*wanted[0].of)
         was_used = broker in self._connections
         for may_fail in (was_used, False):
@@ -253,7 +254,7 @@ class SimpleConsumer:
         raise AssertionError("the second try returns or raises")
 
     def _room(self, size: int) -> memoryview:
-        """A buffer for an answer that is copied before the next one arrives."""
+        """A buffer for a response that is copied before the next one arrives."""
         if size > len(self._buffer):
             self._buffer = bytearray(max(size, 2 * len(self._buffer)))
         return memoryview(self._buffer)[:size]

@@ -1,7 +1,7 @@
 """A stream: the messages of its partitions, for one thread of the application.
 
-A fetcher puts readers, one for each chunk of a partition; the stream takes one after the other and
-hands out their messages. `Claim` is one partition while one stream owns it, and what both know.
+A fetcher adds readers, one per chunk of a partition; the stream takes one after the other and
+yields their messages. `Claim` is the state of one partition that stream and fetcher share.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from appliance.record._record_reader import MessageIterator, Progress, RecordRea
 
 
 class Claim:
-    """The fetcher moves `offset`, the stream `progress`; one that is over is never used again."""
+    """The fetcher moves `offset`, the stream `progress`; an ended claim is never used again."""
 
     def __init__(self, of: TopicPartition, stream: Stream, size: int) -> None:
         self.of, self.stream = of, stream
-        self.offset: int | None = None  # the next to fetch; None: not known yet
-        self.topic_id: UUID | None = None  # of the topic that the offset is of
-        self.is_of_old_topic = False  # another has its name: nothing is committed
+        self.offset: int | None = None  # the next to fetch; None: unknown
+        self.topic_id: UUID | None = None  # of the offset's topic
+        self.is_of_old_topic = False  # a new topic has its name: no commits
         self.size = size  # of the next fetch
         self.progress = Progress(-1)
-        self.has_failed = False  # the stream has been told; nothing more is fetched
-        self.is_out_of_range = False  # it begins anew when all that was fetched is read
-        self.has_lost_session = False  # another may own it and have committed
-        self.committed = -1  # the offset that was stored last
+        self.has_failed = False  # the stream has the error; fetching ended
+        self.is_out_of_range = False  # to be reset after all fetched messages are read
+        self.has_lost_session = False  # another consumer may own the partition and have committed
+        self.committed = -1  # the last stored offset
 
     def begin(self, offset: int) -> None:
         self.progress.done = self.progress.next_offset = offset
@@ -42,7 +42,7 @@ class Claim:
 
     @property
     def is_drained(self) -> bool:
-        """Whether all fetched messages were read and the next was requested."""
+        """Whether all fetched messages were read and the next one was requested."""
         return self.progress.done == self.offset
 
     @property
@@ -75,7 +75,7 @@ class Stream(MessageIterator):
             self._changed.notify()
 
     def fail(self, error: Exception) -> None:
-        """The iterator raises this error behind the messages that it already has."""
+        """The iterator raises this error after the messages that it already has."""
         with self._changed:
             self._failure = error
             self._changed.notify()
@@ -94,7 +94,7 @@ class Stream(MessageIterator):
         end = time.monotonic() + self._timeout_ms / 1000
         with self._changed:
             if not self._readers:
-                self._on_room()  # all is read: who waited for that may begin anew
+                self._on_room()  # all is read, which a reset may wait for
             while not self._readers:
                 if self._is_closed:
                     raise StopIteration

@@ -1,11 +1,11 @@
-"""What a consumer wants to read, and the text of it in its node.
+"""The subscription of a consumer, and its text in the consumer's node.
 
     topics       {"topic": streams, ...}
     whitelist    {"version": 1, "pattern": "white_list", "subscription": {"regex": streams}}
     blacklist    the same with "black_list": every topic that the regex does not match
 
-A regex is held against whole names, by RE2: every consumer of a group reads those of all others,
-and none may cost them more than time in proportion to the names.
+A regex is matched against whole names by RE2: every consumer of a group evaluates those of all
+others, and RE2 takes only time in proportion to the names.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ WHITELIST, BLACKLIST = "white_list", "black_list"
 
 
 class Subscription(Protocol):
-    has_filter: bool  # new topics may concern it
+    has_filter: bool  # whether it may match new topics
 
     def streams(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many streams there are for each of these topics that it reads."""
+        """The number of streams for each of these topics that it matches."""
         ...
 
     def text(self) -> str: ...
@@ -81,7 +81,7 @@ def as_json(fields: Mapping[str, Any]) -> str:
 
 
 def parse(text: str) -> Subscription:
-    """Of a node, which anybody may have written: ValueError for anything else."""
+    """Parses a node's content, which anybody may have written; raises ValueError."""
     try:
         fields = json.loads(text)
     except RecursionError:

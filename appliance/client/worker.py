@@ -14,12 +14,12 @@ from appliance.process import event_log
 
 log = event_log.named("client")
 
-IDLE_S = 60.0  # how long to sleep where something else wakes us
+IDLE_S = 60.0  # how long to sleep while something else wakes the thread
 
 
 class Worker:
-    """The thread of an asynchronous producer, with its queue. What is behind the queue is the
-    thread's alone."""
+    """The thread of an asynchronous producer, with its queue. Only this thread uses what comes
+    after the queue."""
 
     def __init__(self, pipe: Pipe, handler: EventHandler) -> None:
         self.pipe, self.config, self.handler = pipe, pipe.config, handler
@@ -42,7 +42,7 @@ class Worker:
             raise
         if added < len(chosen):
             raise QueueFull(
-                f"{len(chosen) - added} of {len(chosen)} records found no room within "
+                f"{len(chosen) - added} of {len(chosen)} records got no space within "
                 f"{self.config.queue_enqueue_timeout} ms: queue_size is {self.config.queue_size}",
                 added,
             )
@@ -74,15 +74,15 @@ class Worker:
             self.pipe.fail(self.queue.take()[0], closed())
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Records must not be lost with the thread: they are told, and it goes on."""
+        """Keeps the thread alive: its records are reported as failed, and it continues."""
         try:
             step()
         except Exception as error:
-            log.exception("sending failed in a way that was not foreseen")
+            log.exception("sending failed unexpectedly")
             self.pipe.sender.abandon(failure("producer", error))
 
     def _turn(self) -> None:
-        """One portion, if one is due; else some time with the brokers."""
+        """Sends a portion if one is due; otherwise serves the brokers for a while."""
         due_in_s = self.queue.due_in_s()
         if due_in_s > 0:
             self.pipe.sender.pump(min(due_in_s, IDLE_S), self.queue.wake)
@@ -121,7 +121,7 @@ class Worker:
 
 
 class Counted:
-    """Remembers what an event handler had sent before it failed."""
+    """Remembers what an event handler sent before it failed."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe

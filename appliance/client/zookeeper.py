@@ -1,14 +1,14 @@
 """The brokers and partitions that are registered in ZooKeeper, kept up to date by watches.
 
     /brokers/ids/[id]             host:port, or a JSON object with both
-    /brokers/topics/[topic]/[id]  how many partitions this broker has of the topic
-    /brokers/topics/[topic]       a JSON object, where Kafka's later form is in use
+    /brokers/topics/[topic]/[id]  number of the topic's partitions on this broker
+    /brokers/topics/[topic]       a JSON object, in Kafka's later format
 
-A watch fires once, so what it says is only "look again": its path becomes due, and one thread reads
-what is due and watches it anew. After a reconnect everything is due. A topic is read when somebody
-asks for it, and followed from then on.
+A watch fires once and only means "read again": its path becomes due, and one thread reads due paths
+and watches them again. After a reconnect all paths are due. A topic is read at its first use, and
+watched from then on.
 
-While ZooKeeper is away what it said last stays true.
+While ZooKeeper is unreachable, the last state stays valid.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from appliance.process import event_log
 log = event_log.named("client")
 
 IDS, TOPICS = "/brokers/ids", "/brokers/topics"
-RECONNECT_MAX_S = 2.0  # between two tries to connect: a ZooKeeper that is back is found soon
+RECONNECT_MAX_S = 2.0  # between two attempts: short, to notice a returning ZooKeeper
 AGAIN_S = 0.5  # after ZooKeeper did not answer
-PLAINTEXT = "PLAINTEXT://"  # before an endpoint without encryption, in the later form
+PLAINTEXT = "PLAINTEXT://"  # before an endpoint without encryption, in the later format
 SHOWN_MAX = 200  # bytes of a node in a message
-# Some releases wrote their creator's name in front.
+# Some releases put their creator's name in front.
 ADDRESS = re.compile(r"(?:.*:)?(\[[^\]]+\]|[^:\[\]]+):(\d+)")
 
 
@@ -45,7 +45,7 @@ class RegistrationInvalid(BrokerUnavailable):
     """A node in ZooKeeper with invalid content."""
 
 
-Counts = Mapping[int, int]  # broker id to number of partitions
+Counts = Mapping[int, int]  # number of partitions by broker id
 
 
 class Registry:
@@ -53,10 +53,10 @@ class Registry:
         self.config, self._changed = config, changed
         self.brokers: dict[int, Address] = {}
         self.topics: list[str] = []
-        # of those that were asked for; None: the topic is in the later form, the brokers know it
+        # of used topics; None: the topic is in the later format, and the brokers know it
         self._counts: dict[str, Counts | None] = {}
-        self._reading = threading.Lock()  # a slow reader must not overwrite what a later one saw
-        self._lock = threading.Condition()  # of what follows, and news for those who wait
+        self._reading = threading.Lock()  # a slow read must not overwrite a later one
+        self._lock = threading.Condition()  # guards the fields below, and wakes waiting threads
         self._due: set[str] = {IDS, TOPICS}
         self._is_closing = False
         self.client = KazooClient(
@@ -91,7 +91,7 @@ class Registry:
         self.client.close()
 
     def partitions(self, topic: str) -> tuple[BrokerPartition, ...] | None:
-        """None if only the brokers themselves know."""
+        """None if only the brokers know."""
         if topic not in self._counts:
             self._read([f"{TOPICS}/{topic}"])
         counts = self._counts[topic]
@@ -101,7 +101,7 @@ class Registry:
         return tuple(BrokerPartition(each, n) for each in alive for n in range(counts[each]))
 
     def has(self, topic: str, partition: BrokerPartition) -> bool:
-        """Whether it is registered, from what was read before."""
+        """Whether it is registered, by the last read."""
         counts = self._counts.get(topic) or {}
         is_alive = partition.broker in self.brokers
         return is_alive and 0 <= partition.partition < counts.get(partition.broker, 0)
@@ -127,9 +127,9 @@ class Registry:
             log.warning("ZooKeeper is away: brokers as known", servers=self.config.zk_connect)
 
     def _on_node(self, event: WatchedEvent) -> None:
-        if event.path is None:  # the connection went, and its watches; all is due when it is back
+        if event.path is None:  # the connection is lost with its watches; a reconnect makes all due
             return
-        path = "/".join(event.path.split("/")[:4])  # below a topic it is the topic that is due
+        path = "/".join(event.path.split("/")[:4])  # below a topic the topic is due
         with self._lock:
             self._due.add(IDS if path.startswith(IDS) else path)
             self._lock.notify_all()
@@ -150,7 +150,7 @@ class Registry:
                 self._try_again(due, error)
 
     def _try_again(self, due: list[str], error: Exception) -> None:
-        """Whatever was not read; a lost connection makes all due anyway when it is back."""
+        """Marks unread paths as due; a reconnect makes all due anyway."""
         with self._lock:
             self._due |= set(due)
             if not self._is_closing:
@@ -181,7 +181,7 @@ class Registry:
             self._counts = {**self._counts, topic: self._read_topic(path)}
 
     def _look_again_at_topics(self) -> None:
-        """A watch below a topic does not see the creation or deletion of the topic itself."""
+        """Marks topics as due whose creation or deletion the watch below them missed."""
         with self._lock:
             for topic, counts in self._counts.items():
                 if (topic in self.topics) != (counts != {}):
@@ -212,7 +212,7 @@ class Registry:
         try:
             return sorted(self.client.get_children(path, watch=self._on_node))
         except NoNodeError:
-            # nobody has registered yet; this watch fires when somebody does
+            # no broker is registered; this watch fires when one is
             if self.client.exists(path, watch=self._on_node):
                 return self._children(path)
             return []
@@ -222,7 +222,7 @@ class Registry:
             data, _ = self.client.get(path, watch=self._on_node)
             return data or b""
         except NoNodeError:
-            return None  # it went in between; its parent's watch has fired
+            return None  # deleted meanwhile; its parent's watch has fired
 
 
 def address_in(path: str, data: bytes) -> Address:

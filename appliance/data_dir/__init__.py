@@ -1,5 +1,5 @@
-"""A data directory as Python sees it: open (`log_dir`), or of a stopped broker (`log_files`).
+"""A data directory for Python: an open one (`log_dir`), or one of a stopped broker (`log_files`).
 
-Here is what a start found, what was promised to be durable, and how the control plane writes to a
-log and waits at one. Nothing in here knows topics, only directories and logs.
+This room has the findings of a start, the promises of durability, and the control plane's writes to
+logs and waits for them. It knows directories and logs, and no topics.
 """

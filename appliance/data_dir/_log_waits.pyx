@@ -1,7 +1,7 @@
-"""Tells the control plane that a log has moved: what share fetches wait for.
+"""Tells the control plane that a log has advanced, for share fetches.
 
-A wait is a number of the caller's and an offset; the caller adds `fd` to its loop and asks `take`
-which numbers were told. It is told once, until it is armed again.
+A wait has the caller's number and an offset. The caller adds `fd` to its event loop and gets the
+numbers that are due from `take`. A wait fires once, until it is armed again.
 """
 
 cimport cython
@@ -21,14 +21,14 @@ from appliance.storage._watch cimport (
 
 
 cdef cppclass Wait:
-    Watch watch                    # in the list of `log` for as long as this is
+    Watch watch                    # in the list of `log` as long as this exists
     LogRef log
 
 
 # ---- without the GIL ----
 
 cdef bint _arm(Wait* wait, int64_t offset) noexcept nogil:
-    """Whether the log is past the offset already: then nobody is told."""
+    """Whether the log is past the offset already: then the wait does not fire."""
     watch_rearm(&wait.log.get().watches, &wait.watch, offset)
     if wait.watch.kind == WATCH_STABLE:
         return log_last_stable_offset(wait.log.get()) > offset
@@ -37,7 +37,7 @@ cdef bint _arm(Wait* wait, int64_t offset) noexcept nogil:
 
 # ---- with the GIL ----
 
-@cython.no_gc  # it is in no cycle
+@cython.no_gc  # never part of a cycle
 cdef class LogWaits:
     cdef InboxRef inbox
     cdef unordered_map[int64_t, Wait*] waits
@@ -45,7 +45,7 @@ cdef class LogWaits:
     def __cinit__(self):
         cdef int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         if fd < 0:
-            raise OSError(errno, "there is no descriptor for waiting at logs")
+            raise OSError(errno, "no descriptor is free for waits for logs")
         self.inbox = inbox_new(fd, NULL)
         inbox_may_sleep(self.inbox.get())
 
@@ -63,8 +63,8 @@ cdef class LogWaits:
         return self.waits.size()
 
     def arm(self, int64_t number, Log log not None, int64_t offset, bint is_committed):
-        """Tells once readers may read past `offset`, or nobody may any more; whether they may
-        already. A wait stays with the log, and with what its readers may see, until `remove`."""
+        """Fires once readers may read past `offset`, or may never; returns whether they may
+        already. A wait keeps its log and its visibility until `remove`."""
         cdef Wait* wait
         cdef bint is_past
         if self.waits.count(number) == 0:
@@ -81,7 +81,7 @@ cdef class LogWaits:
             watch_add(&wait.log.get().watches, &wait.watch)
         wait = self.waits[number]
         with nogil:
-            # What moved before the wait was there told nobody.
+            # An advance before the wait was armed fired nothing.
             is_past = _arm(wait, offset)
         return is_past
 
@@ -95,7 +95,7 @@ cdef class LogWaits:
         del wait
 
     def take(self):
-        """The numbers that were told since the last call; some may have been removed."""
+        """The numbers that fired since the last call; some may have been removed."""
         cdef vector[Mail] found
         cdef vector[int64_t] told
         cdef size_t i

@@ -1,10 +1,10 @@
-"""Writes batches for the control plane: a thread that appends, and waits for the disk, so that the
-event loop does neither. It never takes the GIL: to get it back from a busy loop takes longer than
+"""Writes batches for the control plane. A thread appends and waits for the disk, so that the event
+loop does neither. The thread never takes the GIL: waiting for a busy loop's GIL takes longer than
 the disk.
 
-    begin   a round: batches, in their order, each for its log
+    begin   starts a round: batches in order, each with its log
     (the thread appends all of them before it waits for the disk: one commit covers them)
-    take    what came of each, once `fd` is readable
+    take    returns the result of each, once `fd` is readable
 """
 
 cimport cython
@@ -43,9 +43,9 @@ cdef cppclass Writer:
     int event_fd
     mutex guard
     condition wake
-    vector[Write] writes           # the thread's own while there is a round
+    vector[Write] writes           # the thread's own during a round
     int64_t timeout_ns
-    bint is_given                  # guard; a round has begun that was not looked at yet
+    bint is_given                  # guard; the thread has not seen the new round
     bint is_stopping               # guard
 
 
@@ -74,7 +74,7 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     cdef Write* write
     cdef AppendOptions options
     cdef size_t i
-    # Our own records: also when the disk is low, since readers who cannot commit read twice.
+    # Our own records are appended even at low disk space: readers who cannot commit read twice.
     options.origin = ORIGIN_COORDINATOR
     options.leader_epoch = -1
     options.is_awaited = True
@@ -92,22 +92,22 @@ cdef void _write_all(Writer* writer) noexcept nogil:
 
 # ---- with the GIL ----
 
-@cython.no_gc  # it is in no cycle
+@cython.no_gc  # never part of a cycle
 cdef class LogWriter:
     cdef Writer* writer
     cdef pthread_t thread
-    cdef list batches              # of the round that is under way; None: there is none
+    cdef list batches              # of the current round; None: no round
     cdef double timeout_s
 
     def __cinit__(self):
         self.writer = new Writer()
         self.writer.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         if self.writer.event_fd < 0:
-            raise OSError(errno, "there is no descriptor for a writer of logs")
+            raise OSError(errno, "no descriptor is free for the log writer")
         if pthread_create(&self.thread, NULL, _run, self.writer) != 0:
             close(self.writer.event_fd)
             self.writer.event_fd = -1
-            raise OSError(errno, "there is no thread for a writer of logs")
+            raise OSError(errno, "no thread can be created for the log writer")
         pthread_setname_np(self.thread, b"log-writer")
 
     def __dealloc__(self):
@@ -116,7 +116,7 @@ cdef class LogWriter:
         del self.writer
 
     def close(self):
-        """After the last write."""
+        """To be called after the last write."""
         if self.writer.event_fd < 0:
             return
         with nogil:
@@ -130,17 +130,17 @@ cdef class LogWriter:
 
     @property
     def fd(self):
-        """Readable once `take` has something."""
+        """Readable once `take` has a result."""
         return self.writer.event_fd
 
     def begin(self, list batches not None, double timeout_s):
-        """Writes each batch to its log. One round at a time."""
+        """Starts to write each batch to its log. One round at a time."""
         cdef const unsigned char[::1] data
         cdef Write* write
         cdef Log log
         cdef size_t i
         if self.batches is not None:
-            raise ValueError(f"a round of {len(self.batches)} batches is under way")
+            raise ValueError(f"a round of {len(self.batches)} batches is in progress")
         self.writer.writes.resize(len(batches))
         for i, (log, data) in enumerate(batches):
             write = &self.writer.writes[i]
@@ -155,8 +155,8 @@ cdef class LogWriter:
         self.writer.guard.unlock()
 
     def take(self):
-        """What came of each batch: an error or None, and the offset of its first record, or -1.
-        None when there is no round, or it goes on."""
+        """The result of each batch: an error or None, and the offset of its first record, or -1.
+        None without a round, or before its end."""
         cdef uint64_t count
         if eventfd_read(self.writer.event_fd, &count) < 0:
             return None

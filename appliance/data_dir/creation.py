@@ -18,10 +18,10 @@ from appliance.process.owner_only import make_directory
 
 events = event_log.named("log_dir")
 
-# How long a creation waits for a commit that lets go of files: a slow disk's.
+# How long a creation waits for a commit that closes files on a slow disk.
 DESCRIPTORS_S = 2.0
 
-# Each waits for the disk, not for a core: what they sync at once is one write of the file system's.
+# Each waits for the disk, not for a core: concurrent syncs become one write of the file system.
 CREATION_THREADS = 16
 
 
@@ -30,7 +30,7 @@ class LogExists(ApplianceError):
 
 
 class DescriptorsExhausted(ApplianceError):
-    """A matter of policy for clients: the operator's limit, which they cannot wait out."""
+    """A policy violation for clients: waiting does not lift the operator's limit."""
 
     kafka_code = 44
 
@@ -38,9 +38,8 @@ class DescriptorsExhausted(ApplianceError):
 def create(
     where: LockedDir, names: list[str], config: LogConfig, missing: Collection[str]
 ) -> list[Log]:
-    """However many they are, the disk is waited for a few times only: what threads sync at once the
-    file system writes together. What the journal has of those that are `missing` outlives a
-    failure: it was promised."""
+    """Threads sync all of them at once, so the disk is waited for only a few times. Journal entries
+    of `missing` partitions survive a failure: they were promised."""
     made: list[str] = []
     logs: list[Log] = []
     _check_descriptors(names)
@@ -50,8 +49,8 @@ def create(
             made.append(name)
         where.engine.sync_directory()
         logs = _open_all(where, names, config)
-        # Known from its first record on: recovery holds unknown directories for foreign ones,
-        # where damage in the middle is a hole, not the end of what was promised.
+        # The journal knows them from their first record on: recovery takes unknown directories for
+        # foreign, and treats damage in their middle as a hole, not as the end of what was promised.
         where.engine.commit_journal()
     except ApplianceError:
         _take_back(where, made, logs, missing)
@@ -63,7 +62,7 @@ def _make(where: LockedDir, name: str) -> None:
     path = where.path / name
     try:
         make_directory(path, exist_ok=True)
-        # A creation that failed may have left it, but nothing in it.
+        # A failed creation may have left it, empty.
         if any(each.lstat().st_size for each in path.iterdir()):
             raise LogExists(f"{path} exists but is not open; see the recovery report")
     except OSError as error:
@@ -71,23 +70,23 @@ def _make(where: LockedDir, name: str) -> None:
 
 
 def _check_descriptors(names: list[str]) -> None:
-    """Before half of them is made: those that are opened at once must find room."""
+    """Fails before half of them exist: new partitions need descriptors at once."""
     wanted = descriptors.BUSY_PARTITION * min(len(names), CREATION_THREADS)
     deadline = time.monotonic() + DESCRIPTORS_S
     while not _descriptors.relieve(wanted):
         if time.monotonic() > deadline:
             found = _descriptors.counters()
             raise DescriptorsExhausted(
-                f"{names[0].rpartition('-')[0]}: to make {len(names)} partitions takes {wanted} "
+                f"{names[0].rpartition('-')[0]}: creating {len(names)} partitions takes {wanted} "
                 f"file descriptors at once, and logs that are in use hold {found['open']} of the "
                 f"{found['most']} that they may have: raise LimitNOFILE of the service, or try "
                 "again when fewer are written"
             )
-        time.sleep(0.01)  # the files that hold what is not synced were asked for
+        time.sleep(0.01)  # a commit closes unsynced files
 
 
 def _open_all(where: LockedDir, names: list[str], config: LogConfig) -> list[Log]:
-    """All of them, or none is open."""
+    """Opens all of them, or none."""
     logs: list[Log] = []
     failures: list[ApplianceError] = []
     with ThreadPoolExecutor(CREATION_THREADS, "creation") as pool:
@@ -111,12 +110,12 @@ def _take_back(
     try:
         where.engine.forget_names([name for name in names if name not in missing])
     except ApplianceError as error:
-        events.error("a creation that failed is in the journal; the next start forgets it",
+        events.error("a failed creation is in the journal; the next start removes it",
                      error=error)  # fmt: skip
 
 
 def _let_go(logs: Iterable[Log]) -> None:
-    """No file stays open, and no checkpoint that has begun puts them into the journal again."""
+    """Closes the files; no checkpoint that has begun adds them to the journal again."""
     for log in logs:
         log.close()
         log.settle_journal()

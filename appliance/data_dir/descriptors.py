@@ -1,13 +1,13 @@
-"""The file descriptors that this process may have, and who gets how many: the one owner of the sum.
+"""Divides the file descriptors of this process; nothing else decides about their sum.
 
-    reserve   the catalog, the journal, index files while they are written, threads' own, and what
-              a library opens without asking
-    admin     two for each connection of the admin port: an export has a second for the same socket
-    clients   one for each connection
-    logs      files of partitions in use, and their directories; one that is idle holds none
+    reserve   the catalog, the journal, index files during writes, threads, and what a library
+              opens by itself
+    admin     two per connection of the admin port: an export has a second one for the same socket
+    clients   one per connection
+    logs      files of partitions in use, and their directories; an idle partition has none
 
-What the logs may open is held to in the compiled core (`_descriptors.pyx`): at the limit idle files
-are closed, and when all are in use an append or a read is refused, which a client tries again.
+The compiled core enforces the share of the logs (`_descriptors.pyx`): at the limit it closes idle
+files, and if all are in use it refuses an append or a read, which a client retries.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ from appliance.process import event_log
 
 log = event_log.named("descriptors")
 
-# Measured: 45 of a broker that nobody uses.
+# Measured: 45 in an idle broker.
 RESERVE_MIN = 64
 RESERVE_MAX = 512
-RESERVE_PART = 16  # of all: who has many has more of everything
+RESERVE_PART = 16  # of all: larger limits mean more of everything
 
-# Of what is left, at most: the pages must be there when something is wrong, and are not what the
-# broker is for.
+# The largest part of the rest: the pages must work in trouble, but clients and logs come first.
 ADMIN_PART = 8
 ADMIN_CONNECTION = 2
 
-# Below it there is no start: clients and logs together.
+# With fewer for clients and logs together the broker does not start.
 LEFT_MIN = 64
 
-# Linux' own default for the most that a process may ask for, where no limit is set.
+# Linux' default for the largest limit of a process.
 NO_LIMIT = 1 << 20
 
-# A partition in use: its directory while a file is made or opened, and the active segment.
+# A partition in use: its directory while a file is created or opened, and the active segment.
 BUSY_PARTITION = 2
 
 
 class DescriptorsTooFew(ApplianceError):
-    """The start cannot go on; the text says what to do."""
+    """The start cannot continue; the text has the remedy."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,8 @@ class Shares:
 
 
 def shares(limit: int, clients: int, admin: int = 0) -> Shares:
-    """Of `limit` descriptors, when so many clients are to be let in at most, and so many at the
-    admin port."""
+    """Divides `limit` descriptors, with upper bounds for clients and for connections at the admin
+    port."""
     reserve = min(RESERVE_MAX, RESERVE_MIN + limit // RESERVE_PART)
     left = limit - reserve
     if left < LEFT_MIN:
@@ -72,13 +71,13 @@ def shares(limit: int, clients: int, admin: int = 0) -> Shares:
         )
     own = min(admin * ADMIN_CONNECTION, left // ADMIN_PART)
     left -= own
-    # Half for clients at most: a flood of connections must not take the logs' files.
+    # At most half for clients: a flood of connections must not take the logs' files.
     clients = min(clients, left // 2)
     return Shares(limit, reserve, own, clients, left - clients)
 
 
 def take(clients: int = 0, admin: int = 0) -> Shares:
-    """Raises the soft limit, which is often 1,024, and tells the core what the logs may have."""
+    """Raises the soft limit, which is often 1,024, and sets the core's share for logs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -88,5 +87,5 @@ def take(clients: int = 0, admin: int = 0) -> Shares:
 
 
 def in_use() -> int:
-    """Of the whole process. Since Linux 6.2 the kernel has the number; before, it is counted."""
+    """The number of open descriptors. Linux 6.2 and later report it; otherwise they are counted."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd")) - 1

@@ -1,4 +1,4 @@
-"""Directories made, made durable and removed, and what the kernel's refusals mean."""
+"""Creates, syncs and removes directories, and translates the kernel's errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from appliance.process.spoken import read_only
 
 events = event_log.named("log_dir")
 
-DELETED = "deleted"  # made at the start: on a full disk there is no block for a new directory
+DELETED = "deleted"  # created at the start: a full disk has no block for a new directory
 ORPHANS = "orphans"
 
 
@@ -46,8 +46,8 @@ def storage_error(error: OSError, doing: str) -> ApplianceError:
 
 
 def remove(directory: Path) -> None:
-    """The files of a log that is no more; what cannot go now goes at the next start."""
+    """Removes the files of a deleted log; the next start removes those that fail now."""
     try:
         shutil.rmtree(directory)
     except OSError as error:
-        events.warning("files of a deleted log stay for now", path=directory, error=error)
+        events.warning("files of a deleted log are not removed yet", path=directory, error=error)

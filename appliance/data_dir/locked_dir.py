@@ -1,7 +1,7 @@
-"""A data directory that this process alone may open: its engine, and what is believed of the time.
+"""A locked data directory: its engine, and the believed time.
 
-The ledger and the holds, which a `LogDir` asks, are in the catalog, and that is opened behind the
-lock: two brokers must not have one catalog open.
+A `LogDir` needs the ledger and the holds of the catalog. The catalog is opened after the lock, so
+that two brokers never have one catalog open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from appliance.process.owner_only import tighten
 
 @dataclass(frozen=True)
 class LockedDir:
-    """`lock` is the constructor. Nothing of it is recovered yet."""
+    """`lock` creates it, before any recovery."""
 
     path: Path
     config: StorageConfig
@@ -42,14 +42,14 @@ class LockedDir:
         clients: int = 0,
         admin: int = 0,
     ) -> LockedDir:
-        """`clients` may connect at most, and `admin` at the admin port: the logs get what
-        descriptors they leave."""
+        """`clients` and `admin` are the largest numbers of connections: the logs get the remaining
+        descriptors."""
         config = config or StorageConfig()
         path = Path(path).absolute()
         directories.make(path)
         tighten(path)
         descriptors.take(clients, admin)
-        remembered = load(path)  # before the journal is touched, whose age may have to do
+        remembered = load(path)  # before the journal is touched: its age may stand in for the file
         syncs = syncs_on(path)
         engine = Engine(
             str(path),
@@ -66,7 +66,7 @@ class LockedDir:
         return cls(path, config, engine, syncs, clock, BelievedClock(path, clock))
 
     def release(self) -> None:
-        """As a killed process would."""
+        """Like a killed process."""
         self.engine.close(False)
 
     def open_log(
@@ -81,7 +81,7 @@ class LockedDir:
 
 
 def _sync_by(chosen: str, syncs: Syncs) -> str:
-    # Before Linux 5.8 syncfs kept write errors to itself: an acknowledgement could be a lie.
+    # Before Linux 5.8 syncfs hid write errors: an acknowledgement could be false.
     major, minor = map(int, re.findall(r"\d+", os.uname().release)[:2])
     if not syncs.may_syncfs or (chosen == "auto" and (major, minor) < (5, 8)):
         return "files"

@@ -1,4 +1,4 @@
-"""The logs of all partitions in one directory: recovered, created, opened again, deleted, closed.
+"""The logs of all partitions in one directory: recovery, creation, reopening, deletion, closing.
 
     recover        `recovery.py`
     create         `creation.py`
@@ -31,7 +31,7 @@ from appliance.errors import ApplianceError
 from appliance.machine.wall_clock import Doubt
 from appliance.process.owner_only import make_directory
 
-# How long a log that is opened again waits for those who read it: longer than an answer is sent.
+# how long a reopened log waits for its readers: longer than the transfer of a response
 READERS_S = 10.0
 
 
@@ -45,12 +45,12 @@ class LogBusy(ApplianceError):
 
 
 class Keeper(Protocol):
-    """Who wants something kept that retention would delete (`export/holds.py`)."""
+    """What keeps records from retention (`export/holds.py`)."""
 
     def judged(
         self, logs: Mapping[Key, Log], now_ms: int
     ) -> AbstractContextManager[Callable[[Log], int]]:
-        """For one run: the offset from which on a log is kept."""
+        """For one run of retention: the offset from which a log is kept."""
         ...
 
 
@@ -61,7 +61,7 @@ class NoKeeper:
 
 
 class LogDir:
-    """`recover` opens the logs of a directory that is locked; `open` does both."""
+    """`recover` opens the logs of a locked directory; `open` does both."""
 
     def __init__(
         self, where: LockedDir, ledger: Losses | None = None, keeper: Keeper | None = None
@@ -78,9 +78,9 @@ class LogDir:
         config = where.config
         self.report.notes += where.syncs.warnings(config.sync, config.file_system_accepted)
         self._logs: dict[Key, Log] = {}
-        self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
-        self.missing: dict[Key, str] = {}  # had records, and have no directory; its name
-        self.unowned: set[Key] = set()  # of no topic, and not set aside yet: nobody cleans them
+        self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
+        self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
+        self.unowned: set[Key] = set()  # without a topic, and not set aside yet: never cleaned
         engine.believe(self.clock.remember().believed_ms)
 
     @classmethod
@@ -100,7 +100,7 @@ class LogDir:
         progress: Progress = lambda done, found: None,
         log_config: LogConfigs = lambda topic, partition: LogConfig(),
     ) -> None:
-        """Opens every log. `log_config` names each one's settings."""
+        """Opens every log. `log_config` returns the settings of each."""
         start = Recovery(self._where, self.report, self.ledger)
         self._logs, self.unopened, self.missing = start.logs, start.unopened, start.missing
         try:
@@ -110,7 +110,7 @@ class LogDir:
             raise
 
     def forget_missing(self, keys: Iterable[Key]) -> None:
-        """These are not waited for any more."""
+        """Forgets missing directories."""
         self.engine.forget_names([self.missing.pop(key) for key in keys])
 
     # Logs
@@ -125,13 +125,13 @@ class LogDir:
             raise LogUnknown(f"there is no log {topic}-{partition} in {self.path}") from None
 
     def create(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
-        """A new, empty log whose name is on disk when this returns."""
+        """A new, empty log whose name is on disk afterwards."""
         return self.create_all(topic, [partition], config)[0]
 
     def create_all(
         self, topic: str, partitions: Iterable[int], config: LogConfig | None = None
     ) -> list[Log]:
-        """All of them, or none."""
+        """Creates all of them, or none."""
         keys = [(topic, number) for number in partitions]
         names = [directory_name(*key) for key in keys]
         for key, name in zip(keys, names, strict=True):
@@ -145,8 +145,8 @@ class LogDir:
         return logs
 
     def reopen(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
-        """Opens a log that could not be opened, or that failed, as after a crash: nothing of it is
-        trusted. Where it cannot be, it is among those that are not open."""
+        """Reopens a log that failed or could not be opened, as after a crash: nothing in memory is
+        trusted. If this fails the log is listed as not open."""
         key = (topic, partition)
         name = directory_name(topic, partition)
         if not self.holds(topic, partition):
@@ -154,7 +154,7 @@ class LogDir:
         if key in self._logs:
             self._let_go(self._logs[key])
             del self._logs[key]
-            self.unopened[key] = "it is being opened again"
+            self.unopened[key] = "it is being reopened"
         try:
             log, recovered = self._where.open_log(name, config or LogConfig(), is_again=True)
         except ApplianceError as error:
@@ -174,29 +174,29 @@ class LogDir:
         return log
 
     def _let_go(self, log: Log) -> None:
-        """Closes a log that is to be opened again."""
+        """Closes a log before it is reopened."""
         if log.failed is None:
             log.flush()
-        # A page that a reader holds cannot be dropped from the page cache, and what the cache shows
-        # after a failed write is what must not be believed.
+        # A page that a reader holds cannot be dropped from the page cache, and after a failed write
+        # the cache cannot be trusted.
         deadline = time.monotonic() + READERS_S
         while log.files_held():
             if time.monotonic() > deadline:
                 raise LogBusy(f"{log.name} is still read after {READERS_S:g} s, and cannot be "
-                              "opened again before that ends: stop its consumers and exports")
+                              "reopened before that ends: stop its consumers and exports")
             time.sleep(0.01)
         log.close()
         log.settle()
 
     def holds(self, topic: str, partition: int) -> bool:
-        """Whether there is a directory of this name, open or not."""
+        """Whether a directory of this name exists, open or not."""
         return (topic, partition) in self._logs or (topic, partition) in self.unopened
 
     def held(self) -> list[Key]:
         return sorted({*self._logs, *self.unopened})
 
     def delete(self, topic: str, partition: int) -> None:
-        """Removes a log. Slices that readers hold stay readable until they let go."""
+        """Removes a log. Slices that readers hold stay readable until released."""
         self.delete_all(topic, [partition])
 
     def delete_all(self, topic: str, partitions: Iterable[int]) -> None:
@@ -207,7 +207,7 @@ class LogDir:
             directories.remove(grave)
 
     def set_aside(self, topic: str, partition: int) -> Path:
-        """Takes a log out of service and keeps its files; where they are now."""
+        """Takes a log out of service and keeps its files; returns their new directory."""
         name = directory_name(topic, partition)
         taken = {each.name for each in (self.path / ORPHANS).glob(f"{name}*")}
         names = (f"{name}.{i}" if i else name for i in itertools.count())
@@ -216,9 +216,8 @@ class LogDir:
         return place
 
     def _move(self, targets: Mapping[Key, Path]) -> None:
-        """Out of service and into one other directory, and durably so when this returns. Where one
-        cannot be moved, those before it are: their names may be used again, so nothing of the
-        journal's may be left for them."""
+        """Moves logs durably into another directory. If one cannot be moved, the earlier ones stay
+        moved: their names may be used again, so the journal must forget them."""
         moved: dict[str, Path] = {}
         try:
             for (topic, partition), target in targets.items():
@@ -248,40 +247,40 @@ class LogDir:
             log = self._logs.get((topic, partition))
             with log.directory_held() if log is not None else nullcontext():
                 (self.path / name).rename(target)
-                # Not before: a log that cannot be moved is served as it was.
+                # Only now: a log that cannot be moved stays in service.
                 self._logs.pop((topic, partition), None)
                 if log is not None:
                     log.close()
-                    # A checkpoint that has begun would put the name into the journal again after
-                    # that forgot it.
+                    # A checkpoint that has begun would add the name to the journal again after its
+                    # removal.
                     log.settle_journal()
             self.unopened.pop((topic, partition), None)
             self.unowned.discard((topic, partition))
         except OSError as error:
             raise storage_error(error, f"{name} cannot be moved to {target.parent}") from error
 
-    # Upkeep: each is called by a timer of the server's, or by hand
+    # Upkeep: called by the server's timers, or by hand
 
     def checkpoint(self) -> None:
-        """Recovery points of all that changed are on disk when this returns."""
+        """Makes the recovery points of all changed logs durable."""
         self.engine.checkpoint()
 
     def watch_clock(self) -> int:
-        """Every second: the engine is told what is believed of the time, and what is to be known
-        of it after a kill is stored."""
+        """Every second: passes the believed time to the engine, and stores what must survive a
+        kill."""
         self.engine.believe(self.clock.remember().believed_ms)
         self._where.belief.keep()
         return 0
 
     def confirm_clock(self) -> Doubt | None:
-        """A person says that the machine's clock is right; the doubt that this ended."""
+        """A person confirms the machine's clock; returns the doubt that this ends."""
         ended = self.clock.confirm()
         self.engine.believe(self.clock.remember().believed_ms)
         self._where.belief.keep(at_once=True)
         return ended
 
     def retain(self, now_ms: int | None = None) -> int:
-        """Applies retention to every log; the count of segments deleted."""
+        """Applies retention to every log; returns the number of deleted segments."""
         now = self.clock.now_ms() if now_ms is None else now_ms
         try:
             with self.keeper.judged(self.logs(), now) as keeps_from:
@@ -290,19 +289,19 @@ class LogDir:
             self.rest(self.config.sealed_files_idle_ms)
 
     def rest(self, idle_ms: int) -> None:
-        """Closes the files that nobody used for so long and that have nothing left to write."""
+        """Closes files that were unused for the given time and have no unsynced data."""
         for log in self.logs().values():
             log.rest(idle_ms)
 
     def compact(self, now_ms: int | None = None) -> int:
-        """Compacts every log that is due; the count of them."""
+        """Compacts every log that is due; returns their number."""
         span = self.clock.look()
         now, latest = (span.earliest_ms, span.latest_ms) if now_ms is None else (now_ms, now_ms)
         return self._each(lambda log: log.compact(now, latest_ms=latest))
 
     def _each(self, job: Callable[[Log], int]) -> int:
-        """The sum over the logs of topics: of the others nobody said what may go. One that fails
-        holds up no other: the first failure is raised when all had their turn."""
+        """The sum over the logs of topics: logs without a topic have no retention. A log that fails
+        does not stop the others: the first error is raised at the end."""
         count, failures = 0, []
         for key, log in self.logs().items():
             if key in self.unowned:
@@ -310,7 +309,7 @@ class LogDir:
             try:
                 count += job(log)
             except ApplianceError as error:
-                if self._logs.get(key) is log:  # it was not deleted meanwhile
+                if self._logs.get(key) is log:  # not deleted meanwhile
                     failures.append(error)
         if failures:
             raise failures[0]
@@ -318,13 +317,13 @@ class LogDir:
 
     @property
     def is_full(self) -> bool:
-        """Whether clients' writes are refused for want of space."""
+        """Whether clients' writes are refused for lack of space."""
         return self.engine.is_full
 
     @property
     def journal_failed(self) -> bool:
-        """Whether recovery points cannot be saved: everything is served, but the next start has
-        more to read, and nothing can be created or deleted."""
+        """Whether recovery points cannot be saved: the broker serves everything, but the next
+        start reads more, and partitions cannot be created or deleted."""
         return self.engine.journal_failed != 0
 
     @property
@@ -355,7 +354,7 @@ class LogDir:
         self._close(logs, cleanly=len(alive) == len(logs))
 
     def abandon(self) -> None:
-        """Lets go of everything as a killed process would: nothing flushed, nothing marked."""
+        """Closes everything like a killed process: nothing is flushed or marked."""
         self._close(list(self._logs.values()), cleanly=False)
 
     def _close(self, logs: Iterable[Log], cleanly: bool) -> None:

@@ -1,8 +1,8 @@
-"""The segment files of a data directory as they lie on disk, read only: for list, dump and verify.
+"""The segment files of a data directory, read only: for list, dump and verify.
 
-Nothing is recovered, cut or written, so a damaged directory can be looked at before a broker opens
-it, and so can one that Apache Kafka wrote. What only the journal knows (log start offset, recovery
-point) is in `promises.py`, and whether the files keep it in `log_verify.py`.
+Nothing is recovered, cut or written. So a damaged directory can be examined before a broker opens
+it, and so can a directory of Apache Kafka. `promises.py` reads what only the journal knows (log
+start offset, recovery point), and `log_verify.py` checks that the files keep it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
 from appliance.record import _batch
 
-HEAD = struct.Struct(">qi")  # base offset, and the bytes that follow
-HEADER_SIZE = 61  # of a whole batch
+HEAD = struct.Struct(">qi")  # base offset, and the number of following bytes
+HEADER_SIZE = 61  # of a batch
 
 
 class DirectoryInUse(ApplianceError):
-    """A broker has the data directory open: its files change under the reader."""
+    """A broker has the data directory open and changes its files."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Batch:
-    """Where a batch lies; or, without data, the rest of a file that is no whole batch."""
+    """The position of a batch; without data, the rest of a file that is no whole batch."""
 
     position: int
     size: int
@@ -58,8 +58,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Damage:
-    """`is_tail`: at the end of the last segment, where a power cut leaves what nobody was promised;
-    the next start cuts it."""
+    """`is_tail`: the damage is at the end of the last segment, where a power cut leaves
+    unacknowledged bytes; the next start cuts them."""
 
     segment: Path
     position: int
@@ -69,16 +69,16 @@ class Damage:
 
 @contextmanager
 def held(data_dir: Path) -> Iterator[None]:
-    """Keeps brokers out while the files are read; refuses when one is in."""
+    """Keeps brokers out while the files are read; raises if a broker has it open."""
     lock = data_dir / "lock"
-    if not lock.exists():  # Kafka's own directory, or one of ours copied without it
+    if not lock.exists():  # Kafka's own directory, or a copy without the lock
         yield
         return
     with lock.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DirectoryInUse(f"{data_dir}: a running broker holds it; stop it first") from None
+            raise DirectoryInUse(f"{data_dir}: a running broker uses it; stop it first") from None
         yield
 
 
@@ -106,7 +106,7 @@ def batches(segment: Path) -> Iterator[Batch]:
 
 
 def end_offset(segment: Path) -> int:
-    """One past the last whole batch; the segment's base offset when there is none."""
+    """One past the last whole batch; without one, the segment's base offset."""
     last = None
     for batch in batches(segment):
         last = batch if batch.is_whole else last
@@ -114,7 +114,7 @@ def end_offset(segment: Path) -> int:
 
 
 def read(partition: Partition, offset: int) -> Iterator[Batch]:
-    """Whole batches from the one that holds `offset` on."""
+    """Whole batches, starting with the one that has `offset`."""
     segments = partition.segments
     first = max((i for i, each in enumerate(segments) if int(each.stem) <= offset), default=0)
     for segment in segments[first:]:
@@ -124,7 +124,7 @@ def read(partition: Partition, offset: int) -> Iterator[Batch]:
 
 
 def check_place(batch: Batch, floor: int) -> int:
-    """The least offset that may follow."""
+    """The least allowed next offset."""
     info = batch.check()
     if info.base_offset < floor:
         raise BatchCorrupt(f"base offset {info.base_offset}, wanted at least {floor}")

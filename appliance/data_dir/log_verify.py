@@ -1,8 +1,8 @@
-"""Whether a partition's files hold what was promised: each batch as it was written, each offset
-where the journal says that it was durable, and no index entry that names another batch.
+"""Checks that a partition's files keep what was promised: each batch as it was written, each
+durable offset of the journal, and no index entry that points to another batch.
 
-What compaction leaves out is no loss: below the journal's `gaps end` offsets may be missing. Of a
-directory that no journal tells of, every gap between batches is legal.
+Compaction loses nothing: below the journal's `gaps end` offsets may be missing. In a directory
+without a journal every gap between batches is legal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKNOWN = Promise(0, 0, -1, 0, gaps_end=NO_LIMIT)
 
 @dataclass(frozen=True)
 class Missing:
-    """Offsets that were durable and that no batch holds."""
+    """Offsets that were durable and are in no batch."""
 
     partition: str
     first_offset: int
@@ -66,11 +66,11 @@ class _Walk:
     def __init__(self, partition: log_files.Partition, promise: Promise) -> None:
         self.name = f"{partition.topic}-{partition.partition}"
         self.promise = promise
-        self.expected = promise.log_start  # the offset that is to come
-        self.is_damaged = False  # since the last good batch: a gap is told already
-        self.places: dict[int, int] = {}  # last offset by position, in the segment at hand
-        self.writing: set[int] = set()  # producers with a transaction that has data here
-        self.aborted: set[tuple[int, int]] = set()  # producer and marker, in the segment at hand
+        self.expected = promise.log_start  # the next expected offset
+        self.is_damaged = False  # since the last good batch: the gap is reported already
+        self.places: dict[int, int] = {}  # last offset by position, in the current segment
+        self.writing: set[int] = set()  # producers with an open transaction in the data read so far
+        self.aborted: set[tuple[int, int]] = set()  # producer and marker, in the current segment
 
     def begin(self, segment: Path) -> Iterator[Finding]:
         base = int(segment.stem)
@@ -88,7 +88,7 @@ class _Walk:
                 log_files.check_place(batch, floor)
         except ApplianceError as error:
             is_tail = is_last and not batch.is_whole and self.expected >= self.promise.end
-            self.is_damaged = batch.is_whole  # then the next one tells how far it goes
+            self.is_damaged = batch.is_whole  # the next batch reports the whole gap
             yield Damage(segment, batch.position, str(error), is_tail)
             return
         if info.base_offset > self.expected and not self.is_damaged:
@@ -114,10 +114,10 @@ class _Walk:
             yield from self._gap(self.promise.end, "the files end before them")
         for first, end in self.promise.holes:
             if end > self.promise.log_start:
-                yield Missing(self.name, first, end - 1, "a hole that an earlier start found")
+                yield Missing(self.name, first, end - 1, "a hole that an earlier start reported")
 
     def _gap(self, end: int, what: str) -> Iterator[Missing]:
-        """Between what was expected and `end`: told as far as it was durable, and not known."""
+        """The durable and unreported part between the expected offset and `end`."""
         first = max(self.expected, self.promise.gaps_end, self.promise.log_start)
         last = min(end, self.promise.end)
         self.expected = end
@@ -127,7 +127,7 @@ class _Walk:
         if first < last:
             yield Missing(self.name, first, last - 1, what)
 
-    # Indexes: of sealed segments, which nobody writes any more
+    # Indexes of sealed segments, which no longer change
 
     def indexes(self, segment: Path) -> Iterator[Damage]:
         if int(segment.stem) >= self.promise.segment_base or self.is_damaged:
@@ -153,7 +153,7 @@ class _Walk:
             entry = data[at : at + TXN_ENTRY.size]
             whole = len(entry) == TXN_ENTRY.size and TXN_ENTRY.unpack(entry)
             if not whole or whole[0] != 0 or not last < whole[3] or whole[2] >= whole[3]:
-                text = "no entry of an aborted transaction: what was aborted may be shown"
+                text = "an aborted transaction has no entry: its records may be shown"
                 yield Damage(path, at, text, False)
                 return
             last = whole[3]

@@ -3,8 +3,8 @@
     version: 0
     topic_id: 7gxDFHLZRl-H1PzvcVlmdA
 
-Kafka's tools want it, and a lost catalog is built again from it. The catalog is the truth: a file
-that is missing, torn or tells another id is written anew at the next start, so it is not synced.
+Kafka's tools need it, and a lost catalog is rebuilt from it. The catalog is the truth: the next
+start rewrites a file that is missing, torn or has another id. So the file is not synced.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from appliance.process import event_log, owner_only
 events = event_log.named("topics")
 
 NAME = "partition.metadata"
-SIZE_MAX = 4096  # of what is read: a file that is no such file must not fill the memory
+SIZE_MAX = 4096  # of a read: a wrong file must not fill the memory
 
 
 def read(directory: Path) -> uuid.UUID | None:
-    """None when there is no such file or it does not say."""
+    """None if there is no such file or it has no id."""
     try:
         with (directory / NAME).open("rb") as file:
             lines = file.read(SIZE_MAX).decode("ascii").splitlines()
@@ -33,7 +33,7 @@ def read(directory: Path) -> uuid.UUID | None:
 
 
 def write(directory: Path, topic_id: uuid.UUID) -> None:
-    """A failure is told and no more: the next start tries again."""
+    """A failure is only logged: the next start tries again."""
     text = f"version: 0\ntopic_id: {kafka_uuid.text_of(topic_id)}\n"
     try:
         owner_only.write(directory / NAME, text.encode("ascii"))

@@ -30,13 +30,13 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def key_of(name: str) -> Key | None:
-    """None: it is no partition's directory."""
+    """None: no directory of a partition."""
     match = _DIRECTORY.fullmatch(name)
     return None if match is None else (match[1], int(match[2]))
 
 
 def partitions_in(path: Path) -> Iterator[tuple[str, int, str]]:
-    """Topic, number and name of those that have a directory in `path`."""
+    """Topic, number and name of the partition directories in `path`."""
     with os.scandir(path) as entries:
         for entry in entries:
             key = key_of(entry.name)

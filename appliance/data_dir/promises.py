@@ -1,7 +1,7 @@
 """What the broker promised of a data directory: the checkpoint journal and the watermarks, read
 only. Formats: `docs/log-format.md`, `_journal.pyx`, `_watermarks.pyx`.
 
-For tools that look at the files of a stopped broker. The broker itself reads them by its engine.
+For tools that read the files of a stopped broker. The broker itself reads them in its engine.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ NOTE = struct.Struct(">qqI")
 
 @dataclass(frozen=True)
 class Promise:
-    """Of one partition. Its offsets from `log_start` to `end` were durable."""
+    """For one partition: its offsets from `log_start` to `end` were durable."""
 
     log_start: int
     end: int
-    segment_base: int  # of the recovery point, and its place in that segment's file
+    segment_base: int  # of the recovery point, and its position in that segment
     position: int
-    bases: tuple[int, ...] = ()  # of the segments before that one
-    holes: tuple[tuple[int, int], ...] = ()  # known to be lost or damaged: [first, end)
-    gaps_end: int = 0  # below it compaction may have left out offsets
+    bases: tuple[int, ...] = ()  # of the earlier segments
+    holes: tuple[tuple[int, int], ...] = ()  # known as lost or damaged: [first, end)
+    gaps_end: int = 0  # below it compaction may have removed offsets
     swap: tuple[int, int] = (-1, -1)  # a compaction that the next start finishes
 
 
 @dataclass
 class Promises:
     logs: dict[str, Promise] = field(default_factory=dict)
-    fault: str = ""  # why they may be too low, or are not known
+    fault: str = ""  # why they may be too low or are unknown
 
 
 @dataclass
@@ -54,7 +54,7 @@ class _Generation:
 
 
 def read(data_dir: Path) -> Promises:
-    """An empty table for a directory that is not ours."""
+    """An empty table for a foreign directory."""
     files = [data_dir / name for name in ("checkpoint.0", "checkpoint.1", "watermarks")]
     if not any(path.exists() for path in files):
         return Promises()
@@ -62,7 +62,7 @@ def read(data_dir: Path) -> Promises:
     whole = [each for each in found if each.is_complete]
     marks, life = _marks(files[2])
     if not whole:
-        fault = "the checkpoint journal is gone or damaged: what was durable is not known"
+        fault = "the checkpoint journal is gone or damaged: it is unknown what was durable"
         return Promises({name: Promise(0, end, -1, 0) for name, end in marks.items()}, fault)
     newest = max(whole, key=lambda each: each.number)
     fault = ""
@@ -94,7 +94,7 @@ def _generation(path: Path) -> _Generation:
 
 
 def _records(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(generation, kind, payload) up to the first record that is not the one that must follow."""
+    """(generation, kind, payload) up to the first record out of sequence."""
     at, wanted, generation = 0, 0, None
     while at + RECORD.size <= len(data):
         size, crc, number, sequence, kind = RECORD.unpack_from(data, at)
@@ -132,7 +132,7 @@ def _promise(data: bytes) -> Promise:
 
 
 def _marks(path: Path) -> tuple[dict[str, int], tuple[int, int] | None]:
-    """What was noted of each log; how far the journal was, or None when nothing can be read."""
+    """The notes for each log; how far the journal was, or None if nothing can be read."""
     data = path.read_bytes() if path.exists() else b""
     heads = [HEADER.unpack_from(data, at) for at in HEADERS_AT if len(data) >= at + HEADER.size]
     good = [

@@ -1,7 +1,7 @@
-"""A start: finishes deletions, opens every log in parallel, and says what is damaged or gone.
+"""A start: finishes deletions, opens every log in parallel, and reports what is damaged or gone.
 
-The ledger hears of all that before the journal begins a new generation, which takes the holes for
-known; then, and only then, comes the first append.
+The ledger gets these reports before the journal begins a new generation, in which the holes count
+as known. Only then comes the first append.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LogConfigs = Callable[[str, int], LogConfig]
 
 
 class Losses(Protocol):
-    """Who remembers what is lost or damaged (`ledger.py`)."""
+    """The memory of losses and damage (`ledger.py`)."""
 
     def note(self, damages: Iterable[Damage]) -> bool:
-        """Before the journal forgets that it was there; whether all of it is on disk."""
+        """Before the journal forgets the data; returns whether all of it is on disk."""
         ...
 
     def knows(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether it has an entry, open or not, about this offset."""
+        """Whether it has an entry, open or not, for this offset."""
         ...
 
     def save(self) -> bool: ...
@@ -61,16 +61,16 @@ class Recovery:
         self.report = report
         self.ledger = ledger
         self.logs: dict[Key, Log] = {}
-        self.unopened: dict[Key, str] = {}  # there, but damaged beyond opening; and why
-        self.missing: dict[Key, str] = {}  # had records, and have no directory; its name
+        self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
+        self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
 
     def run(self, progress: Progress, log_config: LogConfigs) -> None:
         begin = time.monotonic()
         if self.where.belief.is_new:
-            # Once the journal is written again its age says nothing of what was believed before.
+            # After the journal is rewritten its age says nothing of the earlier time.
             self.where.belief.keep()
         if not self.engine.was_clean:
-            # A name that only the page cache knew must not be relied on below.
+            # A name that only the page cache had must not count below.
             self.engine.sync_directory()
         dead = self._forget_deleted()
         found = sorted(partitions_in(self.where.path))
@@ -83,22 +83,22 @@ class Recovery:
         self.report.seconds = time.monotonic() - begin
 
     def _forget_deleted(self) -> list[Path]:
-        """What interrupted deletions left: out of the journal first, its files after that."""
+        """Finishes interrupted deletions: first in the journal, then the files."""
         grave = self.where.path / DELETED
         try:
             make_directory(grave, exist_ok=True)
             dead = list(grave.iterdir())
         except OSError as error:
-            # A full disk must not stop a start. A deletion will try again, and say so.
-            events.warning("no place for deleted logs", path=grave, error=error)
+            # A full disk must not stop a start. A deletion will try again and report it.
+            events.warning("no directory for deleted logs", path=grave, error=error)
             return []
         gone = [each.name for each in dead if not (self.where.path / each.name).exists()]
         self.engine.forget_names(gone)
         return dead
 
     def _miss(self, found: set[str]) -> None:
-        """Logs that the journal knows and that have no directory. One that had records stays in the
-        journal: made anew, it continues where it ended."""
+        """Logs of the journal without a directory. One that had records stays in the journal: if
+        created again, it continues at its end."""
         empty = []
         for name in self.engine.known():
             key = key_of(name)
@@ -106,7 +106,7 @@ class Recovery:
                 continue
             first, end = self.engine.promised(name)
             if first >= end or any((self.where.path / ORPHANS).glob(f"{name}*")):
-                empty.append(name)  # its creation, or its way into `orphans`, was interrupted
+                empty.append(name)  # its creation or its move into `orphans` was interrupted
                 continue
             self.missing[key] = name
             self.report.losses.append(Damage(*key, first, end - 1, "the directory is gone"))
@@ -128,7 +128,7 @@ class Recovery:
                 try:
                     progress(done, len(found))
                 except BaseException:
-                    pool.shutdown(cancel_futures=True)  # the start is to stop here
+                    pool.shutdown(cancel_futures=True)  # the start must stop here
                     raise
 
     def _open_one(
@@ -141,7 +141,7 @@ class Recovery:
             return error
 
     def _tell_ledger(self) -> None:
-        """Before the journal takes the holes for known."""
+        """Before the journal counts the holes as known."""
         forgotten = [
             Damage(topic, partition, first, end - 1, "lost or damaged before this start")
             for (topic, partition), log in self.logs.items()
@@ -158,8 +158,8 @@ class Recovery:
 
 
 def note(engine: Engine, ledger: Losses, damages: Iterable[Damage]) -> None:
-    """On disk when this returns: a full disk gives its reserve for it. Where even that is not
-    enough the log is served all the same: until an entry is on disk health says that it is not,
-    and a start tells of every hole that the ledger lacks (`forgotten`)."""
+    """Stores them on disk; a full disk has a reserve for this. If even that is too small the log is
+    served all the same: health reports the missing entry until it is on disk, and a start reports
+    every hole that the ledger lacks (`forgotten`)."""
     if not ledger.note(damages) and engine.release_reserve():
         ledger.save()

@@ -1,8 +1,8 @@
-"""What a start found: what was lost, what was set aside, and how much of it can be known at all.
+"""The report of a start: what was lost, what was set aside, and how much of it is known.
 
-What was acknowledged is known from the journal, and behind its recovery points from the watermarks
-(`_watermarks.pyx`): of every record when the machine ran on, and up to a second before the power
-went otherwise. The report says no more than that.
+The journal knows what was acknowledged, and after its recovery points the watermarks know it
+(`_watermarks.pyx`): of every record if the machine kept running, otherwise up to a second before
+the power cut. The report claims no more than that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from appliance.process.spoken import size, some
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Of what was acknowledged before this start."""
+    """Knowledge of what was acknowledged before this start."""
 
-    journal_is_lost: bool = False  # there was one, and nothing of it can be read
+    journal_is_lost: bool = False  # a journal existed, and it is unreadable
     journal_is_behind: bool = False  # its newest part is damaged, an older one is used
     has_watermarks: bool = True
-    is_same_boot: bool = True  # the machine ran on: every watermark is there
+    is_same_boot: bool = True  # the machine kept running: every watermark is valid
 
     @classmethod
     def of(cls, engine: Engine) -> Knowledge:
@@ -50,13 +50,13 @@ class RecoveryReport:
     seconds: float = 0.0
     scanned_bytes: int = 0
     cut_bytes: int = 0
-    cut_records: int = 0  # in whole batches behind what was cut, never promised
-    unknown_cut_bytes: int = 0  # of `cut_bytes`: nobody noted whether they were acknowledged
+    cut_records: int = 0  # in whole batches after the cut, never promised
+    unknown_cut_bytes: int = 0  # of `cut_bytes`: unknown whether they were acknowledged
     aside_bytes: int = 0
-    txn_indexes: int = 0  # that could not be true, and were put right
+    txn_indexes: int = 0  # that were wrong and were corrected
     losses: list[Damage] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)  # logs that could not be opened, and why
-    notes: list[str] = field(default_factory=list)  # where directories and catalog did not agree
+    failures: list[str] = field(default_factory=list)  # unopened logs, with the reason
+    notes: list[str] = field(default_factory=list)  # differences between directories and catalog
 
     def note(self, log: Log, found: Recovered, directory: Path) -> None:
         self.partitions += 1
@@ -76,7 +76,7 @@ class RecoveryReport:
                 self.losses.append(Damage(*place, each.cause))
 
     def unknown(self) -> list[Damage]:
-        """What nobody can know any more: for the ledger, since it is found once."""
+        """What stays unknown for ever: for the ledger."""
         causes = self.known.faults()
         if not (self.was_clean or self.is_new or self.known.has_watermarks):
             causes.append("The file watermarks is gone or damaged: what was acknowledged behind "

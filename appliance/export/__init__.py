@@ -1,1 +1,1 @@
-"""Scheduled exports: their definitions, how their runs ended, and what is kept for them."""
+"""Scheduled exports: definitions, results of runs, and retention holds."""

@@ -1,7 +1,8 @@
-"""What is exported, and what became of it: definitions, and the runs that the export job reports.
+"""Definitions of exports, and the runs that the export job reports.
 
-The job decides when and what, and its manifest is the truth; this is what it said of it, for people
-and for metrics. Of each export the last run and the last that succeeded are at hand in memory.
+The job decides when it runs and what it exports, and its manifest is the truth. The book has what
+the job reported, for people and for metrics. It keeps each export's last run and last successful
+run in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Last(NamedTuple):
 
 
 def wanted_by(definition: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Which topics an export is of, by their names. Raises PatternInvalid."""
+    """Matches the topics of an export by name. Raises PatternInvalid."""
     named, pattern = definition.get("topics") or [], definition.get("pattern")
     if not pattern:
         return lambda name: name in named
@@ -42,8 +43,8 @@ def wanted_by(definition: Mapping[str, Any]) -> Callable[[str], bool]:
 
 
 def fault_of(definition: Mapping[str, Any]) -> str:
-    """Why it cannot run as it stands. What was stored may be from a time when it could: that is
-    told of this export, and stops nothing else."""
+    """The reason why the export cannot run. An older version may have accepted its definition; only
+    this export is affected."""
     try:
         wanted_by(definition)
     except PatternInvalid as error:
@@ -57,27 +58,27 @@ def fault_of(definition: Mapping[str, Any]) -> str:
 
 
 class Book:
-    """Any thread may call."""
+    """Any thread may call its methods."""
 
     def __init__(self, rows: ExportRows, runs_max: int) -> None:
         self._rows = rows
         self._runs_max = runs_max
         self._lock = threading.Lock()
-        self._unstored: set[str] = set()  # migrated, and still as they were on disk
+        self._unstored: set[str] = set()  # migrated, and not on disk yet
         self._definitions = {name: self._read(name, text) for name, text in rows.all().items()}
         self._last = {name: self._look(name) for name in self._definitions}
         self.since = time.monotonic()
-        self._put_at: dict[str, float] = {}  # time of day; an older definition was put before us
-        self._next: dict[str, tuple[int | None, float]] = {}  # in ms, and when it was said
+        self._put_at: dict[str, float] = {}  # time of day; older ones are from before our start
+        self._next: dict[str, tuple[int | None, float]] = {}  # in ms, and the time of the report
 
     def _read(self, name: str, text: str) -> dict[str, Any]:
-        """What an older version took and this one does not goes from the disk, too: it may have
-        been a secret."""
+        """Also removes from the disk what an older version accepted and this one does not: it may
+        be a secret."""
         definition, dropped = migrated({"name": name, **json.loads(text)})
         if dropped:
             self._store(definition)
             log.warning(
-                "an export's definition had what only its scheduler may say; it was dropped",
+                "dropped from an export's definition: only its scheduler may configure that",
                 export=name,
                 dropped=", ".join(dropped),
                 catalog=definition["options"].get("catalog"),
@@ -86,7 +87,7 @@ class Book:
         return definition
 
     def _store(self, definition: dict[str, Any]) -> None:
-        """Where the disk is full, the next report of a run tries again: no start ends for that."""
+        """If the disk is full, the next report of a run retries; the start continues."""
         name = definition["name"]
         try:
             self._rows.put(name, json.dumps(definition))
@@ -127,12 +128,12 @@ class Book:
             self._next = {key: each for key, each in self._next.items() if key != name}
 
     def runs(self, name: str, limit: int) -> list[dict[str, Any]]:
-        """The newest first."""
+        """Newest first."""
         self.get(name)
         return [json.loads(text) for text in self._rows.runs(name, limit)]
 
     def put_run(self, name: str, run: dict[str, Any]) -> None:
-        """A new one, or what is known of it now."""
+        """Stores a new run, or the new state of a known one."""
         with self._lock:
             self.get(name)
             row = run["id"], run["state"], run["started_ms"], json.dumps(run)
@@ -142,7 +143,7 @@ class Book:
                 self._store(self._definitions[each])
 
     def put_next_run(self, name: str, at_ms: int | None, now: float) -> None:
-        """Not kept across a restart: it is said again."""
+        """In memory only: the scheduler reports it again after a restart."""
         with self._lock:
             self.get(name)
             self._next = {**self._next, name: (at_ms, now)}

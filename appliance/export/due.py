@@ -1,4 +1,4 @@
-"""When an export is due by the cron expression of its definition, and whether somebody came."""
+"""When an export is due by its cron expression, and whether its scheduler runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cronsim import CronSim, CronSimError
 if TYPE_CHECKING:
     from appliance.export.book import Book, Last
 
-NEXT_RUN_BELIEVED_S = 180.0  # a scheduler says it each minute; one that is silent is not there
-AHEAD_S = 300.0  # that a scheduler's clock may be before ours
+NEXT_RUN_BELIEVED_S = 180.0  # a scheduler reports each minute; then it counts as stopped
+AHEAD_S = 300.0  # a scheduler's clock may be this much ahead of ours
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
          "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}  # fmt: skip
 
@@ -35,24 +35,25 @@ def last_due(cron: str, zone: str, now: float) -> float:
 
 
 def overdue(definition: Mapping[str, Any], last: Last, book: Book, now: float, clock: float) -> str:
-    """In words, or nothing. `clock` is the monotonic one. Each try of a run is told, and a
-    scheduler says each minute when the next one begins; so silence means that there is none."""
+    """The finding as a sentence, or "". `clock` is the monotonic one. Every attempt of a run is
+    reported, and a scheduler reports each minute when the next run begins: silence means that no
+    scheduler runs."""
     name, schedule = definition["name"], definition.get("schedule")
     if not schedule or book.next_run_ms(name, clock) is not None:
         return ""
-    if clock - book.since < NEXT_RUN_BELIEVED_S:  # whoever is there has had no time to say so
+    if clock - book.since < NEXT_RUN_BELIEVED_S:  # a running scheduler has not had time to report
         return ""
     late = now - NEXT_RUN_BELIEVED_S - (schedule.get("jitter_seconds") or 0)
     due = last_due(schedule["cron"], schedule.get("timezone") or "UTC", late)
     begun = last.run["started_ms"] / 1000 if last.run else 0.0
     if last.run and last.run["state"] == "running":
         text = f"run {last.run['id']} of export {name} began at {_said(begun)}, and nobody has"
-        return f"{text} told of its end: is it still there?"
-    if begun > now + AHEAD_S:  # by a clock that was wrong: it says nothing about what came since
+        return f"{text} reported its end: is it still running?"
+    if begun > now + AHEAD_S:  # by a wrong clock: says nothing about later runs
         begun = 0.0
     if due <= max(begun, book.put_at(name)):
         return ""
-    return f"export {name} was due at {_said(due)}, and no run has begun: is its scheduler there?"
+    return f"export {name} was due at {_said(due)}, and no run began: is its scheduler running?"
 
 
 def _said(moment: float) -> str:

@@ -1,8 +1,8 @@
-"""What the definition of an export may say. Whoever defines one need not be whoever runs it: the
-scheduler has its own user, folders and credentials. So a definition names things of a closed list,
-and catalogs by their name alone; what they are stands in the scheduler's own configuration.
+"""The options of an export's definition. Its author may be another person than the one who runs it:
+the scheduler has its own user, folders and credentials. So a definition can only use a fixed list
+of options, and names catalogs without their properties, which are in the scheduler's configuration.
 
-The broker checks a definition when it is put, and the export job again when it is run.
+The broker checks a definition when it is stored, and the export job again before it runs.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields and what is said of them
-GOT_MAX = 80  # characters of a value that a message shows
+SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields with their documentation
+GOT_MAX = 80  # characters of a value in a message
 SCHEMAS = ("raw", "json", "avro")
 CATALOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
-TABLE_NAME_MAX = 300  # characters: a topic's name has 249 at most, and there is a namespace
-WORD = re.compile(r"[A-Za-z0-9_-]+")  # of a table's name
+TABLE_NAME_MAX = 300  # characters: a topic's name of at most 249, and a namespace
+WORD = re.compile(r"[A-Za-z0-9_-]+")  # in a table's name
 BOUND_MAX = 100_000  # characters: a map of ten thousand partitions
 
 
 class DefinitionWrong(ValueError):
-    """What it says, and what it may say. Shows no value that could be a secret."""
+    """Checks a value and describes what is allowed. Shows no value that could be a secret."""
 
 
 class Option(NamedTuple):
     is_right: Callable[[Any], bool]
     wanted: str
-    is_shown: bool = True  # its value, in a message
+    is_shown: bool = True  # whether a message may show its value
 
 
 def _is_number(least: int) -> Callable[[Any], bool]:
@@ -82,7 +82,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def check(definition: Mapping[str, Any]) -> None:
-    """All but the topics and the schedule."""
+    """All options but the topics and the schedule."""
     check_options(definition.get("options") or {})
     check_target(definition["target"])
     way, schema = definition.get("partition_by"), definition.get("schema")
@@ -107,7 +107,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def check_target(target: str) -> None:
-    """A path that says by itself where it leads; the scheduler looks whether it may go there."""
+    """An absolute path; the scheduler checks whether it may write there."""
     path = PurePosixPath(target.removeprefix("file://"))
     if "\0" in target or ".." in path.parts or not path.is_absolute():
         raise DefinitionWrong(f"target: got {_got(target)}, wanted the absolute path of a folder, "
@@ -119,8 +119,8 @@ def _got(value: Any) -> str:
 
 
 def migrated(definition: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Of an older version, where a catalog was its properties, secrets among them: what is kept is
-    a name. The answer has the names of what was dropped."""
+    """In older versions a catalog was its properties, with secrets; only its name is kept. Returns
+    the names of the dropped properties."""
     options = definition.get("options") or {}
     catalog = options.get("catalog")
     dropped = sorted(set(options) - set(OPTIONS))

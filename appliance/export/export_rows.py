@@ -1,4 +1,4 @@
-"""Exports in the catalog: their definitions, and what became of their runs. Both are JSON."""
+"""Exports in the catalog: definitions and runs, both as JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ class ExportRows:
         self._catalog.run(query, (name, definition))
 
     def delete(self, name: str) -> None:
-        """With its runs."""
+        """Together with its runs."""
         self._catalog.run("DELETE FROM exports WHERE name = ?", (name,))
 
     def runs(self, export: str, limit: int, state: str = "%") -> list[str]:
-        """The one that was reported last is first: a clock that had been wrong would keep its run
-        above all that come after."""
+        """In the order of the reports: by start time, a run of a wrong clock would stay on top."""
         query = (
             "SELECT run FROM export_runs WHERE export = ? AND state LIKE ? "
             "ORDER BY rowid DESC LIMIT ?"
@@ -34,7 +33,7 @@ class ExportRows:
         return [text for (text,) in self._catalog.rows(query, (export, state, limit))]
 
     def put_run(self, export: str, row: Values, most: int) -> None:
-        """`row`: id, state, start and JSON. The last that succeeded stays, however old it is."""
+        """`row`: id, state, start and JSON. The last successful run stays, however old it is."""
         trim = (
             "DELETE FROM export_runs WHERE export = ?1 AND id NOT IN (SELECT id FROM export_runs "
             "WHERE export = ?1 ORDER BY rowid DESC LIMIT ?2) AND id NOT IN (SELECT id FROM "

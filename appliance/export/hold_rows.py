@@ -8,8 +8,8 @@ from appliance.catalog.catalog import Catalog, Values
 
 
 class HoldRows:
-    """A row: name, topic, offsets by partition as JSON, max_bytes, when it was put, when it was
-    released and why."""
+    """A row: name, topic, offsets by partition as JSON, max_bytes, time of creation, time and
+    reason of release."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

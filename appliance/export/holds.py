@@ -1,13 +1,14 @@
-"""Retention holds: what an export has not taken yet is kept, up to a number of bytes.
+"""Retention holds: they keep what is not exported yet, up to a number of bytes.
 
-    holding     retention deletes no segment with an offset at or behind the hold's
-    released    it does again: the hold would have kept more than `max_bytes`, or the disk was full
+    holding     retention deletes no segment with an offset at or after the hold's
+    released    retention deletes again: the hold would have kept more than `max_bytes`, or the disk
+                was full
 
-A hold that lets go says so, in the log, in health and in metrics, until it is put again. It is on
-disk before it is answered, and comes back with the broker. A retention run and a change of a hold
-exclude each other, so what a hold was promised is not being deleted meanwhile.
+The log, health and metrics show a released hold until it is set again. A hold is on disk before
+it is acknowledged, and survives restarts. A retention run and a change of a hold exclude each
+other, so retention never deletes what an acknowledged hold keeps.
 
-Deleting records or a topic on purpose is not retention: a hold keeps nobody from it.
+Deleting records or a topic on purpose is not retention: a hold does not prevent it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from appliance.process import event_log
 
 log = event_log.named("export")
 
-WARN_SHARE = 0.8  # of max_bytes, from which health warns
+WARN_SHARE = 0.8  # share of max_bytes; above it health warns
 
 
 class HoldUnknown(ApplianceError):
@@ -40,10 +41,10 @@ class HoldUnknown(ApplianceError):
 class Hold:
     name: str
     topic: str
-    offsets: Mapping[int, int]  # by partition; others are not held
+    offsets: Mapping[int, int]  # by partition; the hold ignores others
     max_bytes: int
     put_ms: int
-    held_bytes: int = 0  # kept at the last look beyond what retention would have left
+    held_bytes: int = 0  # kept at the last check beyond retention
     released_ms: int | None = None
     why_released: str = ""
 
@@ -53,19 +54,19 @@ class Hold:
 
     @property
     def warning(self) -> str:
-        """What somebody should know; "" when all is well."""
+        """The warning, or "" if all is well."""
         if not self.is_holding:
-            return f"export hold {self.name} of {self.topic} let go: {self.why_released}"
+            return f"export hold {self.name} of {self.topic} was released: {self.why_released}"
         if self.held_bytes < WARN_SHARE * self.max_bytes:
             return ""
         return (
             f"export hold {self.name} keeps {self.held_bytes} of at most {self.max_bytes} bytes of "
-            f"{self.topic}: soon it lets go, and what is not exported is deleted"
+            f"{self.topic}: beyond that retention deletes records that are not exported"
         )
 
 
 class Holds:
-    """All of them. Any thread may call; a change waits for a retention run under way."""
+    """All holds. Any thread may call; a change waits for the current retention run."""
 
     def __init__(self, rows: HoldRows, is_full: Callable[[], bool]) -> None:
         self._rows = rows
@@ -94,7 +95,7 @@ class Holds:
             self._holds = {key: each for key, each in self._holds.items() if key != name}
 
     def forget_topic(self, topic: str) -> None:
-        """It was deleted: one of its name would have other offsets."""
+        """Removes holds of a deleted topic: a new one of that name has other offsets."""
         with self._lock:
             for each in self.all():
                 if each.topic == topic:
@@ -106,7 +107,8 @@ class Holds:
 
     @contextmanager
     def judged(self, logs: Mapping[Key, Log], now_ms: int) -> Iterator[Callable[[Log], int]]:
-        """For one run of retention: looks at each hold, and tells from where on a log is kept."""
+        """For one run of retention: checks each hold, and returns the offset from which to keep
+        each log."""
         with self._lock:
             self._holds = {each.name: self._judge(each, logs, now_ms) for each in self.all()}
             floors: dict[Key, int] = {}
@@ -127,7 +129,7 @@ class Holds:
         )
         hold = replace(hold, held_bytes=held)
         if held > hold.max_bytes:
-            why = f"{held} bytes were to be kept, more than its {hold.max_bytes}"
+            why = f"it would keep {held} bytes, more than its {hold.max_bytes}"
         elif held and self._is_full():
             why = f"the disk is full, and it kept {held} bytes"
         else:
@@ -136,13 +138,13 @@ class Holds:
 
     def _let_go(self, hold: Hold, why: str) -> Hold:
         hold = replace(hold, released_ms=time.time_ns() // 1_000_000, why_released=why)
-        log.error("export hold lets go: what was not exported is deleted", hold=hold.name,
+        log.error("export hold released: retention may delete unexported records", hold=hold.name,
                   topic=hold.topic, why=why)  # fmt: skip
         try:
             self._rows.put(_row_of(hold))
         except ApplianceError as error:
-            # On a full disk, which is what letting go is to end. A start would find it holding.
-            log.error("not noted that an export hold let go", hold=hold.name, error=error)
+            # A full disk causes this, and the release frees it. A start would load it as holding.
+            log.error("the release of an export hold cannot be stored", hold=hold.name, error=error)
         return hold
 
 

@@ -1,6 +1,6 @@
-"""What is known of the machine under the broker: its disks, its clock.
+"""The machine under the broker: its disks, memory and clock.
 
-A file for each thing that is looked at; `watch` looks at all of them every few seconds, on a
-thread, as none of them may hold up who asks for health. Nothing here knows of topics or logs, and
-no program is run: the kernel's files tell.
+Each subject has a file. `watch` reads all of them every few seconds on a thread, so that a request
+for health never waits for them. This room knows no topics and no logs. It runs no programs and
+reads the kernel's files.
 """

@@ -1,14 +1,14 @@
-"""What was last believed of the time, kept in the data directory for the next start.
+"""The believed time, kept in the data directory for the next start.
 
-    file `clock`   two slots, at 0 and 4096, written in turn: what a power cut tears fails its CRC,
-                   and the other slot is a minute older
+    file `clock`   two slots, at 0 and 4096, written in turn: a slot that a power cut tears fails
+                   its CRC, and the other slot is a minute older
     slot           magic 8 bytes "APCLOCK2" | sequence i64 | believed wall clock ms i64 |
                    steady clock ms i64 | boot id, 36 characters of ASCII or zeros | flags u8 |
                    CRC-32C u32 of all before it
 
-It is written in place into blocks that are there, once a minute and at a stop, by a thread that
-nobody waits for: a full disk does not stop it, and no commit pays for it. A directory without the
-file (of an older version, or where it was lost) was last written when its journal was.
+A thread writes it in place, into allocated blocks, once a minute and at a stop. So a full disk does
+not stop it, and no commit waits for it. A directory without the file (of an older version, or with
+a lost file) was last written at the time of its journal.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MAGIC = b"APCLOCK2"
 SLOT = struct.Struct(">8sqqq36sB")
 HAS_GAP, WAS_KEPT_RIGHT = 1, 2
 CRC = struct.Struct(">I")
-SLOT_SIZE = 4096  # a block of the disk and of the file system: one slot's write cannot hurt another
+SLOT_SIZE = 4096  # a block of disk and file system: writing one slot cannot damage the other
 SLOTS = 2
 
-STORE_MS = 60_000  # what a kill can take of the belief; well below the step that is no doubt
+STORE_MS = 60_000  # a kill loses at most this much; well below the step that raises a doubt
 
 # Files that a broker writes all the time, and a person hardly ever.
 WRITTEN_WITH_RECORDS = ("checkpoint.0", "checkpoint.1")
@@ -42,7 +42,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Another one after each start of the machine. "": the kernel does not say."""
+    """A new id after each boot. "": the kernel has none."""
     try:
         return BOOT_ID.read_text().strip()[:36]
     except OSError:
@@ -50,7 +50,7 @@ def boot_id() -> str:
 
 
 def load(directory: Path) -> Remembered | None:
-    """None: nothing was ever believed here."""
+    """None: the directory has no belief yet."""
     newest = _newest(directory)
     return newest[1] if newest else _by_files(directory)
 
@@ -61,7 +61,7 @@ def _newest(directory: Path) -> tuple[int, Remembered] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        events.warning("what was believed of the time cannot be read", path=directory / NAME,
+        events.warning("the believed time cannot be read", path=directory / NAME,
                        error=error)  # fmt: skip
         return None
     slots = filter(None, (_parsed(data[i * SLOT_SIZE :]) for i in range(SLOTS)))
@@ -106,7 +106,7 @@ class BelievedClock:
         self._failed = ""
 
     def keep(self, *, at_once: bool = False) -> None:
-        """Stores the belief when it is time to."""
+        """Stores the belief when it is due."""
         now, stored = self.clock.remember(), self._stored_steady_ms
         if not at_once and stored is not None and now.steady_ms - stored < STORE_MS:
             return
@@ -114,9 +114,9 @@ class BelievedClock:
         try:
             self._store(now)
         except OSError as error:
-            # An older belief is a doubt more at the next start, and nothing worse.
+            # An older belief only makes a doubt more likely at the next start.
             if self._failed != str(error):
-                events.warning("what is believed of the time cannot be stored", path=self._path,
+                events.warning("the believed time cannot be stored", path=self._path,
                                error=error)  # fmt: skip
             self._failed = str(error)
         else:
@@ -138,7 +138,7 @@ class BelievedClock:
         self._sequence += 1
 
     def _make(self, descriptor: int) -> None:
-        """Its blocks and its name are there for good before anything depends on them."""
+        """Makes the blocks and the name durable before anything depends on them."""
         os.pwrite(descriptor, bytes(SLOTS * SLOT_SIZE), 0)
         os.fsync(descriptor)
         directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)

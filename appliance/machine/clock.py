@@ -1,11 +1,11 @@
-"""What is known of the machine's clock: retention, lag in seconds and every timestamp lean on it.
+"""The state of the machine's clock: retention, lag in seconds and every timestamp depend on it.
 
-    synchronised   the kernel was told so by whoever keeps it right, or systemd's daemon says so
-    stepped        between two looks, a second apart, it went by another time than the one that
-                   nobody can set
+    synchronised   the kernel or systemd's daemon reports it
+    stepped        between two checks, a second apart, it advanced by another time than the clock
+                   that nobody can set
 
-A container often cannot know whether its host's clock is kept right. So a clock that was never
-known to be synchronised is a fact and no warning; one that was and no longer is, is a warning.
+A container often cannot know whether its host's clock is synchronised. So a clock that was never
+known to be synchronised is a fact without a warning; one that no longer is gives a warning.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from appliance.process.spoken import duration, moment
 
 log = event_log.named("clock")
 
-TIMESYNCD = Path("/run/systemd/timesync/synchronized")  # touched whenever the daemon has set it
+TIMESYNCD = Path("/run/systemd/timesync/synchronized")  # the daemon touches it after each setting
 STA_UNSYNC, TIME_ERROR = 0x0040, 5  # of adjtimex(2)
-STEP_MS = 1000.0  # between two looks; being slewed, a clock changes by half a millisecond
-STEP_TOLD_S = 3600.0  # for so long a step is a warning: what it did to retention is done by then
+STEP_MS = 1000.0  # between two checks; slewing changes a clock by half a millisecond
+STEP_TOLD_S = 3600.0  # how long a step is a warning: retention has acted on it by then
 
 State = Literal["synchronised", "not known to be synchronised", "no longer synchronised"]
 
@@ -43,27 +43,27 @@ class Timex(ctypes.Structure):
 class ClockNow(TypedDict):
     state: State
     last_step_ms: int | None  # above 0: forward
-    last_step_at_ms: int | None  # what the clock said after it
+    last_step_at_ms: int | None  # the clock's time after the step
 
 
 _adjtimex = ctypes.CDLL(None).adjtimex
 
 
 def is_kept_right() -> bool:
-    """Nothing is changed by asking."""
+    """Asks the kernel without a change."""
     return TIMESYNCD.exists() or is_kept_right_by_the_kernel()
 
 
 def is_kept_right_by_the_kernel() -> bool:
-    """Its word is gone as soon as somebody sets the clock by hand, and back when a daemon has asked
-    others for the time. A kernel that does not answer says no."""
+    """Whether the kernel calls the clock synchronised: not after a person set it, and again after a
+    daemon has asked time servers. A kernel that does not answer counts as no."""
     asked = Timex()
     state = _adjtimex(ctypes.byref(asked))
     return state not in (-1, TIME_ERROR) and not asked.status & STA_UNSYNC
 
 
 def boot_s() -> float:
-    """Nobody sets it, and it goes on while the machine sleeps."""
+    """Nobody can set it, and it advances while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -81,7 +81,7 @@ class Clock:
         self.look()
 
     def look(self) -> None:
-        """Every second."""
+        """To be called every second."""
         steady = self._steady_s()
         ahead = self._wall_s() - steady
         step_ms = (ahead - self._ahead_s) * 1000
@@ -109,13 +109,13 @@ class Clock:
     def warnings(self) -> list[str]:
         warnings = []
         if self._was_right and not self._is_right_now:
-            warnings.append("the clock is no longer synchronised: see to chrony, ntpd or timesyncd")
+            warnings.append("the clock is no longer synchronised: check chrony, ntpd or timesyncd")
         if self._step is not None and (ago := self._steady_s() - self._step[1]) < STEP_TOLD_S:
             step_ms = self._step[0]
             way = "forward" if step_ms > 0 else "back"
             warnings.append(
                 f"the clock was set {way} by {abs(step_ms) / 1000:.1f} s, {ago / 60:.0f} min ago: "
-                "what was written around then has timestamps of both"
+                "records of that time have timestamps of both"
             )
         return warnings
 

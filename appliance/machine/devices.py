@@ -1,8 +1,7 @@
 """The block devices below a directory: partition, LUKS, LVM, arrays, down to disks.
 
-The kernel tells each device's next lower ones under /sys/dev/block. A file system of several
-devices, or one whose device number is its own invention (btrfs), says in the list of mounts where
-it is.
+The kernel lists the devices below each device in /sys/dev/block. A file system of several devices,
+or one with an invented device number (btrfs), is looked up in the list of mounts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ SYS = Path("/sys")
 
 
 def beneath(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> frozenset[str] | None:
-    """Their names. None: not known, as of a network's file system."""
+    """Their names. None: unknown, as for a network file system."""
     try:
         device = os.stat(directory).st_dev
     except OSError:
@@ -54,7 +53,7 @@ def _walk(device: Path, names: set[str]) -> None:
         return
     names.add(device.name)
     if (device / "partition").exists():
-        _walk(device.parent, names)  # a partition's folder lies in its disk's
+        _walk(device.parent, names)  # a partition's folder is in its disk's folder
     if (device / "loop" / "backing_file").exists():
         backing = Path((device / "loop" / "backing_file").read_text().strip())
         names |= beneath(backing.parent) or frozenset()

@@ -1,12 +1,12 @@
-"""The file system that holds the logs: whether it can be written, and what it counts of errors.
+"""The file system of the logs: whether it can be written, and its error counters.
 
-    ext4     errors_count: in its own structures since it was last checked; it survives mounts.
-             What it does then (errors=remount-ro, panic, continue) was chosen when it was made
+    ext4     errors_count: errors in its structures since the last check; survives mounts. Its
+             reaction (errors=remount-ro, panic, continue) was chosen at its creation
     btrfs    errors of each device, until `btrfs device stats -z`; a device that is missing
-    XFS      counts nothing; after an error in its structures it shuts down, and every call fails
+    XFS      has no counter; after an error in its structures it shuts down, and every call fails
 
-A file system that makes itself read-only says so by statvfs or, in newer kernels, only in the list
-of mounts ("emergency_ro", "shutdown").
+A read-only file system shows in statvfs or, with newer kernels, only in the list of mounts
+("emergency_ro", "shutdown").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from appliance.machine.mounts import MOUNTS, of_number
 from appliance.process.spoken import moment
 
 STOPPED = ("emergency_ro", "shutdown")  # among a mount's options
-SHUT_DOWN = (errno.EIO, errno.ESHUTDOWN, errno.EUCLEAN)  # what calls answer then
+SHUT_DOWN = (errno.EIO, errno.ESHUTDOWN, errno.EUCLEAN)  # the errors of calls after a shutdown
 
 
 @dataclass(frozen=True)
@@ -30,28 +30,28 @@ class FileSystem:
     kind: str = ""  # "": not known
     device: str = ""  # as the kernel calls it: sda1, dm-0
     is_read_only: bool = False
-    stopped: str = ""  # why nothing works there
-    errors: dict[str, int] = field(default_factory=dict)  # of its structures and devices
+    stopped: str = ""  # why it stopped
+    errors: dict[str, int] = field(default_factory=dict)  # in its structures and devices
     last_error: str = ""
-    missing: tuple[str, ...] = ()  # devices of it
-    unseen: str = ""  # why nobody can say any of this
+    missing: tuple[str, ...] = ()  # missing devices
+    unseen: str = ""  # why its state is unknown
 
     def failures(self) -> Iterator[str]:
         name = f"{self.kind} on {self.device}" if self.device else "the file system of the logs"
         if self.unseen:
             yield (
-                f"the directory of the logs cannot be looked at ({self.unseen}): whether anything "
-                "can be written there is not known"
+                f"the directory of the logs cannot be read ({self.unseen}): whether anything "
+                "can be written to it is unknown"
             )
         elif self.stopped:
             yield (
                 f"{name} is shut down ({self.stopped}): nothing can be written or relied on; the "
-                "kernel's log says why. It is to be unmounted and checked"
+                "kernel's log says why. Unmount and check the file system"
             )
         elif self.is_read_only:
             yield (
                 f"{name} is mounted read-only, which the kernel does after an error: its log says "
-                "why. The file system is to be unmounted and checked"
+                "why. Unmount and check the file system"
             )
 
     def warnings(self) -> Iterator[str]:
@@ -70,7 +70,7 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
         status = os.stat(directory)
         is_read_only = bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
         with os.scandir(directory) as entries:
-            next(entries, None)  # of a directory that is in memory stat alone would tell nothing
+            next(entries, None)  # in a directory in memory stat alone proves nothing
     except OSError as error:
         why = str(error.strerror or error)
         is_stopped = error.errno in SHUT_DOWN
@@ -79,7 +79,7 @@ def look(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> FileSystem:
     mount = of_number(number, mounts)
     kind, source = (mount.kind, mount.source) if mount else ("", "")
     block = sys / "dev" / "block" / number
-    # A source may be a link: of LVM and LUKS /dev/mapper/name is one to ../dm-0.
+    # A source may be a link: LVM and LUKS link /dev/mapper/name to ../dm-0.
     by_source = Path(source).resolve().name if source else ""
     device = block.resolve().name if block.exists() else by_source
     stopped = next((each for each in STOPPED if mount and each in mount.options), "")
@@ -101,7 +101,7 @@ def _of_ext4(folder: Path) -> tuple[dict[str, int], str]:
 
 
 def _of_btrfs(sys: Path, device: str) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Summed over its devices; an error of one is mended from others or is not."""
+    """Sums over the devices; another device may have repaired an error of one."""
     errors: dict[str, int] = {}
     missing = []
     for own in sys.glob(f"fs/btrfs/*/devices/{device}"):

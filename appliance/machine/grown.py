@@ -1,8 +1,8 @@
-"""Counters of the kernel's that only grow: when each was last seen to have grown.
+"""Kernel counters that only grow: when each last grew.
 
-That a disk once had a read error, or that something was once killed, is a fact for ever and news
-for some days. What is known is kept in the data directory, so that a start does not take an old
-count for news. It is a hint and not synced: without it each count is news once more.
+An old read error or an old kill stays in its counter for ever, but is news only for some days. The
+data directory keeps the known counts, so that a start does not take an old count for news. The file
+is a hint and not synced: without it each count is news once more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Grown:
     ) -> None:
         self._path = directory and directory / NAME
         self._now_ms = now_ms
-        self._known = self._loaded()  # of each the count, and when it grew
+        self._known = self._loaded()  # for each counter its value, and the time of its last growth
         self._is_stored = True
         self._failed = ""
 
@@ -39,12 +39,12 @@ class Grown:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            events.warning("what the kernel counted before is not known", path=self._path,
+            events.warning("earlier counts of the kernel are unknown", path=self._path,
                            error=error)  # fmt: skip
             return {}
 
     def is_new(self, name: str, count: int, within_ms: int) -> bool:
-        """Whether it grew so lately. Of one that was never seen before nobody knows: it is new."""
+        """Whether it grew recently. A counter seen for the first time counts as grown."""
         now = self._now_ms()
         known, at = self._known.get(name, (0, 0))
         if count != known:
@@ -65,5 +65,5 @@ class Grown:
             self._is_stored = True
         except OSError as error:
             if str(error) != self._failed:
-                events.warning("what the kernel counts cannot be stored", error=error)
+                events.warning("counts of the kernel cannot be stored", error=error)
             self._failed = str(error)

@@ -1,8 +1,8 @@
-"""What the kernel lets this process have beside descriptors and memory: threads, memory maps and
+"""The kernel's limits for this process beside descriptors and memory: threads, memory maps and
 address space.
 
 Measured with 10,000 partitions: 650 maps; threads do not grow with partitions. Too few threads make
-a start fail half-way, in whichever library asks for one: hence `require`, before it.
+a start fail half-way, in any library that starts a thread. So `require` checks before it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from appliance.process.spoken import size
 
 MIB = 1 << 20
 
-# Beside those of the settings: the event loop, SQLite's, who looks at the machine, the acceptor,
-# committer and write-behind, and those that run what blocks.
+# Beside the threads in the settings: event loop, SQLite, machine watch, acceptor, committer,
+# write-behind, and the pool for blocking work.
 OTHER_THREADS = 16
 
-# Measured: with 200 MB a start fails, with 300 MB it does not, without partitions. Stacks and the
+# Measured without partitions: with 200 MB a start fails, with 300 MB it works. Stacks and the
 # allocator's arenas take most of it.
 ADDRESS_SPACE_MIN = 384 * MIB
 
@@ -31,7 +31,7 @@ NEARLY_ALL = 0.9
 
 
 class LimitTooLow(ApplianceError):
-    """The start cannot go on; the text names the limit and says what to do."""
+    """The start cannot continue; the text names the limit and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Limit:
     what: str
     most: int
     used: int
-    name: str  # of the limit, and how to raise it
+    name: str  # the limit, and how to raise it
     is_bytes: bool = False
 
     @property
@@ -50,7 +50,7 @@ class Limit:
         return size(number) if self.is_bytes else str(number)
 
     def warning(self) -> str:
-        """"" while there is room."""
+        """The warning, or "" while there is room."""
         if self.used <= NEARLY_ALL * self.most:
             return ""
         used, most = self.said(self.used), self.said(self.most)
@@ -58,7 +58,7 @@ class Limit:
 
 
 def look(proc: Path = PROC, cgroups: Path = CGROUPS) -> list[Limit]:
-    """Those that there are."""
+    """The limits that are set."""
     found = [*_threads(proc, cgroups), *_maps(proc), *_address_space(proc)]
     return [each for each in found if each.most > 0]
 
@@ -68,7 +68,7 @@ def warnings(limits: list[Limit]) -> Iterator[str]:
 
 
 def require(threads: int, limits: list[Limit]) -> None:
-    """Before a start makes so many threads, beside the others: LimitTooLow when it could not."""
+    """Raises LimitTooLow if a start could not create this many more threads."""
     wanted = threads + OTHER_THREADS
     for each in limits:
         if each.what == "threads" and each.left < wanted:
@@ -90,15 +90,15 @@ def _threads(proc: Path, cgroups: Path) -> Iterator[Limit]:
             name = f"pids.max of the control group {folder.name}; raise TasksMax of the service"
             yield Limit("threads", most, used, f"{name}, or the container's limit")
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # it does not hold for root
-        used = _threads_of_machine(proc)  # at least as many, and quickly found
+    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # root is exempt
+        used = _threads_of_machine(proc)  # an upper bound, cheap to read
         if used > soft // 2:
             used = _threads_of_user(proc, os.geteuid())
         yield Limit("threads", soft, used, "LimitNPROC of the service, or `ulimit -u`")
 
 
 def _pids_folders(proc: Path, cgroups: Path) -> Iterator[Path]:
-    """Ours and those above it: each of their limits holds."""
+    """Our control group and its parents: all of their limits apply."""
     for line in _read(proc / "self" / "cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         root = cgroups / "pids" if controllers == "pids" else cgroups
@@ -117,14 +117,14 @@ def _threads_of_machine(proc: Path) -> int:
 
 
 def _threads_of_user(proc: Path, user: int) -> int:
-    """The limit counts all that the user has on the machine."""
+    """The limit counts all threads of the user on the machine."""
     count = 0
     for each in proc.glob("[0-9]*"):
         try:
             if each.stat().st_uid == user:
                 count += len(os.listdir(each / "task"))
         except OSError:
-            continue  # it has ended
+            continue  # the process ended
     return count
 
 
@@ -150,7 +150,7 @@ def _number(file: Path) -> int | None:
 
 
 def _read(file: Path) -> str:
-    """"" where the kernel has no such file, or shows it to others only."""
+    """"" if the kernel has no such file or denies access."""
     try:
         return file.read_text()
     except OSError:

@@ -1,8 +1,8 @@
-"""Memory: of the machine, of our control group, and what the kernel killed for want of it.
+"""Memory: of the machine, of our control group, and kills by the kernel.
 
-A control group (a container's, or a systemd unit's with MemoryMax) has a limit of its own, below
-which the machine may have plenty. Pages of files count as its use, too, and are given back before
-anything is killed: what cannot be given back is what is looked at.
+A control group (of a container, or of a systemd unit with MemoryMax) has its own limit and may run
+out while the machine has plenty. It counts page cache as used, too, but the kernel reclaims that
+before a kill. So this room looks at the memory that cannot be reclaimed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from appliance.process.spoken import size
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 
-# Of what there is; with less the kernel spends its time on looking for pages, and soon kills.
+# Share of the total; with less the kernel is busy with reclaim and soon kills.
 AVAILABLE_SHARE_MIN = 0.05
-USED_SHARE_MAX = 0.9  # of the group's limit, by what cannot be given back
+USED_SHARE_MAX = 0.9  # of the group's limit, by memory that cannot be reclaimed
 
-# Measured: 111 MB with 10,000 partitions. What requests and answers take comes to it.
+# Measured: 111 MB with 10,000 partitions. Requests and responses add to it.
 NEEDED_BYTES = 128 << 20
 
-# A kill is told for so long: whoever looks once a day shall see it.
+# How long a kill is a warning: a daily look must show it.
 KILLED_TOLD_MS = 86_400_000
 
 _KILOBYTES = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _FIELD = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
 
-# What version 1 says where there is no limit: the largest number, in whole pages.
+# Version 1 shows the largest number, in whole pages, if there is no limit.
 NO_LIMIT_MIN = 1 << 62
 
 
@@ -41,8 +41,8 @@ class Memory:
     available_bytes: int | None
     resident_bytes: int | None  # ours
     limit_bytes: int | None  # of our control group; None: it has none
-    used_bytes: int | None  # of that limit, by what cannot be given back
-    kills: int | None  # in our control group, since it was made; None: not known
+    used_bytes: int | None  # of that limit, by memory that cannot be reclaimed
+    kills: int | None  # in our control group since its creation; None: unknown
 
     def warnings(self) -> Iterator[str]:
         total, available = self.total_bytes, self.available_bytes
@@ -61,7 +61,7 @@ class Memory:
 
 
 class KillsWatch:
-    """Tells of kills for a day. One that was there at our start may have been our predecessor."""
+    """Warns of kills for a day. A kill before our start may have hit our predecessor."""
 
     def __init__(self, grown: Grown) -> None:
         self._grown = grown
@@ -100,7 +100,7 @@ def _kilobytes(file: Path) -> dict[str, int]:
 
 
 def _read(file: Path) -> str:
-    """"" where the kernel has no such file, or shows it to others only."""
+    """"" if the kernel has no such file or denies access."""
     try:
         return file.read_text()
     except OSError:
@@ -108,7 +108,7 @@ def _read(file: Path) -> str:
 
 
 def _group(proc: Path, cgroups: Path) -> tuple[int | None, int | None, int | None] | None:
-    """Limit, use and kills; by version 1 of control groups where that one has the memory."""
+    """Limit, use and kills; from version 1 of control groups if that one controls memory."""
     for line in _read(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":
@@ -121,7 +121,7 @@ def _group(proc: Path, cgroups: Path) -> tuple[int | None, int | None, int | Non
 
 
 def _folder(root: Path, path: str) -> Path:
-    """In a container the path is often the host's, and what is mounted begins at our group."""
+    """In a container the path is often the host's, and the mount begins at our group."""
     group_folder = root / path.lstrip("/")
     return group_folder if group_folder.is_dir() else root
 
@@ -134,7 +134,7 @@ def _by_version_1(folder: Path) -> tuple[int | None, int | None, int | None]:
 
 
 def _by_version_2(root: Path, folder: Path) -> tuple[int | None, int | None, int | None]:
-    """A limit of a group above holds, too, and is shared with its other children."""
+    """The limit of a parent group applies too, and its other children share it."""
     limits = []
     above = folder
     while True:

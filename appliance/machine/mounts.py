@@ -1,7 +1,7 @@
 """The list of mounts, as the kernel shows it to this process.
 
     41 40 8:1 / /data/broker rw,noatime shared:1 - xfs /dev/sda rw
-    id, above, device number, root, place, options, more - kind, source, options of the file system
+    id, parent, device number, root, mount point, options, optional fields - type, source, options
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
-FIELDS_MIN, ABOUT_MIN = 6, 3  # before the dash, and behind it
+FIELDS_MIN, ABOUT_MIN = 6, 3  # before the dash, and after it
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Mount:
 
 
 def parsed(lines: str) -> list[Mount]:
-    """In their order: a later one hides those before it."""
+    """In order of mounting: a later mount hides earlier ones below it."""
     return [each for each in map(_mount, lines.splitlines()) if each is not None]
 
 
@@ -40,13 +40,13 @@ def _mount(line: str) -> Mount | None:
 
 
 def _unescaped(text: str) -> str:
-    """A blank in a name is \\040."""
+    """A space in a name is \\040."""
     raw = re.sub(rb"\\([0-7]{3})", lambda each: bytes([int(each[1], 8)]), os.fsencode(text))
     return os.fsdecode(raw)
 
 
 def of_number(number: str, file: Path = MOUNTS) -> Mount | None:
-    """What is mounted under this device number. None: not known."""
+    """The mount of this device number. None: unknown."""
     try:
         mounts = parsed(file.read_text())
     except OSError:
@@ -55,7 +55,7 @@ def of_number(number: str, file: Path = MOUNTS) -> Mount | None:
 
 
 def holding(path: Path, lines: str) -> Mount | None:
-    """What holds `path`: the deepest, and of those the last."""
+    """The mount that holds `path`: the deepest, and of several the last."""
     deepest: Mount | None = None
     for each in parsed(lines):
         is_above = path.is_relative_to(each.place)

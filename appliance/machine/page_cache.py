@@ -1,8 +1,8 @@
-"""What the page cache shows and the disk may lack.
+"""Drops pages that the disk may lack.
 
-After a sync that failed, the bytes that were lost stay in the page cache, clean, until somebody
-drops them: a process that starts again would read them, write behind them, and find a hole there
-after the next power cut.
+After a failed sync the lost bytes stay in the page cache, marked clean, until somebody drops them.
+A restarted process would read them, append after them, and see a hole there after the next power
+cut.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 
 
 def read_anew(path: Path) -> None:
-    """From now on what is read of the file comes from the disk; there need be none."""
+    """Makes later reads of the file come from the disk; the file need not exist."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return  # whoever opens it next says why it cannot be
+        return  # whoever opens it next reports the error
     try:
-        os.fdatasync(fd)  # only clean pages are dropped
+        os.fdatasync(fd)  # the kernel drops only clean pages
     except OSError:
-        pass  # it speaks of pages that are dropped now: what is on the disk counts
+        pass  # it concerns pages that are dropped now: only the disk's content counts
     finally:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)

@@ -1,27 +1,27 @@
 """The state of Linux software RAID, as the kernel shows it under /sys/block. No program is run.
 
-    failed      data is gone, or the array is stopped: what it held is not there
-    read-only   what is there can be read, and nothing can be written
-    degraded    it lacks members, or members or copies are not well; `survives` says how many more
-                members may fail
-    well        all there
+    failed      data is lost, or the array is stopped
+    read-only   the data can be read, and nothing can be written
+    degraded    members are missing, or members or copies have trouble; `survives` says how many
+                more members may fail
+    well        complete
 
-What each level bears, by the kernel's names; `near copies` of raid10 are in the low byte of its
-layout, `far` ones in the next:
+What each level survives, by the kernel's names; raid10 has its number of `near copies` in the low
+byte of its layout, `far copies` in the next:
 
-    level       data is there as long as
+    level       the data is complete as long as
     raid0       every member is
     linear      every member is
     raid1       one member is
     raid4, 5    all but one are
     raid6       all but two are
-    raid10      one copy of each block is: neighbours in the order of slots hold the same, for near
-                copies; which of them failed decides
-    container   never held data itself: its arrays are listed by themselves
-    faulty      a device to try things out with
+    raid10      one copy of each block is; near copies of a block are in adjacent slots, so it
+                depends on which members failed
+    container   holds no data itself: its arrays are listed by themselves
+    faulty      a device for tests
 
-A member counts when it is in sync and not faulty. `degraded` of the kernel counts the same, but not
-for levels without redundancy, where nothing is ever missing, only gone.
+A member counts if it is in sync and not faulty. The kernel's `degraded` counts the same, but stays
+zero at levels without redundancy.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ from appliance.process.spoken import size, some
 
 BLOCK = Path("/sys/block")
 _PROGRESS = re.compile(r"(\d+) / (\d+)")
-_LEADING = re.compile(r"\d+")  # during a reshape raid_disks is "5 (4)": what it becomes, and was
+_LEADING = re.compile(r"\d+")  # during a reshape raid_disks is "5 (4)": new and old number
 
-# States of an array in which it gives nothing: broken (raid0 and linear that lost a member), not
-# assembled whole, or there is no array at all.
+# States of an array that serves no data: broken (raid0 and linear that lost a member), incompletely
+# assembled, or no array.
 STOPPED = ("broken", "inactive", "suspended")
 UNUSED = ("clear",)
-# Until the first write; a write turns it into active by itself.
+# Until the first write, which makes it active by itself.
 READ_ONLY = ("readonly",)
 
 WITHOUT_REDUNDANCY = ("raid0", "linear")
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 NO_ARRAYS = ("container", "faulty")
 
-# Copies and parity are made whole; a resync follows a power cut, and until it is over a stripe may
-# be wrong that a failing disk would be computed from. A check changes nothing.
+# These make copies and parity consistent. A resync follows a power cut; until it ends a stripe may
+# be inconsistent, and data computed from it wrong. A check changes nothing.
 REBUILDS = {
     "recover": "it is being rebuilt",
-    "resync": "it is being made equal again",
+    "resync": "it is being resynchronised",
     "reshape": "it is being reshaped",
 }
 
-FAR_SETS = 17  # the bit of a raid10's layout from which on it says how far copies are grouped
+FAR_SETS = 17  # bit of a raid10's layout; from here on it tells the groups of far copies
 SECTOR = 512
 
-# Words of a member's state that want somebody's attention; what the kernel has for others is no
-# trouble: in_sync, spare, journal, writemostly, replacement, failfast.
+# Words of a member's state that need attention. Others are no trouble: in_sync, spare, journal,
+# writemostly, replacement, failfast.
 MEMBER_TROUBLE = {
     "faulty": "failed",
     "blocked": "failed and is waited for",
@@ -68,8 +68,8 @@ MEMBER_TROUBLE = {
     "want_replacement": "is to be replaced",
 }
 
-# Errors that were mended are told for so long after there were more of them: their counter never
-# falls, unless somebody writes a zero into it, and a disk that had one years ago may be a good one.
+# How long new corrected errors are a warning: the counter never falls unless somebody writes a zero
+# into it, and a disk with one error years ago may be good.
 ERRORS_TOLD_MS = 7 * 86_400_000
 
 Condition = Literal["well", "degraded", "read-only", "failed"]
@@ -78,10 +78,10 @@ Condition = Literal["well", "degraded", "read-only", "failed"]
 class Member(TypedDict):
     name: str
     state: str
-    slot: int | None  # None: it takes no part: a spare, or thrown out
-    errors: int  # of reading, corrected from other members
-    has_new_errors: bool  # there were fewer a week ago, as far as is known
-    bad_ranges: int  # of blocks that are known to be bad and are gone on this member
+    slot: int | None  # None: inactive: a spare, or removed
+    errors: int  # read errors, corrected from other members
+    has_new_errors: bool  # there were fewer a week ago, if known
+    bad_ranges: int  # of blocks that are known to be bad on this member
 
 
 class Array(TypedDict):
@@ -89,22 +89,22 @@ class Array(TypedDict):
     level: str | None
     state: str
     condition: Condition
-    disks: int  # that it wants
+    disks: int  # in a complete array
     missing: int
-    survives: int | None  # more failures, whichever members they hit; None: not known
+    survives: int | None  # further failures of any members; None: unknown
     action: str  # idle, recover, check, ...
     done: float | None  # of the action
-    mismatches: int  # bytes of copies that differ, by the last check
-    policy: str | None  # what keeps copies equal after a power cut: resync, bitmap, journal, ppl
-    holds_data: bool | None  # whether our data directory is on it; None: not known
+    mismatches: int  # bytes of copies that differ, from the last check
+    policy: str | None  # how copies are made equal after a power cut: resync, bitmap, journal, ppl
+    holds_data: bool | None  # whether our data directory is on it; None: unknown
     members: list[Member]
 
 
 def snapshot(
     block: Path = BLOCK, beneath: frozenset[str] | None = None, grown: Grown | None = None
 ) -> list[Array]:
-    """Every array; none is the usual answer on a machine without one. `beneath` are the devices
-    below our data directory, by name; `grown` knows what was counted before."""
+    """Every array; usually none. `beneath` names the devices below our data directory; `grown` has
+    earlier counts."""
     grown = grown or Grown()
     arrays = (_array(folder, beneath, grown) for folder in sorted(block.glob("md*")))
     return [each for each in arrays if each is not None]
@@ -115,12 +115,12 @@ def _array(folder: Path, beneath: frozenset[str] | None, grown: Grown) -> Array 
     try:
         state = _text(md / "array_state")
     except OSError:
-        return None  # it is not an array, or it was stopped while we looked
+        return None  # no array, or stopped meanwhile
     level = _optional(md / "level") or None
     if state in UNUSED or level in NO_ARRAYS:
         return None
-    # A container of disks, whose metadata a program keeps, is always inactive; "external:/md127/0"
-    # is an array in one.
+    # A container of disks with metadata of a program is always inactive; "external:/md127/0" is an
+    # array in one.
     if re.match(r"external:[^/]", _optional(md / "metadata_version") or ""):
         return None
     members = [_member(each, grown) for each in sorted(md.glob("dev-*"))]
@@ -136,7 +136,7 @@ def _array(folder: Path, beneath: frozenset[str] | None, grown: Grown) -> Array 
         "disks": disks,
         "missing": max(0, missing, _number(md / "degraded")),
         "survives": None,
-        "action": _optional(md / "sync_action") or "idle",  # no such file without redundancy
+        "action": _optional(md / "sync_action") or "idle",  # missing without redundancy
         "done": int(done[1]) / int(done[2]) if done and int(done[2]) else None,
         "mismatches": _mismatches(md) * SECTOR,
         "policy": _optional(md / "consistency_policy") or None,
@@ -149,7 +149,7 @@ def _array(folder: Path, beneath: frozenset[str] | None, grown: Grown) -> Array 
 
 
 def _mismatches(md: Path) -> int:
-    """A repair counts what it mended."""
+    """A repair counts what it corrected."""
     checked = _optional(md / "last_sync_action") or "check"  # kernels before 4.19 do not say
     return _number(md / "mismatch_cnt") if checked == "check" else 0
 
@@ -179,7 +179,7 @@ def _text(file: Path) -> str:
 
 
 def _optional(file: Path) -> str | None:
-    """None: this level has no such file, or the array went while we looked."""
+    """None: this level has no such file, or the array is gone by now."""
     try:
         return _text(file)
     except OSError:
@@ -187,16 +187,16 @@ def _optional(file: Path) -> str | None:
 
 
 def _number(file: Path) -> int:
-    """Files that are not there, and words such as "none", are zero."""
+    """Missing files and words such as "none" are zero."""
     match = _LEADING.match(_optional(file) or "")
     return int(match[0]) if match else 0
 
 
-# What it bears
+# Redundancy
 
 
 def survives(array: Array, layout: int = 0) -> int | None:
-    """How many more members may fail, whichever they are. Below 0: data is gone."""
+    """How many more members may fail, whichever they are. Below 0: data is lost."""
     level, missing = array["level"], array["missing"]
     if level in WITHOUT_REDUNDANCY:
         return -missing
@@ -210,13 +210,13 @@ def survives(array: Array, layout: int = 0) -> int | None:
 
 
 def _survives_copies(array: Array, layout: int) -> int:
-    """Of near copies, block after block: the copies of a block are in neighbouring slots, and the
-    next block's begin behind them. Far copies and offset ones are shifted by as many slots."""
+    """Near copies of a block are in adjacent slots, and those of the next block follow. Far and
+    offset copies are shifted by as many slots."""
     near, far = layout & 0xFF or 2, layout >> 8 & 0xFF or 1
     disks = array["disks"]
     alive = {each["slot"] for each in array["members"] if _is_alive(each)}
     if layout >> FAR_SETS or not array["members"]:
-        # Far copies in sets of their own, or nothing to go by: at least so many.
+        # Far copies in own groups, or an unknown layout: a lower bound.
         return max(0, near * far - 1 - array["missing"])
     least = near * far
     for block in range(disks):
@@ -258,11 +258,11 @@ def _troubles(array: Array) -> list[str]:
     return troubles
 
 
-# In words
+# Messages
 
 
 def reason(array: Array) -> str | None:
-    """What is wrong with it; None: nothing."""
+    """The trouble of an array; None: none."""
     if array["condition"] == "well":
         return None
     parts = [_state_told(array), *_troubles(array)]
@@ -293,5 +293,5 @@ def _whose(array: Array) -> str:
 
 
 def is_failing(array: Array) -> bool:
-    """Whether the broker cannot serve for it."""
+    """Whether the array keeps the broker from serving."""
     return array["condition"] in ("failed", "read-only") and array["holds_data"] is not False

@@ -1,8 +1,8 @@
-"""What the syncs of the file system below the data directory are worth.
+"""What a sync guarantees on the file system of the data directory.
 
-Which of them tell of bytes that did not reach the disk was measured, not read: see
-docs/decisions/which-sync-tells-the-truth.md. Where nothing was measured, that is said: at the
-start, in the health and in the documents.
+Which syncs report bytes that did not reach the disk was measured:
+docs/decisions/which-sync-tells-the-truth.md. For other file systems the start, the health and the
+documents say that nothing is proven.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from appliance.machine.mounts import MOUNTS, holding
 
-# What was proven is proven of these, in this way: acknowledged records survived a disk that died,
-# one that refused some writes, and power cuts that lost what was not flushed.
+# File systems with a proof, and the proven kind of sync: acknowledged records survived a dying
+# disk, refused writes, and power cuts that lost unflushed data.
 PROVEN = {
     "ext4": "file by file and by one sync of the file system",
     "xfs": "file by file and by one sync of the file system",
@@ -21,7 +21,7 @@ PROVEN = {
 }
 SYNCFS = {kind for kind, how in PROVEN.items() if "one sync" in how}
 
-# Why somebody may think that it is well, and what is known against it.
+# Why another file system may fail.
 UNPROVEN = {
     "zfs": "its errors do not pass through Linux's page cache, which the proof is about",
     "nfs": "a write error may be told late or to nobody, and the server decides what a sync means",
@@ -37,7 +37,7 @@ UNPROVEN = {
     "ext3": "it was not tried",
     "ext2": "it has no journal: a power cut may lose names",
 }
-NO_FLUSH = {"nobarrier", "barrier=0"}  # the disk's own cache is not flushed then
+NO_FLUSH = {"nobarrier", "barrier=0"}  # then the disk's own cache is not flushed
 WANTED = "put the data directory on ext4 or XFS"
 
 
@@ -52,15 +52,15 @@ class Syncs:
         return self.is_proven and self.kind in SYNCFS
 
     def is_accepted(self, accepted: str) -> bool:
-        """Whether somebody said by name that it is good enough for them. A mount of a proven one
-        that does not flush is another matter: that is a mistake in its options."""
+        """Whether the operator accepted this file system by name. A proven one that is mounted
+        without flushes is never accepted: its options are a mistake."""
         return self.is_proven or (self.kind == accepted and self.kind not in PROVEN)
 
     def warnings(self, sync: str, accepted: str = "") -> list[str]:
-        """For the start, with `commit.sync` and `storage.file.system.accepted` as they are set."""
+        """The warnings at a start, for `commit.sync` and `storage.file.system.accepted`."""
         said = [] if self.is_proven else [f"WARNING: {self.text}."]
         if said and self.is_accepted(accepted):
-            said = [f"WARNING: {self.text}. storage.file.system.accepted={accepted} takes it."]
+            said = [f"WARNING: {self.text}. storage.file.system.accepted={accepted} accepts it."]
         if sync == "filesystem" and not self.may_syncfs:
             said.append(f"WARNING: commit.sync=filesystem is not used on {self.kind}, where one "
                         "sync of the file system was not proven: files are synced one by one.")
@@ -68,7 +68,7 @@ class Syncs:
 
 
 def syncs_on(path: Path, mounts: str | None = None) -> Syncs:
-    """Of an existing directory. `mounts` is what /proc/self/mountinfo would say."""
+    """For an existing directory. `mounts` has the format of /proc/self/mountinfo."""
     try:
         lines = mounts if mounts is not None else MOUNTS.read_text()
     except OSError as error:

@@ -1,25 +1,24 @@
-"""The time of day, for whatever deletes, expires or refuses by it: a clock that somebody set wrong
-deletes nothing.
+"""The time of day for deletion, expiry and refusal: a wrong clock deletes nothing.
 
 Retention compares timestamps of records with now. A clock that is a year ahead would make every
-record a year old at once; one that is ten years back would refuse what producers with right clocks
-send. So what the machine's clock says is measured against a belief: what it said before, moved on
-by a clock that nobody can set. `believed_clock.py` keeps the belief across restarts.
+record a year old at once; a clock ten years back would refuse the records of producers with right
+clocks. So the machine's clock is compared with a belief: an earlier reading, advanced by a clock
+that nobody can set. `believed_clock.py` keeps the belief across restarts.
 
-    no doubt   the two differ by at most STEP_MAX_MS: the machine's clock is believed, as it is
-    ahead      it is later than believed. After a reboot a machine that was off looks the same, so
-               then it ends when it has lasted SETTLE_MS and is not more than OFF_MAX_MS
-    behind     it is earlier than believed. Time does not go back: it is wrong now, or was wrong
-               before, and waiting does not tell which
+    no doubt   the two differ by at most STEP_MAX_MS: the machine's clock is believed
+    ahead      the clock is later than the belief. After a reboot a machine that was off looks the
+               same, so the doubt ends after SETTLE_MS, if the gap is at most OFF_MAX_MS
+    behind     the clock is earlier than the belief. It is wrong now, or was wrong before; waiting
+               does not tell which
 
-Either ends when a person confirms it, or when the kernel was told for SETTLE_SYNCHRONISED_MS that
-the clock is kept right, and it is not more than OFF_SYNCHRONISED_MAX_MS ahead. But not where the
-kernel had said the same of what was believed: within one boot the time that passed is known, so one
-of its two words is wrong, and only a person can tell which.
+A doubt also ends when a person confirms the clock, or when the kernel has called it synchronised
+for SETTLE_SYNCHRONISED_MS and it is at most OFF_SYNCHRONISED_MAX_MS ahead. The latter does not
+apply if the kernel called the belief synchronised, too: within one boot the elapsed time is known,
+so one of the two statements is wrong, and only a person can tell which.
 
-In doubt the time is a span. What deletes and expires takes `earliest`, what stamps and what refuses
-records of the future takes `latest`: nothing is deleted too early and nobody is refused wrongly,
-whichever of the two clocks is right.
+In doubt the time is a span. Deletion and expiry use `earliest`; stamps, and the refusal of records
+from the future, use `latest`. So nothing is deleted too early and no record is wrongly refused,
+whichever clock is right.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 STEP_MAX_MS = 600_000  # more than any slewing or leap; less than the shortest sensible retention
-SETTLE_MS = 3_600_000  # time for a person, or NTP, to put a wrong clock right
+SETTLE_MS = 3_600_000  # time for a person or NTP to correct a clock
 DAY_MS = 86_400_000
-OFF_MAX_MS = 30 * DAY_MS  # for so long a machine is off in holidays; beyond, somebody has to say so
+OFF_MAX_MS = 30 * DAY_MS  # a machine may be off this long in holidays; then a person must confirm
 
-# Whoever sets the clock by hand takes the kernel's word away: for a daemon to give it back, it has
-# asked others for the time. A minute, since the word may be older than the step by a moment.
+# Setting the clock by hand ends the kernel's statement; a daemon restores it only after asking time
+# servers. A minute, because the statement may be a moment older than the step.
 SETTLE_SYNCHRONISED_MS = 60_000
-ASK_MS = 500  # between two questions to the kernel: whoever expires something asks for the time
-# Receivers of GPS time that roll over are 19.6 years off, and are believed by daemons.
+ASK_MS = 500  # between two questions to the kernel: every expiry asks for the time
+# A GPS receiver with a week rollover is 19.6 years off, and daemons believe it.
 OFF_SYNCHRONISED_MAX_MS = 366 * DAY_MS
 
 Way = Literal["ahead", "behind"]
 
 
 class Remembered(NamedTuple):
-    """What was believed, by whatever was running then."""
+    """The belief, and the boot that it is from."""
 
     believed_ms: int
-    steady_ms: int  # of the clock that nobody can set, of that boot
+    steady_ms: int  # by the clock that nobody can set, of that boot
     boot_id: str  # "": not known
     has_gap: bool = False  # time may have passed before that boot that no clock counted
-    was_kept_right: bool = False  # the kernel has said so of the belief, in that boot
+    was_kept_right: bool = False  # the kernel called the belief synchronised in that boot
 
 
 class Span(NamedTuple):
@@ -67,7 +66,7 @@ class Doubt:
     believed_ms: int
     settles_in_ms: int | None  # None: not by waiting
     has_gap: bool  # the machine may have been off
-    by_a_person: bool  # nobody else ends it
+    by_a_person: bool  # only a person ends it
 
     @property
     def by_ms(self) -> int:
@@ -75,7 +74,7 @@ class Doubt:
 
 
 class _Word:
-    """The kernel's, that the clock is kept right; by the steady clock."""
+    """The kernel's statement that the clock is synchronised; by the steady clock."""
 
     def __init__(self, is_given: Callable[[], bool]) -> None:
         self._is_given = is_given
@@ -94,7 +93,7 @@ class _Word:
 
 @dataclass
 class _Jump:
-    """A doubt under way, with times of the steady clock."""
+    """A current doubt, with times of the steady clock."""
 
     difference_ms: int
     since_ms: int
@@ -106,12 +105,12 @@ def wall_now_ms() -> int:
 
 
 def steady_now_ms() -> int:
-    """Nobody sets it, and it goes on while the machine sleeps."""
+    """Nobody can set it, and it advances while the machine sleeps."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class WallClock:
-    """Any thread may ask."""
+    """Any thread may use it."""
 
     def __init__(
         self,
@@ -135,7 +134,7 @@ class WallClock:
         self.look()
 
     def _go_on(self, then: Remembered) -> None:
-        """What to expect now. How long a machine was off nobody knows: at least not at all."""
+        """The expected time. The time that a machine was off is unknown: the least is none."""
         passed_ms = self._at - then.steady_ms
         if then.boot_id != "" and then.boot_id == self._boot_id and passed_ms >= 0:
             self._believed = then.believed_ms + passed_ms
@@ -146,11 +145,11 @@ class WallClock:
     # Asking
 
     def now_ms(self) -> int:
-        """For what deletes and expires."""
+        """For deletion and expiry."""
         return self.look().earliest_ms
 
     def latest_ms(self) -> int:
-        """For stamps, and for what refuses the future."""
+        """For stamps, and for refusing the future."""
         return self.look().latest_ms
 
     def look(self) -> Span:
@@ -172,7 +171,7 @@ class WallClock:
             return Doubt(_way(jump), wall, believed, settles_in, self._has_gap, by_a_person)
 
     def remember(self) -> Remembered:
-        """To be kept for the next start: the belief, also while there is doubt."""
+        """The belief for the next start, also during a doubt."""
         with self._lock:
             wall, steady = self._wall_ms(), self._steady_ms()
             believed = self._look(wall, steady)
@@ -181,10 +180,10 @@ class WallClock:
             )  # fmt: skip
 
     def confirm(self) -> Doubt | None:
-        """A person says that the machine's clock is right; the doubt that this ends."""
+        """A person confirms the machine's clock; returns the doubt that this ends."""
         doubt = self.doubt()
         with self._lock:
-            self._was_kept_right = False  # of what is believed from here on
+            self._was_kept_right = False  # of the new belief
             self._word = _Word(self._is_synchronised)
             self._believe(self._wall_ms(), self._steady_ms())
         return doubt
@@ -192,7 +191,7 @@ class WallClock:
     # Deciding
 
     def _look(self, wall: int, steady: int) -> int:
-        """What is believed now."""
+        """Returns the time that is believed now."""
         expected = self._believed + steady - self._at
         difference = wall - expected
         if abs(difference) <= STEP_MAX_MS:
@@ -202,7 +201,7 @@ class WallClock:
         if jump is None or abs(difference - jump.difference_ms) > STEP_MAX_MS:
             jump = self._jump = _Jump(difference, steady, _Word(self._is_synchronised))
         if self._was_kept_right:
-            return expected  # the kernel's word against the kernel's word
+            return expected  # the kernel contradicts itself
         if jump.difference_ms <= OFF_SYNCHRONISED_MAX_MS and jump.word.lasts(steady):
             self._was_kept_right = True
             return self._believe(wall, steady)

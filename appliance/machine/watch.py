@@ -1,4 +1,4 @@
-"""Looks at the machine every few seconds, and keeps what was found for whoever asks."""
+"""Reads the state of the machine every few seconds and keeps it for requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from appliance.machine.limits import Limit
 from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array
 
-LOOK_S = 2.0  # between two looks: as often as an open page is told of health
+LOOK_S = 2.0  # between two checks: an open page reads the health as often
 
 
 class Machine:
-    """Under one data directory."""
+    """The machine below one data directory."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = Clock()
@@ -26,17 +26,17 @@ class Machine:
         self.kills = KillsWatch(self._grown)
         self.limits: list[Limit] = []
         self.file_system = FileSystem()
-        self._was_seen = False  # the directory: the first start makes it, beside the first look
+        self._was_seen = False  # the first start creates the directory during the first check
         self._directory = directory
 
     def look(self) -> None:
-        """Reads files of the kernel: for a thread."""
+        """Reads files of the kernel: must run on a thread."""
         self.clock.look()
         self.memory = memory.look()
         self.kills.note(self.memory.kills)
         self.limits = limits.look()
         self.arrays = raid.snapshot(raid.BLOCK, devices.beneath(self._directory), self._grown)
-        # The last, since a file system that hangs lets nobody go who looks at it.
+        # Last, because a hanging file system blocks the thread here.
         state = file_system.look(self._directory)
         self._was_seen |= not state.unseen
         self.file_system = state if self._was_seen else FileSystem()

@@ -1,13 +1,13 @@
 """The mirror: a consumer of one cluster and a producer for another in one process.
 
-    Mirror (mirror.py)       rounds, one after the other, until it is stopped; pauses between
-        Site (site.py)       one cluster: who leads what, short questions
-        topics.py            what the target lacks: topics, partitions, configs
-        Fetcher (fetcher.py) a thread a source broker; its batches wait in the Inbox (inbox.py)
+    Mirror (mirror.py)       runs rounds until it is stopped, with pauses between them
+        Site (site.py)       one cluster: leaders, and short requests
+        topics.py            creates in the target what the source has: topics, partitions, configs
+        Fetcher (fetcher.py) a thread per source broker; its batches wait in the Inbox (inbox.py)
         KeptTarget           an appliance: the same offsets
-        MappedTarget         any other: its own offsets, and the map (offset_map.py)
-        GroupOffsets         what groups have committed, where offsets are kept
-    MirrorProgress           how far it is (progress.py), for the line, the JSON and the metrics
+        MappedTarget         any other cluster: its own offsets, and a map (offset_map.py)
+        GroupOffsets         committed offsets of groups, if the target keeps offsets
+    MirrorProgress           progress (progress.py), for the line, the JSON and the metrics
 
-Why it is so: docs/decisions/mirror.md.
+docs/decisions/mirror.md has the reasons.
 """

@@ -33,7 +33,7 @@ OF_A_MIRROR = {each.name: each for each in dataclasses.fields(MirrorConfig)}
 
 
 def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorated]:
-    """An option that is a setting: its default and its help are those of the table."""
+    """An option for a setting, with the default and the help of the table."""
     field = OF_A_MIRROR[name]
     row = field.metadata["setting"]
     if row.choices:
@@ -59,18 +59,18 @@ def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorate
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Any other setting of docs/mirror.md; may be repeated.",
+    help="Any other setting of docs/mirror.md; repeatable.",
 )
-@click.option("--once", is_flag=True, help="End when everything that the source has is mirrored.")
-@click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus finds the metrics.")
+@click.option("--once", is_flag=True, help="End when all records of the source are mirrored.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus here.")
 @click.option(
     "--report",
     metavar="HOST:PORT",
-    help="Admin pages that show how far it is, those of the target; with the token in "
+    help="Admin address that shows the progress, usually the target's; with the token in "
     "APPLIANCE_TOKEN.",
 )
-@click.option("--progress-s", default=10.0, show_default=True, help="Seconds between two lines.")
-@click.option("--json", "as_json", is_flag=True, help="Progress as JSON, one object a line.")
+@click.option("--progress-s", default=10.0, show_default=True, help="Interval of progress lines.")
+@click.option("--json", "as_json", is_flag=True, help="Progress as JSON, one object per line.")
 @click.pass_context
 def mirror(
     context: click.Context,
@@ -85,8 +85,8 @@ def mirror(
 ) -> None:
     """Copy topics from one cluster to another, batches as they are, until SIGTERM or SIGINT.
 
-    Behind an appliance offsets are those of the source. Behind an Apache Kafka cluster `translate`
-    tells what an offset became."""
+    An appliance as target keeps the offsets of the source. For an Apache Kafka target `translate`
+    prints the offset in the target."""
     if context.invoked_subcommand:
         return
     missing = [flag for flag, name in FLAGS.items() if not settings[name]]
@@ -123,7 +123,7 @@ def parsed(pair: str) -> tuple[str, Any]:
 
 
 class Shown:
-    """A line now and then, and one at the end."""
+    """Prints the progress at intervals, and once at the end."""
 
     def __init__(
         self, progress: MirrorProgress, seconds: float, as_json: bool, reporter: Reporter | None
@@ -176,18 +176,18 @@ class Shown:
 
 @mirror.command(cls=Command)
 @click.option("--to", "target", required=True, metavar="HOST:PORT[,...]", help="The target.")
-@click.option("--name", default=MirrorConfig.name, show_default=True, help="Of the mirror.")
+@click.option("--name", default=MirrorConfig.name, show_default=True, help="Name of the mirror.")
 @click.option("--topic", required=True)
 @click.option("--partition", default=0, show_default=True)
-@click.option("--offset", required=True, type=int, help="Of the source.")
+@click.option("--offset", required=True, type=int, help="Offset in the source.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
 def translate(
     target: str, name: str, topic: str, partition: int, offset: int, as_json: bool
 ) -> None:
-    """Print which offset of the target an offset of the source became.
+    """Print the offset in the target for an offset of the source.
 
-    Where there is no record of that offset it is that of the next one: where to read on. A target
-    that keeps offsets has no map, and needs none."""
+    If there is no record at that offset, it prints the offset of the next record. A target that
+    keeps offsets needs no map and has none."""
     config = MirrorConfig(target=target, name=name)
     site = Site(config.client(target))
     try:

@@ -1,4 +1,4 @@
-"""The settings of a mirror, each with its reason; docs/mirror.md has the table."""
+"""The settings of a mirror with their reasons; docs/mirror.md has the table."""
 
 from __future__ import annotations
 
@@ -10,83 +10,87 @@ from appliance.client.errors import ConfigInvalid
 from appliance.process import patterns
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")  # becomes part of topic names
-IN_FLIGHT_MAX = 5  # Kafka knows a batch that comes again only among a producer's last five
+IN_FLIGHT_MAX = 5  # Kafka detects a duplicate only among a producer's last five batches
 
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorConfig:
-    source: str = setting("", "`--from`: `host:port,host:port` of the cluster to read from.")
-    target: str = setting("", "`--to`: the same of the cluster to write to.")
-    topics: str = setting("", "Which topics: a regular expression for the whole name.")
+    source: str = setting("", "`--from`: `host:port,host:port` of the source cluster.")
+    target: str = setting("", "`--to`: `host:port,host:port` of the target cluster.")
+    topics: str = setting("", "The topics to mirror: a regular expression for the whole name.")
     groups: str = setting(
         "",
-        "Which consumer groups' committed offsets are copied too: a regular expression for the "
-        "whole name. Only where offsets are kept; empty: of none.",
+        "The consumer groups whose committed offsets are copied: a regular expression for the "
+        "whole name. Only if the target keeps offsets; empty: none.",
     )
     name: str = setting(
         "mirror",
-        "Two mirrors to one target need two names: positions, map and transactions carry it.",
+        "Two mirrors to one target need two names: they name positions, map and transactions.",
     )
     delivery: str = setting(
         "exactly-once",
-        "`at-least-once` saves the transactions, and a kill repeats what was sent in the last "
-        "`commit_interval_ms`. Where offsets are kept it is exactly once either way.",
+        "`at-least-once` uses no transactions; a kill repeats what was sent in the last "
+        "`commit_interval_ms`. A target that keeps offsets is exactly once either way.",
         choices=("exactly-once", "at-least-once"),
     )
     offsets: str = setting(
         "auto",
-        "`keep` makes the target's offsets those of the source, which takes an appliance; `map` "
-        "writes down which offset became which. `auto` keeps them where the target can.",
+        "`keep` gives records the same offsets as in the source and needs an appliance as target; "
+        "`map` records which offset became which. `auto` keeps them if the target can.",
         choices=("auto", "keep", "map"),
     )
     sync_configs: bool = setting(
-        True, "What the source's topics have as configs of their own is set in the target too."
+        True, "Configs that are set for a topic in the source are set in the target too."
     )
-    fetch_max_bytes: int = setting(8 * MIB, "Of one answer of a source broker.", minimum=1)
+    fetch_max_bytes: int = setting(8 * MIB, "Size of one fetch response.", minimum=1)
     fetch_partition_max_bytes: int = setting(
-        MIB, "Of one partition in it. A larger batch comes all the same.", minimum=1
+        MIB, "Per partition of it. A larger batch still comes whole.", minimum=1
     )
     fetch_max_wait_ms: int = setting(
-        500, "How long a source broker holds back an answer without records.", minimum=0
+        500, "How long a source broker delays a response without records.", minimum=0
     )
     inbox_bytes: int = setting(
-        32 * MIB, "Read and not sent yet: beyond it reading waits.", minimum=1
+        32 * MIB,
+        "Batches that are read and not sent yet; above it reading waits.",
+        minimum=1,
     )
     request_max_bytes: int = setting(
         MIB,
-        "Of one Produce. Kafka's default limit is 100 MiB; more than a megabyte gains nothing.",
+        "Size of a produce request. Kafka's default limit is 100 MiB; above 1 MiB is no faster.",
         minimum=1,
     )
     commit_interval_ms: int = setting(
         1000,
-        "With a map: how often position and map are written, and how long a transaction is. "
-        "Readers of committed records in the target see them so much later.",
+        "With a map: the interval of writing position and map, and the length of a transaction. "
+        "It delays the readers of committed records in the target.",
         minimum=1,
     )
     refresh_interval_ms: int = setting(
-        10_000, "How often topics, partitions and configs are compared.", minimum=100
+        10_000, "Interval of comparing topics, partitions and configs.", minimum=100
     )
     retry_backoff_ms: int = setting(
-        200, "The pause after a failure; it doubles with each that follows.", minimum=1
+        200,
+        "The pause after a failure; it doubles with each further failure.",
+        minimum=1,
     )
     retry_backoff_max_ms: int = setting(
         30_000,
-        "The longest pause. A link that is back is used within it.",
+        "The longest pause. A link that recovers is used again after at most this time.",
         minimum=1,
     )
     request_timeout_ms: int = setting(
-        30_000, "How long an answer may take before the round is given up.", minimum=1
+        30_000, "How long a response may take before the round fails.", minimum=1
     )
     stop_timeout_ms: int = setting(
         5000,
-        "How long the mirror waits for what is on its way when it is told to stop; then the "
-        "connections are cut. What was not answered is asked for again at the next start.",
+        "How long a stopping mirror waits for open requests; then it cuts the connections. It "
+        "sends unanswered batches again at the next start.",
         minimum=0,
     )
     map_retention_ms: int = setting(
         30 * 86_400_000,
-        "How long entries of the map are kept: `retention.ms` of its topic when it is made. -1 is "
-        "for ever, at up to 5 MB a day and busy partition.",
+        "How long the map keeps its entries: `retention.ms` of its topic at creation. -1 is "
+        "for ever; a busy partition adds up to 5 MB a day.",
         minimum=-1,
     )
 

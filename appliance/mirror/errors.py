@@ -1,4 +1,4 @@
-"""What ends a round, a topic or the mirror."""
+"""Errors that end a round, a topic or the mirror."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from appliance.errors import ApplianceError
 
 
 class RoundOver(ApplianceError):
-    """Nothing is wrong: topics or partitions changed, so the next round begins with them."""
+    """No failure: topics or partitions changed, so the next round starts with them."""
 
 
 class PositionMoved(ApplianceError):
-    """The source no longer has the next offset, or the target is not where it was thought to be:
-    the next round asks both."""
+    """The source no longer has the next offset, or the target's position differs from the expected
+    one: the next round asks both."""
 
     retriable = True
 
 
 class TopicRefused(ApplianceError):
-    """One topic cannot be mirrored as things are; the others can."""
+    """One topic cannot be mirrored in its present state; other topics can."""
 
     def __init__(self, topic: str, why: str) -> None:
         self.topic = topic
@@ -29,8 +29,8 @@ class MirrorFenced(ApplianceError):
 
 
 class OffsetsCannotBeKept(ApplianceError):
-    """`keep` was asked for, or `groups`, and the target is no appliance."""
+    """`keep` or `groups` is set, and the target is no appliance."""
 
 
 class OffsetNotMapped(ApplianceError):
-    """The map does not tell what this offset became."""
+    """The map has no offset of the target for this offset."""

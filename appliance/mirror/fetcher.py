@@ -1,8 +1,8 @@
 """Reads committed batches of the partitions that one source broker leads, on a thread of its own.
 
-Fetch up to version 12, where topics go by name, without a session. The next request leaves before
-what the last one brought is put into the inbox, so that the broker reads while the target writes.
-Answers come into one buffer, the next over the last: what is to be sent was copied out of it.
+It uses Fetch up to version 12, which names topics, without a session. It sends the next request
+before it puts the last response into the inbox, so the broker reads while the target writes. All
+responses use one buffer: batches to send were copied out of it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Prepare = Callable[[TopicPartition, Octets, int, list[tuple[int, int]]], tuple[A
 
 @dataclass(slots=True)
 class Cursor:
-    """Where one partition is read on. The batch at the offset may begin below it."""
+    """The next fetch of one partition. The batch at the offset may begin below it."""
 
     fetch_offset: int
-    next_offset: int  # that the target wants; below the other where the source has no such records
+    next_offset: int  # that the target wants; below fetch_offset if the source has no such records
 
 
 class Fetcher:
@@ -61,7 +61,7 @@ class Fetcher:
         self._thread.start()
 
     def join(self) -> None:
-        """After the inbox was closed: at most one answer is waited for."""
+        """After the inbox was closed: waits for at most one response."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -116,8 +116,8 @@ class Fetcher:
         self._connection.send(FETCH, request, version=self._version)
 
     def _taken(self, answer: FetchResponse) -> Iterator[Fetched]:
-        """What came, partition by partition. Those that had something go to the end of the next
-        request: its first ones get the room."""
+        """The fetched batches by partition. Partitions with records move to the end of the next
+        request, because the first partitions of a request get the space."""
         for topic in answer.responses:
             for row in topic.partitions:
                 partition = TopicPartition(topic.topic, row.partition_index)
@@ -162,6 +162,6 @@ class Fetcher:
         raise error
 
     def _give_up(self, partition: TopicPartition, why: str) -> None:
-        """Damage in one partition holds up no other; the next round tries it again."""
+        """Damage in one partition delays no other; the next round tries this one again."""
         del self._cursors[partition]
         self._progress.failed(partition, why)

@@ -1,13 +1,12 @@
-"""What consumer groups have committed, copied as it is: where offsets are kept it means the same in
-both clusters, so that a group that moves over goes on where it was.
+"""Copies the committed offsets of consumer groups to a target that keeps offsets, so that a group
+that moves to the target continues there.
 
-Only forward, and never beyond what is mirrored: a group that has moved already, and goes on in the
-target, is not set back, and none is sent to an offset that is not there yet. A group with members
-in the target has its own say; it is left alone.
+Offsets only move forward, and never beyond the mirrored position: the mirror does not reset a group
+that already consumes from the target. It skips groups that have members in the target.
 
-What nobody commits for long expires where a group never had members, and in the target it had none:
-so what stands still is committed again once a day, and when a mirror begins: one that runs `--once`
-is never there for a day.
+The target never saw members of these groups, so committed offsets that stay the same would expire.
+The mirror commits them again once a day and at its start, because one with `--once` runs for less
+than a day.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 
 log = event_log.named("mirror")
 
-OF_ONE_GROUP = 7  # the last version of OffsetFetch that asks for one group
-BY_NAME = 9  # of OffsetCommit
+OF_ONE_GROUP = 7  # the last version of OffsetFetch with one group per request
+BY_NAME = 9  # the last version of OffsetCommit that names topics
 NOT_COMMITTED = -1
 FRESH_S = 86_400.0
 ITS_OWN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
@@ -64,12 +63,12 @@ class GroupOffsets:
         self._source, self._target = source, target
         self._clock = clock
         self._pattern = patterns.compiled(pattern)
-        self._left_alone: set[str] = set()  # said so already
+        self._left_alone: set[str] = set()  # already logged
         self._copied: dict[str, Offsets] = {}
-        self._refreshed = refreshed  # when, by group: for longer than this lives
+        self._refreshed = refreshed  # by group, when all was committed last; outlives this object
 
     def copy(self, positions: Mapping[TopicPartition, int]) -> None:
-        """`positions`: what is mirrored, and up to where. One group holds up no other."""
+        """`positions` are the mirrored ones. An error of one group does not stop the others."""
         for group in self._groups():
             try:
                 self._copy_one(group, positions)
@@ -82,7 +81,7 @@ class GroupOffsets:
                     log.warning("a group's offsets are not copied", group=group, error=error)
 
     def _leave_alone(self, group: str, error: BrokerRefused) -> None:
-        self._refreshed[group] = self._clock()  # nothing of it expires
+        self._refreshed[group] = self._clock()  # members keep the offsets from expiring
         if group not in self._left_alone:
             self._left_alone.add(group)
             log.info("a group has members in the target: its offsets are its own", group=group)
@@ -92,7 +91,7 @@ class GroupOffsets:
         for broker in [*self._source.brokers]:
             answer = self._source.ask(LIST_GROUPS, ListGroupsRequest(), broker)
             if answer.error_code:
-                continue  # it is still loading: at the next look
+                continue  # the coordinator is loading; the next look retries
             found.update(each.group_id for each in answer.groups)
         return sorted(each for each in found if self._pattern.fullmatch(each))
 
@@ -127,7 +126,7 @@ class GroupOffsets:
 
 
 def committed(site: Site, group: str) -> Offsets:
-    """All that the group has committed."""
+    """All committed offsets of the group."""
     request = OffsetFetchRequest(group_id=group, topics=None)
     answer = site.ask(OFFSET_FETCH, request, site.coordinator(group, GROUP), OF_ONE_GROUP)
     if answer.error_code:
@@ -144,7 +143,7 @@ def committed(site: Site, group: str) -> Offsets:
 
 
 def commit(site: Site, group: str, offsets: Offsets) -> None:
-    """As one who is no member: a group that has members refuses."""
+    """Commits without being a member; a group that has members refuses."""
     topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
     for partition, each in offsets.items():
         row = OffsetCommitRequest.OffsetCommitRequestPartition(partition.partition, each.offset)

@@ -1,4 +1,4 @@
-"""What was read and waits to be sent: many fetchers put in, one thread takes out."""
+"""Batches that were read and not sent yet: many fetchers put, one thread takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from appliance.mirror.site import TopicPartition
 
-Octets = bytes | memoryview  # of a Fetch: batches, the last one perhaps cut off
+Octets = bytes | memoryview  # records of a Fetch response; the last batch may be incomplete
 
 
 @dataclass(slots=True)
@@ -17,8 +17,8 @@ class Fetched:
     """Committed batches of one partition, ready for the target."""
 
     partition: TopicPartition
-    payload: Any  # as the target's `prepare` made it
-    next_offset: int  # of the source, behind them
+    payload: Any  # returned by the target's `prepare`
+    next_offset: int  # of the source, after these batches
     records: int
     size: int
 
@@ -33,7 +33,7 @@ class Inbox:
         self._is_closed = False
 
     def put(self, each: Fetched) -> bool:
-        """Waits for room; False when nobody takes any more."""
+        """Waits for space; False when the inbox is closed."""
         with self._changed:
             while self._bytes >= self._bytes_max and not self._is_closed:
                 self._changed.wait()
@@ -44,8 +44,8 @@ class Inbox:
             return not self._is_closed
 
     def take(self, bytes_max: int, timeout_s: float) -> list[Fetched]:
-        """Up to about that many bytes, in their order; raises what a fetcher failed with, when
-        everything before it was taken."""
+        """About `bytes_max` bytes in order. Raises a fetcher's error after everything before it
+        was taken."""
         with self._changed:
             if not self._waiting and not self._failure and timeout_s > 0:
                 self._changed.wait(timeout_s)

@@ -1,7 +1,7 @@
 """A target that keeps the source's offsets: an appliance, in topics with `mirror.source`.
 
-The position is its log end, so there is nothing else to remember. What is missing at the beginning,
-because the source does not have it or has it no more, is sent as empty batches like any other gap.
+The target's log end is the position, so the mirror stores none. Offsets that the source no longer
+has are sent as empty batches, at the beginning as in any other gap.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KeptTarget:
         self._pipeline = Pipeline(site, config.request_timeout_ms)
         self._new: dict[
             TopicPartition, int
-        ] = {}  # partitions that were empty, and where the source begins
+        ] = {}  # partitions that were empty, and the source's start offset
 
     def close(self) -> None:
         self._pipeline.close()
@@ -46,7 +46,8 @@ class KeptTarget:
         ends: dict[TopicPartition, int],
         refuse: Callable[[TopicRefused], None],
     ) -> dict[TopicPartition, int | None]:
-        """Where each goes on; `starts` and `ends` are the source's. None: it was never begun."""
+        """The next offset of each partition, None if it was never mirrored; `starts` and `ends`
+        are the source's."""
         here = self._site.offsets(starts, LATEST)
         for partition, offset in here.items():
             if offset > ends[partition]:
@@ -58,9 +59,8 @@ class KeptTarget:
         return {partition: offset or None for partition, offset in here.items()}
 
     def pass_over(self, partition: TopicPartition, offset: int | None, start: int, end: int) -> int:
-        """Offsets that the source does not have. The first batch that it still has may begin below
-        its start, and fills in what is missing before it; only where there is none is it done here.
-        """
+        """Skips offsets that the source does not have. The first batch of the source may begin
+        below its start and covers the gap before it; without such a batch this fills the gap."""
         if offset is None:
             self._new[partition] = start
         if start < end:
@@ -82,7 +82,8 @@ class KeptTarget:
         return kept.data, kept.next_offset, kept.records, len(kept.data)
 
     def send(self, fetched: Iterable[Fetched]) -> None:
-        """All of it as one request a lane: a mirror may send many batches a partition."""
+        """Sends everything, one request per lane: a mirror may send several batches of a partition
+        in a request."""
         of: dict[Lane, dict[TopicPartition, list[Fetched]]] = defaultdict(lambda: defaultdict(list))
         for each in fetched:
             of[self._pipeline.lane(each.partition)][each.partition].append(each)
@@ -103,18 +104,18 @@ class KeptTarget:
                 self._forget_before(partition, self._new.pop(partition))
 
     def _forget_before(self, partition: TopicPartition, offset: int) -> None:
-        """So that the target begins where the source does, and not with a gap."""
+        """Makes the target begin at the source's start and not with a gap."""
         row = DeleteRecordsRequest.DeleteRecordsPartition(partition.partition, offset)
         topic = DeleteRecordsRequest.DeleteRecordsTopic(partition.topic, [row])
         asked = DeleteRecordsRequest([topic], self._config.request_timeout_ms)
         answer = self._site.ask(DELETE_RECORDS, asked, self._site.leader(partition))
         for result in answer.topics[0].partitions:
-            if result.error_code:  # of a compacted topic nothing is deleted: it begins with the gap
+            if result.error_code:  # a compacted topic deletes nothing: it begins with the gap
                 error = BrokerRefused(result.error_code, f"{partition} begins with empty offsets")
                 log.info("the target's beginning stays", error=error, until=offset)
 
     def settle(self, is_idle: bool) -> None:
-        """Takes what answers there are; all of them when there is nothing to send."""
+        """Takes the responses that have arrived, or waits for all when there is nothing to send."""
         if is_idle:
             self._pipeline.settle()
 

@@ -1,8 +1,8 @@
-"""A target that gives offsets itself: an Apache Kafka cluster.
+"""A target with its own offsets: an Apache Kafka cluster.
 
-Batches go out with our producer id and sequence, one a partition in a request, as Kafka wants them:
-so small ones are joined, as far as the topic takes them. Position and map are written at the end of
-a stretch of time: with the data in one transaction, or behind it when each offset may come again.
+Batches are sent with the mirror's producer id and sequence. Kafka accepts one batch of a partition
+per request, so small batches are joined up to the topic's limit. Position and map are written at
+the end of each stretch: in one transaction with the data, or after it with at-least-once delivery.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from appliance.mirror.site import Site, TopicPartition
 from appliance.mirror.transaction import Producer
 from appliance.record import _batch, _build, _mirror
 
-LINGER_MS = 60_000  # beyond the longest stretch: until then a broker must not end a transaction
+LINGER_MS = 60_000  # longer than any stretch: the broker must not abort a transaction earlier
 
 
 @dataclass(slots=True)
 class Sent:
-    """One batch, and the offsets that its records had."""
+    """One batch, and the source offsets of its records."""
 
     data: bytearray
     records: int
@@ -37,7 +37,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Stretch:
-    """Of one partition, since the last commit."""
+    """What one partition sent since the last commit."""
 
     next_offset: int
     records: int = 0
@@ -54,7 +54,7 @@ class MappedTarget:
         progress: MirrorProgress,
         config: MirrorConfig,
     ) -> None:
-        """`batch_bytes_max`: what each topic takes; it may change meanwhile."""
+        """`batch_bytes_max` has the limit of each topic, which may change later."""
         self._site, self._sources, self._progress = site, sources, progress
         self._batch_bytes_max = batch_bytes_max
         self._config = config
@@ -65,12 +65,12 @@ class MappedTarget:
         self._producer = Producer(site, name, timeout_ms)
         self._pipeline = Pipeline(site, config.request_timeout_ms, name)
         self._stretches: dict[TopicPartition, Stretch] = {}
-        self._began = 0.0  # of time.monotonic
+        self._began = 0.0  # by time.monotonic
 
     def close(self) -> None:
         self._pipeline.close()
 
-    # the beginning
+    # start positions
 
     def positions(
         self,
@@ -78,7 +78,8 @@ class MappedTarget:
         ends: dict[TopicPartition, int],
         refuse: Callable[[TopicRefused], None],
     ) -> dict[TopicPartition, int | None]:
-        """Where each goes on; `starts` and `ends` are the source's. None: it was never begun."""
+        """The next offset of each partition, None if it was never mirrored; `starts` and `ends`
+        are the source's."""
         known = offset_map.positions(self._site, self._config.positions_topic)
         for partition in starts:
             if partition not in known:
@@ -89,7 +90,7 @@ class MappedTarget:
                 known[partition].offset,
             )
             if was != own:
-                why = f"its records came from {was}, the source's is {own} now: it was made anew"
+                why = f"its records came from {was}, the source is now {own}: a new topic"
                 refuse(TopicRefused(partition.topic, why))
             elif offset > ends[partition]:
                 why = (
@@ -103,7 +104,7 @@ class MappedTarget:
         }
 
     def pass_over(self, partition: TopicPartition, offset: int | None, start: int, end: int) -> int:
-        """Offsets that the source does not have: the position moves on, and that is all."""
+        """Skips offsets that the source does not have: only the position moves."""
         if offset is not None:
             self._began = time.monotonic()
             self._stretches[partition] = Stretch(start)
@@ -159,9 +160,9 @@ class MappedTarget:
     def _send_first(
         self, waiting: dict[Lane, dict[TopicPartition, deque[Sent]]], new: list[TopicPartition]
     ) -> None:
-        """A Kafka that gets the first batch of a partition in a transaction asks the coordinator,
-        one question for an id at a time: a second one meanwhile fails its request. So these go
-        together, and are waited for."""
+        """For the first batch of a partition in a transaction Kafka asks its coordinator, one
+        question per producer id at a time; a second batch in that time fails its request. So this
+        sends the first batches together and waits for the responses."""
         firsts: dict[int, dict[TopicPartition, deque[Sent]]] = defaultdict(dict)
         for partition in new:
             lane = self._pipeline.lane(partition)
@@ -174,7 +175,7 @@ class MappedTarget:
                 self._pipeline.settle()
 
     def _send_some(self, lane: Lane, partitions: dict[TopicPartition, deque[Sent]]) -> None:
-        """The next batch of each partition, as far as they fit into one request."""
+        """Sends the next batch of each partition, as many as fit into one request."""
         taken: dict[TopicPartition, Sent] = {}
         size = 0
         for partition in list(partitions):
@@ -217,10 +218,10 @@ class MappedTarget:
         if self._stretches and age_ms >= self._config.commit_interval_ms:
             self.commit()
 
-    # the end of a stretch
+    # commit
 
     def commit(self) -> None:
-        """Position and map join the data; then all of it counts."""
+        """Writes position and map, and commits them with the data."""
         if not self._stretches:
             return
         self._pipeline.settle()
@@ -239,7 +240,7 @@ class MappedTarget:
         self._stretches.clear()
 
     def _rows(self, now_ms: int) -> dict[TopicPartition, list[Row]]:
-        """What is written down of this stretch, and where."""
+        """The records of position and map for this stretch, by their partitions."""
         rows: dict[TopicPartition, list[Row]] = defaultdict(list)
         for partition, each in self._stretches.items():
             position = Position(self._sources[partition.topic], each.next_offset)
@@ -254,8 +255,8 @@ class MappedTarget:
 
 
 def rebuilt(data: bytearray, from_offset: int) -> Sent:
-    """A batch that no broker takes as it is, taken apart and built again with its codec: records
-    without gaps, with timestamps of their own."""
+    """Rebuilds a batch that no broker accepts as it is, with the same codec: records without gaps,
+    with timestamps of their own."""
     (info,) = _batch.headers(data)
     records = [each for each in _batch.records(data) if each.offset >= from_offset]
     runs: list[Run] = []

@@ -1,7 +1,7 @@
-"""Rounds, one after the other, until the mirror is stopped.
+"""Runs rounds until the mirror is stopped.
 
-A failure ends a round and is followed by a pause that doubles up to a limit. Nothing is kept
-between rounds but the figures: what was not written is still in the source.
+A failure ends a round. A pause follows, which doubles up to a limit. Rounds share only the
+progress: the next round reads again what was not written.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from appliance.process import event_log
 log = event_log.named("mirror")
 
 FINAL = (MirrorFenced, OffsetsCannotBeKept)
-CUT_AGAIN_S = 0.1  # a round may just have begun when the mirror was told to stop
-DOUBLINGS_MAX = 30  # beyond any limit; the number must not grow for days
+CUT_AGAIN_S = 0.1  # a new round may begin at the moment of the stop
+DOUBLINGS_MAX = 30  # beyond any limit, so that the number does not grow for days
 
 
 class Mirror:
@@ -35,14 +35,14 @@ class Mirror:
         self.progress = MirrorProgress()
         self._stopping, self._is_over = threading.Event(), threading.Event()
         self._round: Round | None = None
-        self._held: dict[str, tuple[str, float]] = {}  # topics: why, and until when
+        self._held: dict[str, tuple[str, float]] = {}  # by topic: reason, end of its pause
 
     def stop(self) -> None:
-        """What is on its way is written; also from a signal handler."""
+        """Finishes the open requests; a signal handler may call this."""
         self._stopping.set()
 
     def run(self, once: bool = False) -> None:
-        """Until it is stopped; `once`: until everything is mirrored that the source has."""
+        """Runs until it is stopped, or with `once` until everything in the source is mirrored."""
         watch = threading.Thread(target=self._cut_after_stop, name="mirror-stop", daemon=True)
         watch.start()
         try:
@@ -53,7 +53,7 @@ class Mirror:
             watch.join()
 
     def _cut_after_stop(self) -> None:
-        """A link that is dead must not keep a mirror that was told to stop."""
+        """Cuts the connections if a dead link delays a stop."""
         self._stopping.wait()
         pause_s = self.config.stop_timeout_ms / 1000
         while not self._is_over.wait(pause_s):
@@ -77,7 +77,7 @@ class Mirror:
                 raise
             except (ApplianceError, OSError) as error:
                 if self._stopping.is_set():
-                    log.warning("stopped before all that was sent was answered", error=error)
+                    log.warning("stopped before every sent batch was answered", error=error)
                     return
                 # what was written shows that the link was there: the next trouble is another
                 failures = 1 if self.progress.last_written > began else failures + 1

@@ -1,9 +1,9 @@
-"""Positions and the offset map in the target: what their records look like, and reading them.
+"""Positions and the offset map in the target: the format of their records, and reading them.
 
     mirror.NAME.positions   key `topic/partition`, value {"source": "CLUSTER/TOPIC-ID", "offset": n}
                             the next offset of the source; compacted, one partition
     mirror.NAME.offsets     the same key, value {"runs": [[source, target, length], ...]}
-                            each run is records whose offsets rise together in both
+                            the offsets of a run's records rise together in both clusters
 
 JSON, so that any consumer can read them.
 """
@@ -69,7 +69,7 @@ def runs_row(partition: TopicPartition, runs: Iterable[Run], now_ms: int) -> Row
 
 
 def add_run(runs: list[Run], source: int, target: int, length: int) -> None:
-    """Joined to the last one where it goes on in both."""
+    """Extends the last run if this one continues it in both clusters."""
     if runs and (runs[-1].end, runs[-1].target + runs[-1].length) == (source, target):
         runs[-1] = runs[-1]._replace(length=runs[-1].length + length)
     else:
@@ -80,7 +80,7 @@ def add_run(runs: list[Run], source: int, target: int, length: int) -> None:
 
 
 def read(site: Site, topic: str) -> Iterator[_records.Record]:
-    """Every committed record of its one partition, up to now."""
+    """Every committed record of the topic's only partition, up to now."""
     partition = TopicPartition(topic, 0)
     offset = site.offsets([partition], EARLIEST)[partition]
     end_offset = site.offsets([partition], LATEST, COMMITTED)[partition]
@@ -101,7 +101,7 @@ def read(site: Site, topic: str) -> Iterator[_records.Record]:
             if row.error_code:
                 raise BrokerRefused(row.error_code, f"fetch of {partition} at offset {offset}")
             if not row.records:
-                return  # compaction took what stood at the end
+                return  # compaction removed the records at the end
             aborted = [(e.producer_id, e.first_offset) for e in row.aborted_transactions or ()]
             batches, offset = _mirror.committed(row.records, offset, aborted)
             for each in batches:
@@ -119,12 +119,12 @@ def positions(site: Site, topic: str) -> dict[TopicPartition, Position]:
 class Translation:
     source: int
     target: int
-    is_exact: bool  # False: there is no record of that offset; it is that of the next one
+    is_exact: bool  # False: no record at that offset; this is the next one
 
 
 def translate(site: Site, topic: str, partition: TopicPartition, offset: int) -> Translation:
-    """What an offset of the source became: where a consumer that would read on from it in the
-    source reads on in the target."""
+    """The target offset for an offset of the source: a consumer with this next offset in the source
+    continues there in the target."""
     key, last = key_of(partition), None
     for record in read(site, topic):
         if record.key != key:

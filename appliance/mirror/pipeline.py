@@ -1,9 +1,8 @@
-"""Produce requests on their way: a few connections to each target broker, several requests on each.
+"""Produce requests in flight: a few connections to each target broker, several requests on each.
 
-Kafka has one request of a connection in work at a time, so partitions are spread over connections.
-A broker answers a connection in the order in which it was asked, so a partition's batches stay in
-theirs as long as its leader stays; when anything fails the round ends and everything is asked for
-again.
+Kafka handles one request of a connection at a time, so partitions are spread over connections. A
+broker answers a connection's requests in order, so a partition's batches keep their order as long
+as its leader stays. Any failure ends the round, which discards all requests.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from appliance.protocol.messages.produce import ProduceResponse
 Answer = ProduceResponse.PartitionProduceResponse
 Then = Callable[[dict[TopicPartition, Answer]], None]
 
-Lane = tuple[int, int]  # a broker, and one of the connections to it
+Lane = tuple[int, int]  # a broker, and the number of a connection to it
 LANES = 4
 
 NO_SOURCES: Mapping[str, str] = {}
@@ -34,7 +33,7 @@ MOVED = {
     ErrorCode.OFFSET_OUT_OF_RANGE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.CORRUPT_MESSAGE,  # damaged on its way to us: what the source has may be whole
+    ErrorCode.CORRUPT_MESSAGE,  # damaged on the way to the mirror: the source's data may be whole
 }
 
 
@@ -43,7 +42,7 @@ class Pipeline:
         self._site, self._timeout_ms = site, timeout_ms
         self._transactional_id = transactional_id
         self._connections: dict[Lane, Connection] = {}
-        self._waiting: deque[tuple[Connection, Then]] = deque()  # in the order of the questions
+        self._waiting: deque[tuple[Connection, Then]] = deque()  # in the order of the requests
 
     def close(self) -> None:
         for each in self._connections.values():
@@ -54,7 +53,7 @@ class Pipeline:
         return len(self._waiting)
 
     def lane(self, partition: TopicPartition) -> Lane:
-        """The way that everything of this partition goes."""
+        """The connection for all batches of this partition."""
         return self._site.leader(partition), partition.partition % LANES
 
     def send(
@@ -64,7 +63,7 @@ class Pipeline:
         then: Then,
         mirror_sources: Mapping[str, str] = NO_SOURCES,
     ) -> None:
-        """`then` is called with what became of each, while a later one is sent or awaited."""
+        """Calls `then` with the answer of each partition, during a later send or settle."""
         connection = self._connections.get(lane)
         if connection is None:
             connection = self._connections[lane] = self._site.connect(lane[0])
@@ -79,7 +78,7 @@ class Pipeline:
         self._waiting.append((connection, then))
 
     def settle(self, most: int = 0) -> None:
-        """Waits until no more than that many are in flight."""
+        """Waits until at most `most` requests are in flight."""
         while len(self._waiting) > most:
             self._receive()
 
@@ -99,7 +98,7 @@ def _rows(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, Answer]]:
 
 
 def refusal(partition: TopicPartition, code: int, text: str) -> Exception:
-    """What a target's error means for the round."""
+    """The error that a target's error code raises in the round."""
     error = BrokerRefused(code, f"produce to {partition}" + (f": {text}" if text else ""))
     if code in FENCED:
         return MirrorFenced(f"another mirror of this name has taken over: {error}")

@@ -1,6 +1,6 @@
-"""A Produce request as parts, so that megabytes of batches are not copied to be sent.
+"""A Produce request as a list of parts, which saves copying megabytes of batches.
 
-Version 9 to 11, as `protocol/messages` has them; a test holds the two against each other.
+Versions 9 to 11, as in `protocol/messages`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from appliance.mirror.site import TopicPartition
 
-FIRST, LAST = 9, 11  # from 12 on a Produce adds its partitions to the transaction: we do that
+FIRST, LAST = (
+    9,
+    11,
+)  # from version 12 on it adds partitions to the transaction: the mirror does that
 ALL_ACKS = -1
 MIRROR_SOURCE = 10_000  # the tag
 HEAD, INDEX = struct.Struct(">hi"), struct.Struct(">i")

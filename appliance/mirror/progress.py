@@ -1,6 +1,6 @@
-"""How far a mirror is: written by its threads, read by the line, the JSON and the metrics.
+"""The mirror's progress: its threads write it; the line, the JSON and the metrics read it.
 
-Fields of a partition are replaced one at a time, and each is right by itself.
+Fields of a partition change one at a time, and each is right by itself.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Partition:
-    position: int = UNKNOWN  # of the source: everything below is safe in the target
-    end_offset: int = UNKNOWN  # of the source: what readers of committed records could have
+    position: int = UNKNOWN  # in the source: the target has everything below
+    end_offset: int = UNKNOWN  # in the source: end of the committed records
     records: int = 0
     bytes: int = 0
-    lost_offsets: int = 0  # gone from the source before they were mirrored
-    drained_at: int = UNKNOWN  # the source had nothing from this offset on when it was asked last
+    lost_offsets: int = 0  # deleted in the source before they were mirrored
+    drained_at: int = UNKNOWN  # the source had no records from this offset on at the last request
     failure: str = ""
-    caught_up: float = 0.0  # of time.time: when it had everything last; before that, its beginning
+    caught_up: float = 0.0  # by time.time: when the target last had everything, or the start
 
     def __post_init__(self) -> None:
         self.caught_up = time.time()
@@ -52,23 +52,23 @@ class Partition:
 class MirrorProgress:
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.refused: dict[str, str] = {}  # topics, and why
+        self.refused: dict[str, str] = {}  # the reason by topic
         self.is_connected = False
         self.failures = 0  # of rounds
         self.last_failure = ""
         self.transactions = 0
-        self.last_written = 0.0  # of time.time: when something was safe in the target
-        self.groups_refreshed: dict[str, float] = {}  # of time.monotonic: by GroupOffsets
-        self._lock = threading.Lock()  # of the dictionary
+        self.last_written = 0.0  # by time.time: the last write to the target
+        self.groups_refreshed: dict[str, float] = {}  # by time.monotonic, for GroupOffsets
+        self._lock = threading.Lock()  # guards the dictionary
 
     def of(self, partition: TopicPartition) -> Partition:
         with self._lock:
             return self.partitions.setdefault(partition, Partition())
 
-    # told by the threads
+    # written by the threads
 
     def begin(self, positions: dict[TopicPartition, int]) -> None:
-        """A round begins: what is mirrored now, and from where."""
+        """Starts a round with these partitions and positions."""
         with self._lock:
             self.partitions = {
                 partition: self.partitions.get(partition, Partition()) for partition in positions
@@ -79,7 +79,7 @@ class MirrorProgress:
 
     def saw(self, partition: TopicPartition, end_offset: int, drained_at: int) -> None:
         each = self.of(partition)
-        each.look()  # as of what was known before: what came since is younger than that
+        each.look()  # with the values before this response
         each.end_offset, each.drained_at = end_offset, drained_at
         each.look()
 
@@ -98,7 +98,7 @@ class MirrorProgress:
         self.of(partition).failure = why
 
     def refuse(self, topic: str, why: str) -> bool:
-        """Whether that is news."""
+        """Returns whether the reason is new."""
         is_news = self.refused.get(topic) != why
         self.refused = {**self.refused, topic: why}
         return is_news
@@ -106,7 +106,7 @@ class MirrorProgress:
     def forget_refused(self, but: set[str]) -> None:
         self.refused = {name: why for name, why in self.refused.items() if name in but}
 
-    # asked for
+    # read by others
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Partition]]:
         with self._lock:
@@ -114,7 +114,7 @@ class MirrorProgress:
 
     @property
     def is_caught_up(self) -> bool:
-        """Everything that the source had when it was asked last is safe in the target."""
+        """Whether the target has everything that the source had at the last request."""
         return all(each.failure or each.position == each.drained_at for _, each in self)
 
     def totals(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class MirrorProgress:
 PREFIX = "appliance_mirror"
 LABELS = ["topic", "partition"]
 OF_PARTITIONS: list[tuple[type, str, str, str]] = [
-    (GaugeMetricFamily, "position", "position", "Next offset of the source to be mirrored."),
+    (GaugeMetricFamily, "position", "position", "Next offset of the source to mirror."),
     (GaugeMetricFamily, "source_end_offset", "end_offset", "End of the source's committed data."),
     (GaugeMetricFamily, "lag_records", "lag", "Offsets between position and end."),
     (CounterMetricFamily, "records", "records", "Records written to the target."),
@@ -168,7 +168,7 @@ OF_PARTITIONS: list[tuple[type, str, str, str]] = [
 
 
 class Metrics(Collector):
-    """What Prometheus is told."""
+    """The metrics for Prometheus."""
 
     def __init__(self, progress: MirrorProgress) -> None:
         self._progress = progress
@@ -182,18 +182,20 @@ class Metrics(Collector):
         progress = self._progress
         refused = len(progress.totals()["refused"])
         yield GaugeMetricFamily(
-            f"{PREFIX}_connected", "Whether a round is under way.", progress.is_connected
+            f"{PREFIX}_connected",
+            "1 while the mirror is connected to both sides.",
+            progress.is_connected,
         )
         yield GaugeMetricFamily(
             f"{PREFIX}_refused", "Topics and partitions that cannot be mirrored.", refused
         )
         yield GaugeMetricFamily(
             f"{PREFIX}_last_written_timestamp_seconds",
-            "When something was written to the target last.",
+            "Time of the last write to the target.",
             progress.last_written,
         )
         yield CounterMetricFamily(
-            f"{PREFIX}_failures", "Rounds that ended by a failure.", progress.failures
+            f"{PREFIX}_failures", "Rounds that ended with a failure.", progress.failures
         )
         yield CounterMetricFamily(
             f"{PREFIX}_transactions", "Transactions committed.", progress.transactions
@@ -201,7 +203,7 @@ class Metrics(Collector):
 
 
 def serve_metrics(progress: MirrorProgress, host: str, port: int) -> int:
-    """On a thread of its own; the port that it has."""
+    """Serves on its own thread and returns the port."""
     registry = CollectorRegistry()
     registry.register(Metrics(progress))
     server, _ = start_http_server(port, host, registry)

@@ -1,6 +1,6 @@
-"""Tells an appliance's admin pages how far the mirror is: `PUT /api/v1/mirrors/NAME`.
+"""Reports the progress to an appliance's admin pages: `PUT /api/v1/mirrors/NAME`.
 
-That it cannot be told changes nothing about the mirror; the log says so once, until it works again.
+A failed report does not affect the mirror; it is logged once until a report succeeds again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""One round of a mirror: from the first question to the first failure, or to the next look at what
-there is to mirror.
+"""One round of a mirror: from the setup to the first failure or to the next refresh of topics.
 
-    1  both sites are asked who they are; the target is given the topics that it lacks
-    2  the target says where each partition goes on, the source what it still has
-    3  fetchers read, this thread sends what they read, until something ends it
+1  both clusters tell their ids; missing topics are created in the target
+2  the target tells the next offset of each partition, the source its offsets
+3  fetchers read and this thread sends, until something ends the round
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from appliance.process import event_log
 
 log = event_log.named("mirror")
 
-IDLE_S = 0.1  # between two looks at what else is to be done while nothing comes
+IDLE_S = 0.1  # pause between checks while no batches arrive
 
 
 class Target(Protocol):
@@ -76,13 +75,13 @@ class Round:
         self._inbox = Inbox(config.inbox_bytes)
         self._fetchers: list[Fetcher] = []
         self._target: Target | None = None
-        self._batch_bytes_max: dict[str, int] = {}  # by topic of the target
+        self._batch_bytes_max: dict[str, int] = {}  # by the target's topic
         self._keeps_offsets = False
         self._groups: GroupOffsets | None = None
-        self._without_position: set[str] = set()  # topics refused when this round began
+        self._without_position: set[str] = set()  # topics refused at the start
 
     def run(self) -> None:
-        """Until it is stopped, or caught up and `once`; raises what ends it otherwise."""
+        """Runs until it is stopped, or caught up with `once`; raises what else ends the round."""
         try:
             mirrored = self._arrange()
             self._target = self._open(mirrored)
@@ -95,13 +94,13 @@ class Round:
             self._close()
 
     def cut(self) -> None:
-        """From any thread: it ends now, as at a failure."""
+        """Ends the round at once, as a failure would; any thread may call this."""
         self._source.cut()
         self._target_site.cut()
 
     def _close(self) -> None:
         self._inbox.close()
-        self._source.cut()  # what fetchers wait for is not wanted any more
+        self._source.cut()  # wakes the fetchers that wait for it
         if self._target is not None:
             self._target.close()
         self._source.close()
@@ -109,7 +108,7 @@ class Round:
         for each in self._fetchers:
             each.join()
 
-    # the beginning
+    # the setup
 
     def _arrange(self) -> list[Topic]:
         self._source.refresh()
@@ -133,7 +132,7 @@ class Round:
         )
 
     def _arranged(self) -> list[Topic]:
-        """The topics that can be mirrored; the target has them when this returns."""
+        """Topics that can be mirrored; the target has all of them afterwards."""
         arrangement = topics.Arrangement(
             self._source, self._target_site, self._config, self._keeps_offsets
         )
@@ -150,7 +149,7 @@ class Round:
             log.error("topic cannot be mirrored", topic=topic, why=why)
 
     def _signature(self, mirrored: list[Topic]) -> object:
-        """What a round is made of: when it changes, the next one begins."""
+        """The inputs of a round: when one changes, the next round begins."""
         here = self._target_site.topics
         return [(each, here.get(each.name)) for each in mirrored]
 
@@ -162,7 +161,7 @@ class Round:
         return MappedTarget(site, sources, self._batch_bytes_max, progress, config)
 
     def _begin(self, mirrored: list[Topic], target: Target) -> dict[TopicPartition, Cursor]:
-        """Where each partition goes on; what the source does not have is passed over."""
+        """The next offset of each partition, after skipping what the source does not have."""
         partitions = [partition for each in mirrored for partition in each.partitions]
         starts = self._source.offsets(partitions, EARLIEST)
         ends = self._source.offsets(partitions, LATEST)
@@ -209,7 +208,7 @@ class Round:
         for each in self._fetchers:
             each.start()
 
-    # the course
+    # the transfer
 
     def _pump(self, target: Target) -> None:
         looked = time.monotonic()
@@ -235,7 +234,7 @@ class Round:
         try:
             return self._inbox.take(self._config.fetch_max_bytes, IDLE_S)
         except Exception:
-            # the source is gone: what was sent may count all the same
+            # the source failed; sent batches may still be acknowledged
             target.commit()
             raise
 
@@ -245,5 +244,7 @@ class Round:
         mirrored = self._signature(self._arranged())
         if mirrored != self._seen or any(each.failure for _, each in self._progress):
             target.commit()
-            raise RoundOver("topics, partitions or leaders changed, or a partition is tried again")
+            raise RoundOver(
+                "topics, partitions or leaders changed, or a partition is due for a retry"
+            )
         self._copy_groups()

@@ -1,7 +1,7 @@
-"""One cluster as the mirror knows it: its brokers, its topics, who leads a partition.
+"""One cluster as the mirror sees it: brokers, topics, partition leaders.
 
-For one thread, but for `cut`. Short questions go over connections that stay open; fetchers and
-senders get connections of their own.
+One thread uses a site; only `cut` may come from others. Short requests share connections that stay
+open; each fetcher and sender has its own connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from appliance.protocol.messages.metadata import MetadataRequest, MetadataRespon
 EARLIEST, LATEST = -2, -1
 UNCOMMITTED, COMMITTED = 0, 1
 GROUP, TRANSACTION = 0, 1  # the kinds of a coordinator
-COORDINATOR_OF_ONE = 3  # the last version of FindCoordinator that asks for one key
+COORDINATOR_OF_ONE = 3  # the last version of FindCoordinator with one key per request
 NO_LEADER = -1
 
 
@@ -67,12 +67,12 @@ class Site:
         self.topics: dict[str, Topic] = {}
         self._named = [Address.parse(each) for each in config.broker_list.split(",") if each]
         self._connections: dict[Address, Connection] = {}
-        self._made: list[Connection] = []  # all that there ever were: a site lives for a round
+        self._made: list[Connection] = []  # every connection so far: a site lives for one round
         self._is_cut = False
         self._coordinators: dict[tuple[str, int], int] = {}
 
     def cut(self) -> None:
-        """From any thread: who waits for this cluster fails at once, or at the next question."""
+        """Makes every wait for this cluster fail at once; any thread may call this."""
         self._is_cut = True
         for each in list(self._made):
             each.cut()
@@ -82,10 +82,10 @@ class Site:
             each.close()
         self._connections.clear()
 
-    # getting there
+    # connections
 
     def connect(self, broker: int) -> Connection:
-        """A new connection, which is the caller's."""
+        """A new connection that the caller owns."""
         if broker not in self.brokers:
             raise BrokerUnavailable(f"broker {broker} is not known, there are {[*self.brokers]}")
         return self._connected(self.brokers[broker])
@@ -93,14 +93,14 @@ class Site:
     def _connected(self, address: Address) -> Connection:
         made = Connection(address, self.config)
         self._made.append(made)
-        if self._is_cut:  # meanwhile
+        if self._is_cut:  # while connecting
             made.cut()
         return made
 
     def ask(
         self, api: Any, request: Any, broker: int | None = None, most: int | None = None
     ) -> Any:
-        """`broker` None: any that answers."""
+        """`broker` None asks any broker that answers."""
         if broker is not None and broker not in self.brokers:
             raise BrokerUnavailable(f"broker {broker} is not known, there are {[*self.brokers]}")
         some = [*self.brokers.values(), *self._named] if broker is None else [self.brokers[broker]]
@@ -118,16 +118,16 @@ class Site:
             try:
                 return connection.ask(api, request, version=connection.version(api, most))
             except ConnectionLost:
-                pass  # it was idle, and the broker may have closed it for that
+                pass  # the broker may have closed the idle connection
         if self._is_cut:
-            raise ConnectionLost(f"broker {address}: the mirror was told to stop")
+            raise ConnectionLost(f"broker {address}: the mirror is stopping")
         connection = self._connections[address] = self._connected(address)
         return connection.ask(api, request, version=connection.version(api, most))
 
-    # who is there
+    # metadata
 
     def refresh(self) -> None:
-        """Asks for all topics; internal ones, and what cannot be served, are left out."""
+        """Asks for all topics; skips internal ones and those that cannot be served."""
         answer: MetadataResponse = self.ask(
             METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False)
         )
@@ -152,7 +152,7 @@ class Site:
         return broker
 
     def coordinator(self, key: str, kind: int) -> int:
-        """Asked for once."""
+        """Asks once and keeps the result."""
         if (key, kind) not in self._coordinators:
             answer = self.find_coordinator(key, kind)
             if answer.error_code:
@@ -173,12 +173,12 @@ class Site:
             self.brokers[answer.node_id] = Address(answer.host, answer.port)
         return answer
 
-    # where things are
+    # offsets
 
     def offsets(
         self, partitions: Iterable[TopicPartition], when: int, isolation: int = UNCOMMITTED
     ) -> dict[TopicPartition, int]:
-        """The earliest or latest offset of each."""
+        """The earliest or latest offset of each partition."""
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for partition in partitions:
             by_leader[self.leader(partition)][partition.topic].append(partition.partition)

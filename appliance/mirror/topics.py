@@ -1,6 +1,6 @@
-"""What the target lacks of the source's topics: themselves, partitions, configs.
+"""Creates in the target what the source has: topics, partitions, configs.
 
-One topic that cannot be arranged is set down in `refused` and holds up no other.
+A topic that fails here is listed in `refused` and delays no other.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from appliance.protocol.messages.incremental_alter_configs import IncrementalAlt
 
 log = event_log.named("mirror")
 
-TOPIC, OWN, SET = 2, 1, 0  # a kind of resource, a source of configs, an operation
-BROKERS_OWN = -1  # replicas: as many as the target's default says
+TOPIC, OWN, SET = 2, 1, 0  # a resource type, a config source, an operation
+BROKERS_OWN = -1  # replication factor: the target's default
 SOURCE = "mirror.source"
 OURS = re.compile(r"mirror\..*\.(positions|offsets)")
-ASKED_MAX = 200  # topics in one DescribeConfigs
+ASKED_MAX = 200  # topics per DescribeConfigs
 AGAIN_S = 0.05
 
-# Only an appliance has them.
+# Configs that only an appliance has.
 NOT_KAFKAS = {"visibility", SOURCE}
-# Of the cluster that the topic is in, not of its records.
+# Configs that concern the topic's cluster and not its records.
 NOT_COPIED = {
     SOURCE,
     "min.insync.replicas",
@@ -49,14 +49,14 @@ NOT_COPIED = {
     "local.retention.ms",
     "local.retention.bytes",
 }
-# A target that takes records from a producer would hold old ones against the clock, or stamp them.
+# With these a target would reject old records of a producer, or stamp them.
 OF_THE_FIRST_WRITE = {
     "message.timestamp.type",
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms",
 }
-# Also where the source's topic has it from its broker: a batch that fits there must fit here.
+# Copied even if it is the source broker's default: the target must accept every batch.
 SIZE_MAX = "max.message.bytes"
 ALWAYS = {SIZE_MAX}
 
@@ -73,12 +73,12 @@ def wanted(source: Site, config: MirrorConfig) -> list[Topic]:
 
 
 def source_of(site: Site, topic: Topic) -> str:
-    """As `mirror.source` names it."""
+    """The source topic as `mirror.source` names it."""
     return f"{site.cluster_id}/{topic.id}"
 
 
 def can_keep_offsets(target: Site, config: MirrorConfig) -> bool:
-    """Whether a topic with `mirror.source` could be made there; and what was asked for."""
+    """Whether the target supports `mirror.source` and the config wants it."""
     if config.offsets == "map":
         return False
     code, text = _create(target, f"mirror.{config.name}.probe", 1, {SOURCE: "a/b"}, only_check=True)
@@ -98,11 +98,11 @@ class Arrangement:
         self._source, self._target, self._config = source, target, config
         self._keeps_offsets = keeps_offsets
         self.refused: dict[str, str] = {}
-        self.batch_bytes_max: dict[str, int] = {}  # that both sides take, by topic
-        self.has_changed = False  # something was made in the target
+        self.batch_bytes_max: dict[str, int] = {}  # the smaller limit of both sides, by topic
+        self.has_changed = False  # something was created in the target
 
     def arrange(self) -> list[Topic]:
-        """The topics that can be mirrored now."""
+        """Returns the topics that can be mirrored now."""
         topics = [
             each for each in wanted(self._source, self._config) if not self._is_away(each.name)
         ]
@@ -130,15 +130,15 @@ class Arrangement:
         return found
 
     def _is_away(self, name: str) -> bool:
-        """It is there and not served, here or there: it waits, and the others go on."""
+        """Whether one of its partitions has no leader, here or there: only this topic waits."""
         for where, site in (("source", self._source), ("target", self._target)):
             topic = site.topics.get(name)
             if topic is not None and not set(topic.leaders.values()) <= site.brokers.keys():
-                self.refused[name] = f"a partition of it has no leader in the {where} now"
+                self.refused[name] = f"one of its partitions has no leader in the {where} now"
         return name in self.refused
 
     def _await_leaders(self, topics: list[Topic]) -> None:
-        """A cluster has a topic some moments before the topic has leaders."""
+        """A cluster lists a new topic some moments before its partitions have leaders."""
         names = {each.name: len(each.leaders) for each in topics}
         if not self._keeps_offsets:
             names |= {self._config.positions_topic: 1, self._config.offsets_topic: 1}
@@ -148,7 +148,7 @@ class Arrangement:
             if all(self._has_leaders(*each) for each in names.items()):
                 return
             if time.monotonic() > end:
-                raise PartitionUnknown(f"topics that were made have no leaders: {[*names]}")
+                raise PartitionUnknown(f"new topics have no leaders: {[*names]}")
             time.sleep(AGAIN_S)
 
     def _has_leaders(self, name: str, count: int) -> bool:
@@ -174,10 +174,10 @@ class Arrangement:
         if recorded == own:
             return
         if not recorded:
-            why = f"the target has a topic of that name which is no mirror (it has no {SOURCE})"
+            why = f"the target's topic of that name is no mirror (it has no {SOURCE})"
         else:
-            why = f"the target's repeats {recorded}, and the source's is {own}: it was made anew"
-        raise TopicRefused(topic.name, f"{why}. Delete it in the target to begin again")
+            why = f"the target mirrors {recorded}, the source is now {own}: a new topic"
+        raise TopicRefused(topic.name, f"{why}. Delete it in the target to start again")
 
     def _grow(self, topic: Topic) -> None:
         count, here = len(topic.leaders), len(self._target.topics[topic.name].leaders)
@@ -195,12 +195,12 @@ class Arrangement:
     def _make(self, name: str, partitions: int, configs: Configs) -> None:
         code, text = _create(self._target, name, partitions, configs)
         if code and code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise TopicRefused(name, f"cannot be made in the target: {text}")
+            raise TopicRefused(name, f"cannot be created in the target: {text}")
         self.has_changed = True
         log.info("topic created in the target", topic=name, partitions=partitions)
 
     def _own_topics(self) -> None:
-        """Where positions and map are kept."""
+        """The mirror's topics for positions and map."""
         compacted = {"cleanup.policy": "compact"}
         kept = {"retention.ms": str(self._config.map_retention_ms)}
         rows = {self._config.positions_topic: compacted, self._config.offsets_topic: kept}
@@ -219,7 +219,7 @@ class Arrangement:
     def _own_configs(
         self, site: Site, names: list[str], always: Iterable[str] = ()
     ) -> dict[str, Configs]:
-        """What each topic has of its own."""
+        """The configs that are set for each topic."""
         found: dict[str, Configs] = {}
         for i in range(0, len(names), ASKED_MAX):
             rows = [
@@ -248,7 +248,7 @@ class Arrangement:
         request = IncrementalAlterConfigsRequest([resource])
         (answer,) = self._target.ask(ALTER_CONFIGS, request, self._target.controller).responses
         if answer.error_code:
-            # the records can be mirrored all the same
+            # mirroring works without these configs
             error = BrokerRefused(answer.error_code, answer.error_message or "")
             log.warning("configs cannot be set in the target", topic=name, error=error, **configs)
         else:

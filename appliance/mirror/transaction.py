@@ -1,9 +1,9 @@
-"""The mirror's producer id, and its transactions: the steps of clients before TV2.
+"""The mirror's producer id and its transactions, with the requests from before TV2.
 
-    begin, by the first partitions that are added    AddPartitionsToTxn
+    begin, with the first added partitions           AddPartitionsToTxn
     commit                                           EndTxn
 
-A broker that is still busy with the end of the last one says CONCURRENT_TRANSACTIONS: ask again.
+CONCURRENT_TRANSACTIONS: the broker is still ending the last transaction; the request is repeated.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from appliance.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
 from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
 
 BEFORE_TV2_ADD, BEFORE_TV2_END = 3, 4
-AGAIN_S = 0.02  # the end of a transaction takes a broker some milliseconds
-SEQUENCES = 2**31  # they wrap
+AGAIN_S = 0.02  # a broker needs some milliseconds to end a transaction
+SEQUENCES = 2**31  # sequences wrap
 
 AGAIN = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -40,29 +40,29 @@ AGAIN = {
 
 
 class Producer:
-    """`transactional_id` None: idempotent, without transactions."""
+    """With `transactional_id` None it is idempotent, without transactions."""
 
     def __init__(self, site: Site, transactional_id: str | None, timeout_ms: int) -> None:
         self._site, self._timeout_ms = site, timeout_ms
         self.transactional_id = transactional_id
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
-        self._coordinator = self._found()
+        self._coordinator = self._find_coordinator()
         self.id, self.epoch = self._init()
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is."""
+        """Whether a transaction is open."""
         return bool(self._added)
 
     def sequence(self, partition: TopicPartition, records: int) -> int:
-        """Of the next batch, which has so many."""
+        """The sequence of the next batch, which has `records` records."""
         first = self._sequences.get(partition, 0)
         self._sequences[partition] = (first + records) % SEQUENCES
         return first
 
-    def _found(self) -> int | None:
-        """The first that asks waits until a cluster has made its topic for transactions."""
+    def _find_coordinator(self) -> int | None:
+        """The first request waits until the cluster has created its topic of transactions."""
         name = self.transactional_id
         if name is None:
             return None
@@ -74,7 +74,7 @@ class Producer:
         return int(answer.node_id)
 
     def _init(self) -> tuple[int, int]:
-        """Whatever a mirror of this name left open is over when this returns."""
+        """Ends every transaction that a mirror of this name left open."""
         request = InitProducerIdRequest(self.transactional_id, self._timeout_ms)
         answer = self._until_done(
             "InitProducerId",
@@ -84,7 +84,7 @@ class Producer:
         return answer.producer_id, answer.producer_epoch
 
     def add(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those that were not in the transaction yet."""
+        """Adds partitions; returns those that were not in the transaction yet."""
         missing = [each for each in partitions if each not in self._added]
         if not missing or self.transactional_id is None:
             return []
@@ -114,7 +114,7 @@ class Producer:
             for row in topic.results_by_partition:
                 codes.add(row.partition_error_code)
                 if row.partition_error_code == ErrorCode.POLICY_VIOLATION:
-                    raise TopicRefused(topic.name, "is not for others to write to in the target")
+                    raise TopicRefused(topic.name, "is read-only for clients in the target")
         return codes
 
     def commit(self) -> None:

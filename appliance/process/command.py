@@ -43,7 +43,7 @@ class Command(click.Command):
 
 
 def _is_unread() -> bool:
-    """Whether the reader of our output is gone. A broken socket is reported instead."""
+    """Whether the reader of our output has closed it. A broken socket is reported instead."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), 0)
@@ -51,4 +51,4 @@ def _is_unread() -> bool:
 
 
 class CommandGroup(Command, click.Group):
-    """A command that has commands of its own."""
+    """A command with subcommands."""

@@ -3,8 +3,8 @@
 log = event_log.named("server")
 log.info("recovered", partitions=3, ms=41)
 
-A line has a greatest length, here and nowhere else: names and values come from clients, and the log
-is on a disk and in memory. One that repeats is written once a minute, with how often it came:
+This module limits the length of a line, because names and values come from clients, and the log is
+on a disk and in memory. A line that repeats is written once a minute, with its count:
 `log_repeats.py`.
 """
 
@@ -22,18 +22,18 @@ from typing import Any, Literal, NamedTuple, cast
 
 from appliance.process.log_repeats import Repeats
 
-RECENT_MAX = 5000  # lines that are kept in memory, for whoever looks at them in a browser
+RECENT_MAX = 5000  # lines in memory, for the console
 
-# Characters. A fact is a name or a handful of values, a line some facts; a trace is long when it
-# says something deep, and its ends are what one reads.
+# Characters. A fact is a name or a handful of values, a line has a few facts. Only the ends of a
+# long trace matter.
 FACT_MAX = 1000
 LINE_MAX = 4000
 TRACE_MAX = 16_000
 
 
 class Named:
-    """A logger whose calls take facts by name. Of an error it takes the words: whoever keeps lines
-    would keep, by its trace, all that was in use where it came from, open files too."""
+    """A logger whose calls take facts by name. It formats an error at once, because a stored error
+    would keep its whole stack alive with all objects, open files too."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
@@ -48,7 +48,7 @@ class Named:
         self._logger.error(text, extra=_extra(facts))
 
     def exception(self, text: str, **facts: Any) -> None:
-        """For what must not happen: with the trace of the exception being handled."""
+        """For unexpected errors: with the trace of the exception being handled."""
         self._logger.exception(text, extra=_extra(facts))
 
 
@@ -73,7 +73,7 @@ class Lines(logging.Formatter):
 
 
 def words_of(record: logging.LogRecord) -> str:
-    """What a line says behind its head."""
+    """The text of a line after its head."""
     facts = getattr(record, "facts", {})
     return cut(" ".join(filter(None, [record.getMessage(), as_words(facts)])), LINE_MAX)
 
@@ -87,7 +87,7 @@ def as_words(facts: Mapping[str, Any]) -> str:
 
 
 def quote(value: Any) -> str:
-    """As it is when it is one plain word, otherwise in quotes and still on one line."""
+    """One plain word as it is; other texts in quotes and on one line."""
     text = "null" if value is None else cut(str(value), FACT_MAX)
     is_plain = text.isprintable() and not any(mark in text for mark in ' "=')
     return text if is_plain and text else json.dumps(text)
@@ -98,7 +98,7 @@ repeats = Repeats()
 
 def named(name: str) -> Named:
     logger = logging.getLogger(f"appliance.{name}")
-    logger.addFilter(repeats)  # one that is there already is not added again
+    logger.addFilter(repeats)  # a filter is added only once
     return Named(logger)
 
 
@@ -107,7 +107,7 @@ def to_stderr() -> None:
     handler.setFormatter(Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-    for other in ("asyncio", "aiohttp.server"):  # without descriptors it repeats itself
+    for other in ("asyncio", "aiohttp.server"):  # without descriptors it repeats its errors
         logging.getLogger(other).addFilter(repeats)
 
 
@@ -124,7 +124,7 @@ _ids = count(1)
 
 
 class Keep(logging.Handler):
-    """Keeps the last lines. A thread that logs is in nobody's way: a deque needs no lock."""
+    """Keeps the last lines. Threads that log never wait: a deque needs no lock."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "is_kept", False):
@@ -139,7 +139,7 @@ class Keep(logging.Handler):
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Lines are kept inside."""
+    """Keeps lines inside."""
     handler = Keep()
     logging.getLogger("appliance").addHandler(handler)
     try:

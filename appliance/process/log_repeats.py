@@ -1,11 +1,11 @@
-"""Lines that come again and again are counted, not written: a fault that repeats a thousand times a
-second must not fill the disk with its own log, nor push what came before it out of memory.
+"""Repeated lines are counted, not written: an error that repeats a thousand times a second must not
+fill the disk with log, nor push earlier lines out of memory.
 
-The first line of a kind is written. Within a window from then on, the same line (logger, level,
-text and facts) is counted; so is one with other facts, once as many of its text were written as a
-person reads. When the window ends, one line says how many there were.
+The first line of a kind is written and opens a window. Within it the same line (logger, level, text
+and facts) is only counted; so are lines with other facts, once enough of the same text are written.
+When the window ends, one line has the count.
 
-It is a filter of each logger rather than of a handler: all handlers see the same lines.
+It is a filter of each logger and not of a handler: all handlers see the same lines.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 
 WINDOW_S = 60.0
 
-# With other facts each time: of so many the next one tells a person nothing new. The default of
+# With different facts: after so many another line tells a person nothing new. The default of
 # log.similar.lines.max.
 SIMILAR_MAX = 200
 
-# Kinds of lines that are counted at once. Beyond it the oldest is told of early and forgotten.
+# Kinds of lines that are counted at once. Beyond it the oldest window is reported early and ended.
 KINDS_MAX = 1000
 
-# Of a fact, in the line that tells how often: the first line had all of it.
+# Characters of a fact in the line with the count: the first line had all of it.
 FACT_CHARACTERS_MAX = 200
 
-Kind = tuple[str, int, str, str | None]  # logger, level, text, and the facts or None: all of them
+Kind = tuple[str, int, str, str | None]  # logger, level, text, and the facts or None: any
 
 
 @dataclass
@@ -65,8 +65,8 @@ class Repeats(logging.Filter):
         return is_new
 
     def flush(self, is_end: bool = False) -> int:
-        """Tells of the windows that have ended, or of all: for a timer, as no other line may come,
-        and for a stop. Returns how many lines that took."""
+        """Reports the windows that have ended, or all of them. A timer calls it, because no other
+        line may come, and the stop. Returns the number of lines."""
         with self._guard:
             ended = self._ended(float("inf") if is_end else self._clock())
         return _tell(ended)
@@ -116,7 +116,7 @@ class Repeats(logging.Filter):
 
 
 def _short(facts: Mapping[str, Any]) -> dict[str, str]:
-    # As text at once: an error that is kept keeps its whole stack.
+    # As text at once: a stored error keeps its whole stack.
     return {name: str(value)[:FACT_CHARACTERS_MAX] for name, value in facts.items()}
 
 

@@ -1,7 +1,7 @@
-"""Files of the data directory are for their owner alone: messages are in them.
+"""Files of the data directory are readable by their owner only, because they hold messages.
 
-The process makes its files so by its umask, too (`cli.serve`); what is made with a mode of its own
-holds also where the broker is embedded in a process that has another.
+The process sets its umask for this, too (`cli.serve`); an explicit mode also works where the broker
+is embedded in another process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def make_directory(path: Path, *, exist_ok: bool = False) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Over what is there. Not synced."""
+    """Replaces the file. Not synced."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(path, flags, FILE_MODE), "wb") as file:
         file.write(data)
 
 
 def tighten(directory: Path) -> None:
-    """One that was made by an older version, or by hand. Nobody comes through it to what is below,
-    whatever modes that has."""
+    """For a directory of an older version, or one made by hand. Its mode also protects everything
+    below it."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if not mode & UMASK:
         return

@@ -1,9 +1,8 @@
-"""Regular expressions that somebody else wrote: clients, people at the console, stored definitions.
+"""Regular expressions of others: clients, users of the console, stored definitions.
 
-They are RE2's. It takes time in proportion to the text, whatever the pattern is, where Python's
-`re` tries every way there is: `(a+)+$` and forty letters keep it busy for days, with the whole
-process standing still. What RE2 cannot do in such time, backreferences and looking
-around, it refuses.
+They use RE2, which takes time in proportion to the text for any pattern. Python's `re` may try
+exponentially many ways: `(a+)+$` and forty letters keep it busy for days and block the whole
+process. RE2 refuses what it cannot match in linear time: backreferences, lookahead and lookbehind.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import re2
 
 from appliance.errors import ApplianceError
 
-# Of a compiled pattern. A list of thousands of names fits.
+# Memory of a compiled pattern. A list of thousands of names fits.
 MEMORY_BYTES = 1 << 20
-SHOWN_MAX = 200  # characters of a wrong pattern that an error repeats
+SHOWN_MAX = 200  # characters of a wrong pattern in an error
 
 
 class PatternInvalid(ApplianceError):

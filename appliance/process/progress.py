@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import click
 
-REDRAW_SECONDS = 0.1  # of a bar at a terminal
+REDRAW_SECONDS = 0.1  # for a bar on a terminal
 LINE_SECONDS = 1.0  # between two plain lines
-WIDTH = 30  # of a bar
+WIDTH = 30  # of the bar
 
 
 class ProgressBar:
@@ -21,7 +21,7 @@ class ProgressBar:
         self.what, self.shown = what, shown
         self._began = self._told = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
-        self._length = 0  # of the line at the terminal
+        self._length = 0  # of the line on the terminal
 
     def __call__(self, done: int, total: int) -> None:
         pause = REDRAW_SECONDS if self._is_terminal else LINE_SECONDS
@@ -40,6 +40,6 @@ class ProgressBar:
         click.echo(f"\r{padded}" + ("\n" if is_end else ""), err=True, nl=False)
 
     def _left(self, done: int, total: int, now: float) -> str:
-        """The time left. Empty in the first second, when it is not known."""
+        """The time left. Empty in the first second, when it is unknown."""
         spent = now - self._began
         return f", {spent * (total - done) / done:.0f} s left" if done and spent > 1 else ""

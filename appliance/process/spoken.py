@@ -28,7 +28,7 @@ def disk_full(free_bytes: int, low_water_bytes: int) -> str:
     if free_bytes < wanted:
         room = f"{size(free_bytes)} free, {size(wanted)} wanted (storage.low.water.bytes)"
     else:
-        room = f"the file system took no more, with {size(free_bytes)} free: a quota, or its inodes"
+        room = f"its file system refuses writes at {size(free_bytes)} free: a quota, or its inodes"
     return (
         f"the disk is full: {room}; writes are refused until there is room: delete topics, or "
         "shorten what they keep"
@@ -36,11 +36,11 @@ def disk_full(free_bytes: int, low_water_bytes: int) -> str:
 
 
 def read_only(path: str) -> str:
-    """Why the broker cannot start there, and what to do."""
+    """Why the broker cannot start with this path, and the remedy."""
     return (
-        f"{path} is on a file system that is read-only: it was mounted so, or the kernel made it "
-        "so after an error, which its log tells (dmesg). Check it, mount it to be written, and "
-        "start again"
+        f"{path} is on a read-only file system: it was mounted read-only, or the kernel made it so "
+        "after an error, which is in its log (dmesg). Check the file system, mount it writable, "
+        "and start again"
     )
 
 

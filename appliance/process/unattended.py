@@ -1,4 +1,4 @@
-"""Work that is finished even if the client that asked for it has gone.
+"""Work that continues to its end even if the client that asked for it is gone.
 
 `asyncio.shield` does that, but then nobody retrieves its error. Python would report each error with
 a trace, although most of them only tell the client what was wrong with its request.
@@ -31,16 +31,16 @@ class Tasks:
         return task
 
     async def settled(self) -> None:
-        """After the last one, and those that it began."""
+        """Waits for all tasks, and for tasks that they started."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
 
 class LoggedTasks(Tasks):
-    """Nobody looks at what comes of them but the log."""
+    """Nobody but the log sees their errors."""
 
     def __init__(self, logger: event_log.Named, what: str) -> None:
-        """`what` failed where none of our own errors says why."""
+        """`what` failed with an error that is not one of our own."""
         super().__init__()
         self._logger = logger
         self._what = what
@@ -54,11 +54,11 @@ class LoggedTasks(Tasks):
         except ApplianceError as error:
             self._logger.warning("put off", error=error)
         except Exception:
-            self._logger.exception(f"{self._what} failed in a way that was not foreseen")
+            self._logger.exception(f"{self._what} failed unexpectedly")
 
 
 class Changes(Tasks):
-    """Of one owner, one after the other, and each to its end."""
+    """Tasks of one owner run one after the other, each to its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ async def outcome(task: asyncio.Task[Result]) -> Result:
 
 
 def let_go(work: asyncio.Future[Any]) -> None:
-    """Nobody waits for it."""
+    """Tasks that nobody waits for."""
     work.add_done_callback(_look_at)
 
 
@@ -92,6 +92,6 @@ def _look_at(work: asyncio.Future[Any]) -> None:
     try:
         work.result()
     except ApplianceError:
-        return  # an answer for a client that has gone
+        return  # a response for a client that is gone
     except Exception:
         logger.exception("a task that nobody waits for failed unexpectedly")

@@ -1,7 +1,7 @@
 """Kafka's wire protocol: messages, their bytes, their headers. No I/O, no clock, no state.
 
-One module per API holds its messages as field tables (`types`); `codec` makes bytes of them and
-back, `headers` what stands before them, `errors` the codes. `API` is the table of all.
+One module per API has its messages as field tables (`types`); `codec` encodes and decodes them,
+`headers` does the same for the headers, `errors` has the codes. `API` is the table of all APIs.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ MODULES = {
 
 
 class Table(Mapping[int, Api]):
-    """By the API's key. A module is imported when it is asked for: its classes take a millisecond
-    or two to make, and a broker starts faster without those that it does not serve."""
+    """By the API's key. A module is imported at its first use: creating its classes takes a
+    millisecond or two, and a broker starts faster without unused ones."""
 
     def __init__(self) -> None:
         self._found: dict[int, Api] = {}

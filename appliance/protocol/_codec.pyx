@@ -1,15 +1,15 @@
-"""Messages to bytes and back: one walk over a plan, which `plan.py` makes of a field table.
+"""Encodes and decodes messages by a plan, which `plan.py` makes from a field table.
 
-A `Plan` is one class in one version, a `Field` one row of it. For a struct with an int16, a compact
-string and a compact array of int32 the walk is
+A `Plan` is for one class in one version, a `Field` is one row of it. For a struct with an int16, a
+compact string and a compact array of int32 the plan means
 
     read    0 1   'h'      error_code     two bytes, big-endian
-            2     varint   host           size + 1, then so many bytes of UTF-8
-            .     varint   nodes          count + 1, then so many times four bytes
-            .     varint   tags           count, each of them a number, a size and its bytes
+            2     varint   host           size + 1, then as many bytes of UTF-8
+            .     varint   nodes          count + 1, then four bytes for each
+            .     varint   tags           count, then for each a number, a size and its bytes
 
-Reading believes no size and no count: each is held against the bytes that remain before anything is
-made of it. A field that the version lacks is not written, and has its default after reading.
+Decoding trusts no size and no count: each is compared with the remaining bytes before memory is
+allocated. A field that the version lacks is not written, and has its default after decoding.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -33,11 +33,11 @@ cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef enum Kind:
-    INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, BOOLEAN, ID  # of one width
+    INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, BOOLEAN, ID  # of fixed width
     TEXT, DATA, ARRAY, STRUCT
 
 cdef enum:
-    VARINT_BYTES_MAX = 5           # as many as an uint32 takes
+    VARINT_BYTES_MAX = 5           # the size of an uint32
     ID_BYTES = 16
     PART_SIZE_MIN = 4096           # below it a copy costs less than one more part of a system call
 
@@ -48,7 +48,7 @@ KINDS = {
 NO_UUID = UUID(int=0)
 cdef object NO_ID = NO_UUID, NO_ARGUMENTS = ()
 
-# What is read, and how far. `whole`: of which fields of bytes are slices; NULL: they are copies.
+# The position of decoding. `whole`: the object that fields of bytes are slices of; NULL: copies.
 cdef struct Source:
     const uint8_t* data
     int64_t at
@@ -57,7 +57,7 @@ cdef struct Source:
 
 
 class Malformed(Exception):
-    """The bytes are no such message; the text says where, got, wanted."""
+    """The bytes are no such message; the text has the position, got and wanted."""
 
 
 # ---- without the GIL ----
@@ -100,15 +100,15 @@ cdef inline void _put_varint(string* out, uint64_t value) noexcept nogil:
 # ---- with the GIL ----
 
 cdef class Field:
-    """One row: what it is called, what it is on the wire, and what it is where it is not there."""
+    """One row: its name, its type on the wire, and its default."""
 
     cdef str name
     cdef int kind
     cdef bint is_nullable
     cdef bint has_factory
-    cdef int64_t tag               # -1: it has a place in line
-    cdef int64_t bytes_min         # of each of an array: what a count is held against
-    cdef object default            # or what makes it
+    cdef int64_t tag               # -1: not tagged
+    cdef int64_t bytes_min         # per element of an array: limits a count
+    cdef object default            # or its factory
     cdef Field each
     cdef Plan plan
 
@@ -127,8 +127,8 @@ cdef class Field:
 
 
 cdef class Plan:
-    """One class in one version: the fields that have a place in line, those that are tagged, and
-    those that the version lacks."""
+    """One class in one version: its untagged fields, its tagged fields, and those that the version
+    lacks."""
 
     cdef type made
     cdef tuple line
@@ -150,7 +150,7 @@ cdef class Plan:
         return PyBytes_FromStringAndSize(out.data(), out.size())
 
     def encode_parts(self, message not None):
-        """Without copying what is large: the bytes are all parts one behind the other."""
+        """As parts that are to be joined, which saves copying large fields."""
         cdef string out
         cdef list parts = []
         _write_struct(self, message, &out, parts)
@@ -158,7 +158,7 @@ cdef class Plan:
         return parts
 
     def decode(self, octets not None, int64_t at=0, bint borrow=False):
-        """The message, and where it ends. `borrow`: fields of bytes are slices of `octets`."""
+        """The message and its end. `borrow`: fields of bytes are slices of `octets`."""
         cdef Source source
         cdef Py_buffer view
         PyObject_GetBuffer(octets, &view, PyBUF_SIMPLE)
@@ -173,7 +173,7 @@ cdef class Plan:
 
 
 def skip_tags(octets not None, int64_t at):
-    """The end of a tag section of which nothing is known."""
+    """The end of a tag section with unknown tags."""
     cdef Source source
     cdef Py_buffer view
     PyObject_GetBuffer(octets, &view, PyBUF_SIMPLE)
@@ -192,7 +192,7 @@ cdef _default(Field field):
     return field.default() if field.has_factory else field.default
 
 
-# Reading
+# Decoding
 
 cdef inline int _need(Source* source, int64_t size) except -1:
     if source.size - source.at < size:
@@ -268,7 +268,7 @@ cdef list _read_array(Field each, int64_t count, bint is_flexible, Source* sourc
 
 
 cdef int64_t _read_count(int kind, bint is_flexible, Source* source) except? -2:
-    """-1: null. Whether one that is less than 0 may be is the caller's to know."""
+    """-1: null. The caller checks whether a negative size is allowed."""
     cdef int64_t count
     if is_flexible:
         return _read_varint(source) - 1
@@ -342,7 +342,7 @@ cdef int _skip_tags(Source* source) except -1:
     return 0
 
 
-# Writing. `parts`: where what is large goes without a copy, behind all that was written so far.
+# Encoding. `parts` gets large fields without a copy, after everything written so far.
 
 cdef int _write_struct(Plan plan, object message, string* out, list parts) except -1:
     cdef Field field
@@ -404,7 +404,7 @@ cdef int _write_fixed(int kind, object value, string* out) except -1:
 
 
 cdef int _write_null(int kind, bint is_flexible, string* out) except -1:
-    """A struct: -1 in an int8, and 1 before one that is there."""
+    """A struct: an int8 of -1 for null, of 1 otherwise."""
     if kind == STRUCT:
         out.push_back(<char>-1)
     elif is_flexible:
@@ -427,7 +427,7 @@ cdef int _write_count(int kind, bint is_flexible, int64_t count, string* out) ex
 
 
 cdef int _write_data(object value, string* out, list parts) except -1:
-    """A tuple is bytes in several pieces."""
+    """A tuple has bytes in several pieces."""
     for each in value if isinstance(value, tuple) else (value,):
         if parts is None or len(each) < PART_SIZE_MIN:
             _put_bytes(each, out)
@@ -447,7 +447,7 @@ cdef int _put_bytes(object value, string* out) except -1:
 
 
 cdef int _write_tags(Plan plan, object message, string* out) except -1:
-    """Those that differ from their defaults; the tables have them in the order of their tags."""
+    """The fields that differ from their defaults, in the order of their tags."""
     cdef Field field
     cdef string section, own
     cdef int64_t count = 0

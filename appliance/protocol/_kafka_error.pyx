@@ -66,9 +66,9 @@ cdef const char* kafka_message(int code) noexcept nogil:
     if code == BATCH_TOO_LARGE:
         return b"the record batch is larger than max.message.bytes"
     if code == BATCH_CODEC:
-        return b"the compression codec is not known"
+        return b"the compression codec is unknown"
     if code == BATCH_TIMESTAMP:
-        return b"a timestamp lies outside what the topic allows"
+        return b"a timestamp is outside the topic's limits"
     if code == BATCH_LARGER_THAN_SEGMENT:
         return b"the record batch is larger than segment.bytes"
     if code == SEQUENCE_OUT_OF_ORDER:
@@ -76,7 +76,7 @@ cdef const char* kafka_message(int code) noexcept nogil:
     if code == PRODUCER_EPOCH_OLD:
         return b"a newer producer has taken over this producer id"
     if code == PRODUCER_UNKNOWN:
-        return b"the producer id is not known"
+        return b"the producer id is unknown"
     if code == TXN_STATE_INVALID:
         return b"the batch does not fit the state of the transaction"
     if code == TXN_COORDINATOR_FENCED:
@@ -90,11 +90,11 @@ cdef const char* kafka_message(int code) noexcept nogil:
     if code == LOG_CLOSED:
         return b"the partition is being closed"
     if code == LOG_FAILED:
-        return b"the partition failed at the disk and takes no writes until it is opened again"
+        return b"the partition failed at the disk and refuses writes until it is reopened"
     if code == TIMED_OUT:
         return b"the data was not on disk in time"
     if code == LOG_MIRRORED:
-        return b"the topic has mirror.source: only a mirror writes to it"
+        return b"the topic has mirror.source: only a mirror may write to it"
     if code == STORAGE_FULL:
         return b"the disk is full: writes resume when space is freed"
     if code == STORAGE_IO:
@@ -107,5 +107,5 @@ cdef const char* kafka_message(int code) noexcept nogil:
 # ---- with the GIL ----
 
 def kafka_code(int code):
-    """What a client is told for a code of the core."""
+    """The error code and text for a code of the core."""
     return kafka_error(code)

@@ -1,7 +1,7 @@
-"""Messages to bytes and back, by plans made from the field tables, one per class and version.
+"""Encodes and decodes messages by plans from the field tables, one plan per class and version.
 
-A field that a version lacks is not written, and has its default after reading. Reading believes no
-size and no count: each is held against the bytes that remain before anything is made of it.
+A field that a version lacks is not written, and has its default after decoding. Decoding trusts no
+size and no count: each is compared with the remaining bytes before memory is allocated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PLANS: dict[tuple[Any, int], Plan] = {}
 
 
 class Pieces(tuple[Bytes, ...]):
-    """Bytes in several pieces, where one piece would cost a copy."""
+    """Bytes in several pieces, which saves a copy."""
 
     def __len__(self) -> int:
         return sum(map(len, self))
@@ -33,8 +33,8 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def encode_parts(message: Any, version: int) -> list[Bytes]:
-    """The same without copying what is large: the bytes are all parts one behind the other. A field
-    of bytes may be `Pieces`."""
+    """As parts that are to be joined, which saves copying large fields. A field of bytes may be
+    `Pieces`."""
     return _plan(type(message), version).encode_parts(message)
 
 
@@ -46,10 +46,10 @@ def decode(
     may_go_on: bool = False,
     borrow: bool = False,
 ) -> Message:
-    """`may_go_on`: bytes after the end are no fault. librdkafka sends some behind an empty array of
+    """`may_go_on`: bytes after the end are allowed. librdkafka sends some after an empty array of
     its Metadata requests, and Kafka ignores them.
 
-    `borrow`: fields of bytes are views of `data`, which is not copied. It pays where they are many.
+    `borrow`: fields of bytes are views of `data`, which is not copied. It pays for many fields.
     """
     plan = PLANS.get((message, version)) or _plan(message, version)
     try:

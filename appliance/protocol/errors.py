@@ -1,4 +1,4 @@
-"""The codes with which Kafka answers, and what is wrong with a message that cannot be read."""
+"""Kafka's error codes, and the error for a message that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from appliance.errors import ApplianceError
 
 
 class MalformedMessage(ApplianceError):
-    """Not a message of this API and version; the text says where, got, wanted."""
+    """Not a message of this API and version; the text has the position, got and wanted."""
 
     kafka_code = 42
 

@@ -1,10 +1,10 @@
-"""What stands before a message: who asks what and which answer is whose.
+"""The headers of requests and responses.
 
 request    api_key i16 | api_version i16 | correlation_id i32 | client_id nullable string | tags*
 response   correlation_id i32 | tags*
 
-The tags are there in flexible versions only; the client id keeps its int16 size even then. The
-reply to ApiVersions never has tags: whoever reads it does not know yet what the broker speaks.
+Only flexible versions have tags; the client id keeps its int16 size even then. The response of
+ApiVersions never has tags, because its reader does not know the broker's versions yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from appliance.protocol.plan import plan_of
 from appliance.protocol.types import field, int16, int32, string
 
 RESPONSE = struct.Struct(">i")
-# Keys and versions that are remembered; there are some 500, but anybody may ask for others.
+# Cached keys and versions; there are some 500, but anybody may send others.
 KINDS_MAX = 1024
 
 
@@ -37,7 +37,7 @@ REQUEST = plan_of(RequestHeader, 0, False)
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, bytes]:
-    """The header and the body. A key that is unknown here is taken for one without tags."""
+    """The header and the body. An unknown key counts as one without tags."""
     try:
         header: RequestHeader
         header, at = REQUEST.decode(frame)

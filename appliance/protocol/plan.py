@@ -1,4 +1,4 @@
-"""From a field table to the plan by which `_codec.pyx` reads and writes a class in one version."""
+"""Makes plans from field tables: how `_codec.pyx` encodes and decodes a class in one version."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _field(name: str, kind: Any, version: int, flexible: bool, **more: Any) -> F
 
 
 def _bytes_min(kind: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes that one value takes: what a count is held against."""
+    """The smallest size of one value, which limits a count."""
     if isinstance(kind, Fixed):
         return struct.calcsize(f">{kind.letters}")
     if isinstance(kind, Text | Data | Array):

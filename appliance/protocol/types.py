@@ -1,9 +1,9 @@
-"""The language of the field tables: what a field is on the wire, and in which versions.
+"""The language of the field tables: a field's type on the wire, and its versions.
 
 A message is a dataclass whose fields are rows: `rack: str | None = field(string, nullable="1+")`.
-A row without versions is in all of them. A row with a tag travels in the tag section, and only
-where it differs from its default. A struct is a class nested in its message; another nested class
-cannot see its neighbours, so it names them through a lambda.
+A row without versions is in all of them. A row with a tag is in the tag section, and only if it
+differs from its default. A struct is a class nested in its message; another nested class cannot
+see its siblings, so it names them through a lambda.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION_MAX = 2**15 - 1  # a version is an int16
 
 @dataclass(frozen=True)
 class Fixed:
-    """A kind of one width, in the letters of `struct`."""
+    """A type of fixed width, by its letter in `struct`."""
 
     letters: str
     default: Any = 0
@@ -28,14 +28,14 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Text:
-    """UTF-8; an int16 before it says its size, or a varint where the message is flexible."""
+    """UTF-8 after an int16 with its size, or after a varint in a flexible message."""
 
     default: str = ""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Bytes as they are; an int32 before them says their size, or a varint."""
+    """Bytes after an int32 with their size, or after a varint."""
 
     default: bytes | None = b""
 
@@ -57,7 +57,7 @@ def is_struct(kind: Any) -> bool:
 
 
 def struct_of(kind: Any) -> type:
-    """The class of a struct, which a table names itself or through a lambda."""
+    """The class of a struct, which a table names directly or through a lambda."""
     found = kind if isinstance(kind, type) else kind()
     assert isinstance(found, type)
     return found
@@ -65,7 +65,7 @@ def struct_of(kind: Any) -> type:
 
 @dataclass(frozen=True)
 class Span:
-    """Versions from `first` to `last`, both included. Written `3+`, `0-7` or `4`."""
+    """Versions from `first` to `last`, inclusive. Written `3+`, `0-7` or `4`."""
 
     first: int
     last: int

@@ -139,7 +139,7 @@ class InternalTopic:
         except ApplianceError as error:
             _fail(writes, error)
         except Exception as error:
-            logger.exception("writing failed in a way that was not foreseen", writes=len(writes))
+            logger.exception("writing failed unexpectedly", writes=len(writes))
             _fail(writes, ApplianceError(type(error).__name__))
 
     async def _commit(self, batches: list[tuple[Log, bytes]]) -> list[Told]:
@@ -167,7 +167,7 @@ def _tell(writes: list[Write]) -> None:
         try:
             each.done(each.error, each.first_offset)
         except Exception:
-            logger.exception("what follows a write failed in a way that was not foreseen")
+            logger.exception("what follows a write failed unexpectedly")
 
 
 def _fail(writes: Iterable[Write], error: ApplianceError) -> None:

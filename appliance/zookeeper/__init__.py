@@ -1,2 +1,2 @@
-"""Registration in a ZooKeeper (`registration`), the nodes it writes, and a server for trying it
-out."""
+"""Registration in a ZooKeeper (`registration`), the nodes it writes, and a ZooKeeper server for
+tests."""

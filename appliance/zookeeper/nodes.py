@@ -1,4 +1,4 @@
-"""What a broker writes into ZooKeeper, and how.
+"""The nodes that a broker writes into ZooKeeper, and their formats.
 
     original   /brokers/ids/[id]              host:port
                /brokers/topics/[topic]/[id]   number of partitions
@@ -6,11 +6,11 @@
                /brokers/topics/[topic]                              partition -> its brokers
                /brokers/topics/[topic]/partitions/[number]/state    its leader
 
-A node is ephemeral, it goes with the broker's session, except the json form's `[topic]`: ephemeral
-nodes have no children. That node has place for one broker only.
+A node is ephemeral: it ends with the broker's session. The json form's `[topic]` is not, because
+ephemeral nodes have no children. It has space for one broker only.
 
-Calls of `Tree` wait for ZooKeeper: they are for a thread. What is found there was written by
-anybody, and is believed no further than it can be checked.
+Calls of `Tree` wait for ZooKeeper and must run on a thread. Anybody can write nodes there, so their
+content is checked.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from appliance.errors import ApplianceError
 from appliance.process.event_log import quote
 
 IDS, TOPICS = "/brokers/ids", "/brokers/topics"
-OURS = "appliance"  # the field with our cluster id; readers of the later form skip it
-SHOWN_MAX = 200  # bytes of a stranger's node in a message of ours
+OURS = "appliance"  # the field with our cluster id; readers of the later format skip it
+SHOWN_MAX = 200  # bytes of a foreign node in a message
 
 
 class NodeIdTaken(ApplianceError):
@@ -47,7 +47,7 @@ class NodeIdTaken(ApplianceError):
 
 
 class TopicTaken(ApplianceError):
-    """The json form has one broker for a topic, and there it is another."""
+    """The json form has one broker per topic, and another broker has this topic."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Node:
 
 
 class Form(Protocol):
-    """How a broker and its topics are written."""
+    """A format for the nodes of a broker and its topics."""
 
     has_persistent: bool  # nodes that outlive the session
 
@@ -67,7 +67,7 @@ class Form(Protocol):
     def topic(self, name: str, partitions: int) -> list[Node]: ...
 
     def is_ours(self, data: bytes) -> bool:
-        """Whether a topic's persistent node with this data is this broker's to change."""
+        """Whether this broker may change a topic's persistent node with this data."""
         ...
 
 
@@ -88,8 +88,8 @@ class Original:
 
 
 class Json:
-    """As Kafka 0.10 to 3.x wrote it, of a cluster whose only broker this is. Nodes that outlive us
-    bear our cluster id, so that nobody else's are ever changed."""
+    """The format of Kafka 0.10 to 3.x, for a cluster whose only broker this is. Persistent nodes
+    have our cluster id, so that we never change nodes of others."""
 
     has_persistent = True
 
@@ -141,7 +141,7 @@ def as_json(fields: dict[str, Any]) -> bytes:
 
 
 def from_json(data: bytes) -> Any:
-    """None when it is none."""
+    """None if it is no address."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -149,7 +149,7 @@ def from_json(data: bytes) -> Any:
 
 
 def address_in(data: bytes) -> str:
-    """Where the broker of this node is, of whichever form; anything else as it stands."""
+    """The broker's address in its node, in either format; other data as it is."""
     fields = from_json(data[: SHOWN_MAX * 10])
     if isinstance(fields, dict) and {"host", "port"} <= fields.keys():
         return quote(f"{fields['host']}:{fields['port']}"[:SHOWN_MAX])
@@ -158,8 +158,8 @@ def address_in(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Tree:
-    """Our part of ZooKeeper, in one session. `sessions` are it and those of this broker's former
-    lives: what they left may still be there, and is ours."""
+    """Our nodes in ZooKeeper, in one session. `sessions` are this one and earlier ones of this
+    broker, whose nodes may still exist and are ours."""
 
     client: KazooClient
     root: str
@@ -169,7 +169,7 @@ class Tree:
     sessions: frozenset[int]
 
     def claim(self, broker: Node, watch: Callable[[WatchedEvent], None]) -> None:
-        """Puts the broker's own node, unless another broker has it. `watch` hears of its fate."""
+        """Creates the broker's own node, unless another broker has it. `watch` gets its changes."""
 
         def check(data: bytes, stat: ZnodeStat) -> None:
             if stat.ephemeralOwner not in self.sessions:
@@ -186,7 +186,7 @@ class Tree:
                 return
 
     def put_topics(self, nodes: Iterable[Node]) -> None:
-        """All of them, whatever becomes of one."""
+        """Writes all of them, even if some fail."""
         taken: list[TopicTaken] = []
         for node in nodes:
             try:
@@ -197,7 +197,7 @@ class Tree:
             raise taken[0]
 
     def _put_topic(self, node: Node) -> None:
-        """Whoever has the id has its nodes: what another session left of them is old."""
+        """The owner of the id owns its nodes: those of another session are old."""
 
         def check(data: bytes, stat: ZnodeStat) -> None:
             if data and not node.is_ephemeral and not self.form.is_ours(data):
@@ -209,8 +209,8 @@ class Tree:
         self.put(node, check)
 
     def put(self, node: Node, check: Callable[[bytes, ZnodeStat], None]) -> None:
-        """There is this node of our session, whatever was there before; `check` may object. One
-        of a former session is replaced in one step: no watcher finds the broker gone."""
+        """Makes sure that the node exists in our session; `check` may object to an existing one.
+        A node of a former session is replaced in one step: watchers never miss the broker."""
         path, owner = self.root + node.path, self.session if node.is_ephemeral else 0
         while True:
             try:
@@ -221,7 +221,7 @@ class Tree:
             except NodeExistsError:
                 pass
             except NoNodeError:
-                continue  # another broker removed the empty parent at this moment
+                continue  # another broker removed the empty parent just now
             try:
                 value, stat = self.client.get(path)
                 data = value or b""
@@ -232,7 +232,7 @@ class Tree:
                     self.client.set(path, node.data)
                 return
             except (NoNodeError, BadVersionError):
-                continue  # it went or changed in between
+                continue  # it changed or vanished meanwhile
 
     def _replace(self, path: str, node: Node, stat: ZnodeStat) -> None:
         change = self.client.transaction()
@@ -240,11 +240,11 @@ class Tree:
         change.create(path, node.data, self.acl, ephemeral=node.is_ephemeral)
         faults = [each for each in change.commit() if isinstance(each, Exception)]
         for fault in faults:
-            if not isinstance(fault, RolledBackError):  # which only says that another one failed
+            if not isinstance(fault, RolledBackError):  # another operation failed
                 raise fault
 
     def remove(self, node: Node) -> None:
-        """With the parents that this leaves empty, up to the list of topics."""
+        """Removes it with its empty parents, up to the list of topics."""
         path = node.path
         while path != TOPICS:
             try:
@@ -256,16 +256,16 @@ class Tree:
             path = path.rpartition("/")[0]
 
     def sweep(self, wanted: Container[str]) -> None:
-        """Removes the persistent nodes of our topics that are no more: they were deleted while
-        ZooKeeper could not hear of it."""
+        """Removes the persistent nodes of our topics that were deleted while ZooKeeper was
+        away."""
         if not self.form.has_persistent:
             return
         try:
             names = self.client.get_children(self.root + TOPICS)
         except NoNodeError:
-            return  # nobody ever had a topic
+            return  # there were never any topics
         for path in (f"{TOPICS}/{name}" for name in names):
-            with suppress(NoNodeError):  # it is another broker's, who removed it
+            with suppress(NoNodeError):  # another broker removed its own
                 data, _ = self.client.get(self.root + path)
                 if path not in wanted and self.form.is_ours(data or b""):
                     self.client.delete(self.root + path, recursive=True)

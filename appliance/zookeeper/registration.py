@@ -1,21 +1,21 @@
 """This broker's registration in ZooKeeper, for clients that look for brokers there.
 
-One task makes ZooKeeper agree with the broker, in rounds: the broker's own node, then its topics.
-It wakes when a topic changes, a connection or session comes, or our own node is touched; after a
-round that was refused it tries again from time to time. What a round did not finish, or did in a
-session that is over, the next one does.
+One task writes the broker's state into ZooKeeper in rounds: the broker's own node, then its topics.
+It wakes when a topic changes, a connection or session begins, or our own node changes; after a
+refused round it retries from time to time. The next round does what a round did not finish, or did
+in a session that has ended.
 
     connected   nodes follow the broker
-    away        no connection. The broker serves on; the nodes stay as long as the session does
-    refused     another broker has our id, or the nodes are not ours to change. The broker serves
-                on, except at the start: there a taken id ends it
+    away        no connection. The broker serves; the nodes stay as long as the session
+    refused     another broker has our id, or the nodes are not ours to change. The broker serves,
+                except at its start, which a taken id ends
 
-A broker that was killed finds its own nodes again when it comes back within the session's timeout:
-`zookeeper.session` in the data directory names the session whose nodes are its own. See
+A broker that restarts within the session's timeout recognises its nodes: `zookeeper.session` in
+the data directory names the session whose nodes are its own. See
 docs/decisions/zookeeper.md.
 
-kazoo has threads of its own. Its callbacks only hand a function to the event loop; what waits for
-ZooKeeper runs on a thread beside it, with copies. Nothing else is shared.
+kazoo has its own threads. Its callbacks only pass a function to the event loop; calls that wait for
+ZooKeeper run on another thread, with copies. Nothing else is shared.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
 log = event_log.named("zookeeper")
 
 SESSION_FILE = "zookeeper.session"
-RECONNECT_MAX_S = 2.0  # between two tries to connect: a ZooKeeper that is back is found soon
+RECONNECT_MAX_S = 2.0  # between two attempts: short, to notice a returning ZooKeeper
 AWAY = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)  # a change of state follows
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who registers."""
+    """The broker to register."""
 
     node_id: int
     cluster_id: str
@@ -63,43 +63,43 @@ class Identity:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round is to do; the thread's own copy."""
+    """The task of one round; the thread's own copy."""
 
     session: int
-    sessions: frozenset[int]  # with those before it, whose nodes may be there still
+    sessions: frozenset[int]  # this and earlier ones, whose nodes may still exist
     is_new_session: bool
     broker: Node
     wanted: Mapping[str, Node]
-    written: Mapping[str, Node]  # what of ours may be there
+    written: Mapping[str, Node]  # our nodes that may exist
 
 
 class Registration:
-    """A table of topics that ZooKeeper is told of. Lives on the event loop."""
+    """A table of topics that passes changes to ZooKeeper. Lives on the event loop."""
 
     def __init__(self, config: ZooKeeperConfig, us: Identity) -> None:
         self.config, self.us = config, us
         self.form: Form = FORMS[config.format](us.node_id, us.cluster_id)
         self.is_connected = False
-        self.changed = time.monotonic()  # when it came or went
+        self.changed = time.monotonic()  # when the connection began or ended
         self.refusal: Exception | None = None
         self._topics: dict[str, list[Node]] = {}
         self._written: dict[str, Node] = {}
-        self._session: int | None = None  # the one in which `_written` was written
+        self._session: int | None = None  # the session of `_written`
         self._sessions = remembered(us.data_dir)
         self._wake = asyncio.Event()
         self._is_closing = False
-        self._settled = asyncio.Event()  # whether the id is ours is known
+        self._settled = asyncio.Event()  # set when we know who has our id
         self._loop = asyncio.get_running_loop()
         credential = credential_in(config.auth_file)
         self._acl = (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE) if credential else (*OPEN_ACL_UNSAFE,)
         self._client = client(config, credential)
         self._client.add_listener(self._on_state)
 
-    # asked by the server
+    # called by the server
 
     async def start(self) -> None:
-        """Returns when the broker is registered, or when ZooKeeper does not answer in time; an id
-        that is taken is an error."""
+        """Returns when the broker is registered, or when ZooKeeper does not answer in time; a
+        taken id is an error."""
         self._client.start_async()
         self._task = asyncio.create_task(self._keep())
         timeout_ms = self.config.connection_timeout_ms
@@ -112,14 +112,14 @@ class Registration:
             raise self.refusal
 
     async def close(self) -> None:
-        """Ends the session, and with it our nodes."""
+        """Ends the session, which removes our nodes."""
         self._is_closing = True
         self._wake.set()
         try:
             await asyncio.to_thread(self._client.stop)
             self._client.close()
         except WriterNotClosedException as error:
-            log.warning("not closed: our nodes go at the end of the session", error=error)
+            log.warning("not closed: our nodes stay until the session times out", error=error)
         await self._task
 
     @property
@@ -130,7 +130,7 @@ class Registration:
             return "connected"
         return f"away for {time.monotonic() - self.changed:.0f} s"
 
-    # told by the broker
+    # called by the broker
 
     def put_topic(
         self,
@@ -170,7 +170,7 @@ class Registration:
 
     async def _keep(self) -> None:
         while not self._is_closing:
-            # a refusal may end without a word to us
+            # ZooKeeper does not report the end of a refusal
             again_s = self.config.session_timeout_ms / 1000 if self.refusal else None
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), again_s)
@@ -188,7 +188,7 @@ class Registration:
         except (ApplianceError, KazooException) as error:
             self._failed(error, identity)
         except Exception as error:
-            log.exception("registration failed in a way that was not foreseen")
+            log.exception("registration failed unexpectedly")
             self._failed(error, identity)
         else:
             self._agreed(due)
@@ -199,7 +199,7 @@ class Registration:
         is_new = session != self._session
         self._sessions |= {session}
         due = Round(session, self._sessions, is_new, broker, wanted, self._written)
-        # until the round has ended well it is not known which of them are there
+        # until the round has ended well we do not know which of them exist
         self._written = {**self._written, **wanted}
         return due
 
@@ -213,11 +213,11 @@ class Registration:
     def _failed(self, error: Exception, identity: tuple[int, bytes]) -> None:
         self._session = None
         if self._client.client_id != identity:
-            return  # without its session a round means nothing; news of the next one wakes us
+            return  # without its session a round is obsolete; the next session wakes us
         refusal = error
         if not isinstance(error, ApplianceError):
             path = f"{self.config.ensemble.root}/brokers"
-            refusal = ApplianceError(f"ZooKeeper refuses what is to be below {path}: {error!r}")
+            refusal = ApplianceError(f"ZooKeeper refuses our nodes below {path}: {error!r}")
         if str(refusal) != str(self.refusal):
             log.error("not registered", error=refusal)
         self.refusal = refusal
@@ -247,7 +247,7 @@ class Registration:
 
 
 def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
-    # what it has to tell is told here; below errors it repeats itself, and shows credentials
+    # our own messages report it; kazoo logs below errors are repetitive and show credentials
     logger = logging.getLogger("appliance.zookeeper.kazoo")
     logger.setLevel(logging.ERROR)
     logger.addFilter(event_log.repeats)
@@ -261,7 +261,7 @@ def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
 
 
 def credential_in(file: Path) -> str | None:
-    """`user:password`. Whatever is wrong with it, its content is told to nobody."""
+    """`user:password`. Error messages never show the content."""
     if file == NO_FILE:
         return None
     wanted = f"zookeeper.auth.file {file}: wanted one line, user:password"
@@ -278,23 +278,23 @@ def credential_in(file: Path) -> str | None:
 
 
 def remembered(data_dir: Path) -> frozenset[int]:
-    """The sessions whose nodes may be there, and are ours."""
+    """The sessions of our own nodes that may still exist."""
     try:
         text = (data_dir / SESSION_FILE).read_text("ascii")
         return frozenset(int(each, 16) for each in text.split())
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError) as error:
-        log.warning("former sessions are not known", file=data_dir / SESSION_FILE, error=error)
+        log.warning("former sessions are unknown", file=data_dir / SESSION_FILE, error=error)
         return frozenset()
 
 
 def remember(data_dir: Path, sessions: Collection[int]) -> None:
-    """Not synced: after a power cut the session is over before the machine is up again. Without
-    the file, a start after a kill may have to wait for that end; on a full disk, too."""
+    """Not synced: after a power cut the session ends before the machine is up again. Without the
+    file a start after a kill may have to wait for that end; a full disk causes this, too."""
     new = data_dir / f"{SESSION_FILE}.new"
     try:
         owner_only.write(new, (" ".join(f"{each:x}" for each in sorted(sessions)) + "\n").encode())
         new.replace(data_dir / SESSION_FILE)
     except OSError as error:
-        log.warning("this session is not remembered", file=new, error=error)
+        log.warning("this session cannot be stored", file=new, error=error)

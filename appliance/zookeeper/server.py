@@ -1,7 +1,7 @@
-"""A single ZooKeeper for trying things out and for tests: Apache's own server, on loopback.
+"""A single ZooKeeper for tests and experiments: Apache's own server, on loopback.
 
-Its jars come with PySpark, which whoever exports with Spark has anyway. For more than a try install
-ZooKeeper as its own service.
+Its jars come with PySpark, which exports with Spark need anyway. In production install ZooKeeper as
+its own service.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from appliance.errors import ApplianceError
 
 JAVA_NEEDED = 17
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# Of Spark's hundreds of jars those that ZooKeeper needs: a start with all takes twice as long.
+# The jars of Spark's hundreds that ZooKeeper needs: with all of them a start takes twice as long.
 JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java")
-# Small and soon there. With log4j's beans it would print a line of no use.
+# Small and fast to start. With log4j's beans it would print a useless line.
 FLAGS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xmx256m",
     "-Dzookeeper.jmx.log4j.disable=true",
 )
-TICK_MS = 2000  # ZooKeeper's own: session timeouts are 2 to 20 of them
+TICK_MS = 2000  # ZooKeeper's own: session timeouts are 2 to 20 ticks
 START_S = 60.0
 STOP_S = 20.0
-LOOK_S = 0.02  # between two looks whether it serves
+LOOK_S = 0.02  # between two checks whether it serves
 ASK_S = 5.0
 
 
 class ZooKeeperUnavailable(ApplianceError):
-    """Java or the jars are missing, or it does not run; the text says what to do about it."""
+    """Java or the jars are missing, or it does not run; the text names the remedy."""
 
 
 def java() -> str:
@@ -69,7 +69,7 @@ def class_path() -> str:
 
 
 class ZooKeeperServer:
-    """Started by `with` (or `start`), gone at its end; may be started again on the same data."""
+    """Started by `with` (or `start`), stopped at its end; may start again with the same data."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class ZooKeeperServer:
     def start(self) -> None:
         """Returns at once; see `wait_until_serving`."""
         host_and_port = (self.address.host, self.address.port)
-        socket.create_server(host_and_port).close()  # taken: say so now, and do not ask a stranger
+        socket.create_server(host_and_port).close()  # fails if the port is taken
         command = [java(), *FLAGS, "-cp", class_path(), MAIN, str(self._write_config())]
-        # in a session of its own, so that Ctrl-C at a terminal ends it through us alone
+        # in its own session, so that Ctrl-C ends it through us alone
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -111,8 +111,8 @@ class ZooKeeperServer:
             "clientPort": self.address.port,
             "clientPortAddress": self.address.host,
             "tickTime": self.tick_ms,
-            "maxClientCnxns": 0,  # all clients of a try come from one address
-            "admin.enableServer": "false",  # it would take port 8080, on every interface
+            "maxClientCnxns": 0,  # all clients are on one address
+            "admin.enableServer": "false",  # it would listen on port 8080 of every interface
         }
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path

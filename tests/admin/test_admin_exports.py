@@ -326,7 +326,7 @@ def test_a_hold_keeps_what_retention_would_delete(
     until(lambda: metric(rest, "export_hold_released") == 1)
     until(lambda: start() > 900)
     told = [each["text"] for each in rest.get("/health")["findings"]]
-    assert any("export hold daily of orders let go" in each for each in told)
+    assert any("export hold daily of orders was released" in each for each in told)
     assert rest.ask("DELETE", "/holds/daily", prefix="/export/v1").status == 204
     assert rest.ask("GET", "/holds", prefix="/export/v1").body == {"holds": []}
 

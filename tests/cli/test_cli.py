@@ -128,7 +128,7 @@ def test_a_directory_in_use_is_not_looked_into(arguments: list[str], data: Path)
     finally:
         logs.close()
     assert result.exit_code == 4
-    assert "a running broker holds it; stop it first" in result.stderr
+    assert "a running broker uses it; stop it first" in result.stderr
 
 
 def test_a_torn_tail_is_no_damage(data: Path) -> None:

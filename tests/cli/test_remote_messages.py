@@ -209,7 +209,7 @@ def test_following_says_that_the_topic_was_deleted(
         shell.out("topic create orders")
         assert process.wait(20) == 1
         assert process.stderr is not None
-        assert b"was deleted. If one of its name is there" in process.stderr.read()
+        assert b"was deleted. A new topic of that name" in process.stderr.read()
 
 
 def test_files_are_produced_line_by_line(shell: Shell, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_topic_is_made_at_every_broker_when_it_may_be(two: list[RunningBroker]
             cluster.partitions("no/name", may_create=True)
         with pytest.raises(PartitionUnknown, match="no partition 1-5, there are 1-0, 2-0"):
             cluster.leader("t", BrokerPartition(1, 5))
-        with pytest.raises(BrokerUnavailable, match="broker 7 is not known, there are 1, 2"):
+        with pytest.raises(BrokerUnavailable, match="broker 7 is unknown, known are 1, 2"):
             cluster.connect(7)
 
 

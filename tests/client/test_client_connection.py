@@ -85,7 +85,7 @@ def test_a_question_must_not_take_the_answer_of_another(connection: Connection) 
     with pytest.raises(RuntimeError, match="another request"):
         connection.ask(METADATA, MetadataRequest(topics=[]))
     connection.receive()
-    with pytest.raises(RuntimeError, match="nothing was asked"):
+    with pytest.raises(RuntimeError, match="no request is in flight"):
         connection.receive()
 
 

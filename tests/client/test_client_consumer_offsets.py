@@ -102,7 +102,7 @@ def test_a_stream_ends_when_its_topic_was_made_anew(storage: str, count: int, si
         was = connector.cluster.topic_id(1, "t")
         site.make_anew("t", 4, count)
         now = connector.cluster.topic_id(1, "t")
-        with pytest.raises(TopicMadeAnew, match="it was deleted and made anew") as got:
+        with pytest.raises(TopicMadeAnew, match="it was deleted and created again") as got:
             next(stream)
         assert (got.value.was, got.value.now) == (was, now)
 
@@ -157,7 +157,7 @@ def test_without_zookeeper_a_commit_says_so(tmp_path: Path) -> None:
             take(stream, 2)
             server.kill()
             eventually(lambda: not connector.zookeeper.connected)
-            with pytest.raises(CommitFailed, match="1 offsets: ZooKeeper is away"):
+            with pytest.raises(CommitFailed, match="1 offsets: ZooKeeper is unreachable"):
                 connector.commit_offsets()
             site.produce("t", 0, 3)
             assert take(stream, 2) == [2, 3], "reading goes on"

@@ -122,8 +122,8 @@ def test_a_broker_that_comes_back_elsewhere_is_found(
 @pytest.mark.parametrize(
     ("settings", "wanted"),
     [
-        ({"group_id": "a/b"}, "group_id: got 'a/b', which names no node of ZooKeeper"),
-        ({"consumer_id": ".."}, r"consumer_id: got '\.\.', which names no node"),
+        ({"group_id": "a/b"}, "group_id: got 'a/b', no valid name in ZooKeeper"),
+        ({"consumer_id": ".."}, r"consumer_id: got '\.\.', no valid name"),
         ({"offsets_storage": "file"}, "offsets_storage: got 'file', wanted one of zookeeper"),
     ],
 )

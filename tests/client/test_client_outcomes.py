@@ -45,7 +45,7 @@ class Ledger(CallbackHandler):
     """What was told of each value; values are used once."""
 
     def __init__(self) -> None:
-        self.fates: dict[Any, list[Any]] = {}  # the errors that were told, None: acknowledged
+        self.errors: dict[Any, list[Any]] = {}  # by value, as reported; None: acknowledged
         self.uncertain: set[Any] = set()
         self.added: set[Any] = set()
         self.refused: set[Any] = set()
@@ -55,20 +55,20 @@ class Ledger(CallbackHandler):
 
     def after_send(self, outcome: Outcome) -> None:
         for value in outcome.records.values:
-            self.fates.setdefault(value, []).append(outcome.error)
+            self.errors.setdefault(value, []).append(outcome.error)
         if outcome.may_be_written:
             self.uncertain.update(outcome.records.values)
 
     def of(self, *kinds: type) -> set[Any]:
-        return {value for value, (error,) in self.fates.items() if isinstance(error, kinds)}
+        return {value for value, (error,) in self.errors.items() if isinstance(error, kinds)}
 
     @property
     def acknowledged(self) -> set[Any]:
-        return {value for value, errors in self.fates.items() if errors == [None]}
+        return {value for value, errors in self.errors.items() if errors == [None]}
 
     def must_agree_with(self, found: list[bytes | None], given: set[Any]) -> None:
         """Each value was told once, and what was told is true."""
-        assert {value: len(errors) for value, errors in self.fates.items()} == dict.fromkeys(
+        assert {value: len(errors) for value, errors in self.errors.items()} == dict.fromkeys(
             self.added or given, 1
         )
         assert self.added | self.refused in (given, set())
@@ -125,7 +125,7 @@ def test_what_finds_no_room_is_refused_and_told(
     with Producer(settings, callback_handler=ledger) as producer:
         producer.send("t", given[:25])
         begin = time.monotonic()
-        with pytest.raises(QueueFull, match="70 of 75 records found no room") as full:
+        with pytest.raises(QueueFull, match="70 of 75 records got no space") as full:
             producer.send("t", given[25:])
         assert time.monotonic() - begin >= timeout_ms / 1000
         assert full.value.added == 5
@@ -165,7 +165,7 @@ def test_who_waits_for_room_is_told_when_it_closes(serve: Any) -> None:
     thread.join(DEADLINE_S)
     assert len(raised) == 1
     assert ledger.added | ledger.refused == set(given)
-    assert ledger.added == ledger.fates.keys()
+    assert ledger.added == ledger.errors.keys()
 
 
 # The broker is gone
@@ -248,10 +248,10 @@ def test_the_others_go_on_while_one_is_away(serve: Any) -> None:
         one.stop(signal.SIGKILL)
         with pytest.raises(SendFailed) as failed:
             producer.send("t", pairs)
-    fates = {each.partition.broker: each for each in failed.value.outcomes if each.partition}
-    assert isinstance(fates[1].error, DeliveryTimedOut)
-    assert "refused" in str(fates[1].error)
-    assert fates[2].error is None
+    outcomes = {each.partition.broker: each for each in failed.value.outcomes if each.partition}
+    assert isinstance(outcomes[1].error, DeliveryTimedOut)
+    assert "refused" in str(outcomes[1].error)
+    assert outcomes[2].error is None
     assert sum(len(each.records) for each in failed.value.outcomes) == 1000
 
 

@@ -155,7 +155,7 @@ def test_what_is_no_bytes_is_refused_before_anything_is_sent(
             producer.send("t", [b"a", "text"])
         with pytest.raises(TypeError, match="key 0: got int"):
             producer.send("t", b"a", 7)
-        with pytest.raises(TypeError, match="a key beside pairs"):
+        with pytest.raises(TypeError, match="a key and pairs"):
             producer.send("t", [(b"k", b"v")], b"k")
         assert producer.send("t", []) == []
     with pytest.raises(ProducerClosed):
@@ -165,7 +165,7 @@ def test_what_is_no_bytes_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize(
     ("settings", "fact"),
     [
-        ({"acks": 0}, "every record's fate"),
+        ({"acks": 0}, "every record's outcome"),
         ({"acks": 2}, "at most 1"),
         ({"compression": "rar"}, "one of none, gzip"),
         ({"requests_in_flight": 6}, "at most 5"),

@@ -132,7 +132,7 @@ def test_an_offset_of_a_topic_that_was_made_anew_is_refused_until_it_is_begun_an
         produce(broker, values(count))
         now = client.cluster.topic_id(1, "t")
         for read in (client.fetch, client.fetch_arrow):
-            with pytest.raises(TopicMadeAnew, match=r"t/1-0: offset 4 .* made anew") as got:
+            with pytest.raises(TopicMadeAnew, match=r"t/1-0: offset 4 .* created again") as got:
                 read("t", 0, offset)
             assert (got.value.was, got.value.now, got.value.offset) == (was, now, 4)
             assert f"{was}, and 't' has id {now} now" in str(got.value)
@@ -281,7 +281,7 @@ def test_many_partitions_of_many_brokers_at_once(tmp_path: Path) -> None:
         found = client.multifetch(FetchRequest("t", name, offset) for name, offset in named)
         assert isinstance(found.pop(2), OffsetOutOfRange), "the others are not concerned"
         assert [offsets(each) for each in found] == [[0], [1], [], [0, 1]]
-        with pytest.raises(PartitionUnknown, match="2 partitions are number 1, wanted one of 1-0"):
+        with pytest.raises(PartitionUnknown, match="2 partitions have number 1, wanted one of 1-0"):
             client.fetch("t", 1, 0)
 
 

@@ -142,18 +142,18 @@ def test_a_hold_that_keeps_too_much_lets_go_and_says_so(
     put(holds, 0, max_bytes=log.kept_bytes(0, LATE))
     log_dir.retain(LATE)
     assert log.log_start_offset == 0
-    assert "soon it lets go" in holds.get("h").warning
+    assert "beyond that retention deletes" in holds.get("h").warning
     put(holds, 0, max_bytes=log.kept_bytes(0, LATE) - 1)
     with caplog.at_level(logging.ERROR):
         log_dir.retain(LATE)
-    assert "lets go" in caplog.text
+    assert "hold released" in caplog.text
     assert log.log_start_offset >= 10
     assert not holds.get("h").is_holding
-    assert "let go" in holds.get("h").warning
+    assert "was released" in holds.get("h").warning
     # once only
     caplog.clear()
     log_dir.retain(LATE)
-    assert "lets go" not in caplog.text
+    assert "hold released" not in caplog.text
 
 
 def test_quiet_below_four_fifths(log_dir: LogDir, catalog: Catalog) -> None:

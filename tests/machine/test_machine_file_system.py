@@ -97,7 +97,7 @@ def test_errors_of_btrfs_on_a_logical_volume_are_seen(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_looked_at_is_failing(tmp_path: Path) -> None:
     (text,) = file_system.look(tmp_path / "gone").failures()
-    assert text.startswith("the directory of the logs cannot be looked at (No such file or ")
+    assert text.startswith("the directory of the logs cannot be read (No such file or ")
 
 
 def test_a_directory_that_the_start_has_not_made_yet_is_no_failure(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_after_a_power_cut_copies_are_not_equal_until_the_resync_is_over(tmp_pat
         tmp_path, "raid1", "in_sync in_sync", sync_action="resync", sync_completed="1 / 4"
     )
     assert raid.reason(found) == (
-        "md0 (raid1) is not whole yet; it is being made equal again, 25% done"
+        "md0 (raid1) is not whole yet; it is being resynchronised, 25% done"
     )
 
 

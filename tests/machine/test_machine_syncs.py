@@ -75,7 +75,7 @@ def test_the_start_says_what_is_not_proven_and_that_one_sync_is_not_used(
     log_dir.close()
     accepted = StorageConfig(**QUIET, file_system_accepted="zfs")
     log_dir = LogDir.open(tmp_path / "accepted", accepted)
-    assert "nothing is proven. storage.file.system.accepted=zfs takes it." in log_dir.report.text()
+    assert "storage.file.system.accepted=zfs accepts it." in log_dir.report.text()
     log_dir.close()
 
 

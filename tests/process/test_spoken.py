@@ -46,7 +46,7 @@ def test_a_full_disk_says_what_is_there_and_what_is_wanted_to_go_on() -> None:
     assert "1.5 GiB free, 2.2 GiB wanted" in disk_full(3 * GIB // 2, 2 * GIB)
     assert "2.1 GiB free, 2.2 GiB wanted" in disk_full(21 * GIB // 10, 2 * GIB)
     told = disk_full(5 * GIB, 2 * GIB)
-    assert "the file system took no more, with 5.0 GiB free: a quota, or its inodes" in told
+    assert "its file system refuses writes at 5.0 GiB free: a quota, or its inodes" in told
     assert "wanted" not in told
 
 

@@ -466,7 +466,7 @@ def test_a_reader_is_told_that_not_all_of_it_is_here_until_it_is(
     assert read.exit_code == 10, read.output
     assert [line[:1] for line in read.stdout.splitlines()] == ["0", "2", "3"]
     assert "t-0 offsets 1..1: damaged" in read.stderr
-    assert "1 place could not be read" in read.stderr
+    assert "1 range could not be read" in read.stderr
     assert run(broker, "consume", "t", "--group", "g").exit_code == 10
     assert repaired(broker, "t-0", "--import", FILE, "--yes").exit_code == 0
     read = run(broker, "consume", "t")

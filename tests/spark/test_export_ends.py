@@ -299,5 +299,5 @@ def is_overdue(rest: Rest) -> tuple[bool, bool]:
     """In health, and in the metric that the alert rule has."""
     texts = [each["text"] for each in rest.get("/health")["findings"]]
     page = rest.raw("GET", "/metrics").body.decode()
-    return (any("no run has begun: is its scheduler there?" in each for each in texts),
+    return (any("no run began: is its scheduler running?" in each for each in texts),
             'appliance_export_overdue{export="daily"} 1.0' in page)

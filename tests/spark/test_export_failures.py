@@ -139,7 +139,7 @@ WAYS: dict[str, tuple[Callable[[Place], Any], str]] = {
                         "there is no catalog gone here"),
     "catalog without table": (lambda p: p.define(options={"catalog": "x"}), "without table"),
     "hostile manifest": (hostile_manifest, "can be said in pyiceberg's own configuration alone"),
-    "Avro without schema": (lambda p: p.define(schema="avro"), "Avro wants its schema"),
+    "Avro without schema": (lambda p: p.define(schema="avro"), "Avro needs its schema"),
     "schema is no JSON": (lambda p: p.define(schema="json", options={"schema_json": "{"}),
                           "Expecting property name"),
     "disk full": (disk_full, "No space left on device"),
@@ -250,7 +250,7 @@ def test_an_export_that_nobody_runs_is_overdue(tmp_path: Path) -> None:
     begun = {"id": "r", "state": "running", "started_ms": round((now - 60) * 1000)}
     book.put_run("daily", begun)
     gone = later + NEXT_RUN_BELIEVED_S + 1
-    assert "nobody has told of its end" in told(gone)
+    assert "nobody has reported its end" in told(gone)
     book.put_run("daily", {**begun, "state": "succeeded"})
     assert told(gone) == ""
     catalog.close()

@@ -69,7 +69,7 @@ def test_a_stopped_run_gives_the_files_it_had_planned_and_then_what_came_since(m
     runs = export_manifest.load(export.target)["runs"]
     assert [(run["rows"], run["due_ms"]) for run in runs] == [(300, None), (10, 5)]
     assert summary["rows"] == 310
-    assert any("which was stopped, is done: 300 rows" in line for line in export.said)
+    assert any("is completed: 300 rows" in line for line in export.said)
     assert export.rows() == export.topics.log_of(export.topic)
 
 

@@ -113,7 +113,7 @@ def test_a_backfill_is_new_by_itself(place: Place) -> None:
     words = ("--target", str(place.target.root), "--admin", place.broker.admin)
     assert place.export("backfill bare", *words)[0] == 0
     code, text = place.export("backfill bare", *words)
-    assert (code, "a backfill wants a new target" in text) == (1, True)
+    assert (code, "a backfill needs a new target" in text) == (1, True)
 
 
 @pytest.mark.parametrize("words", ["compact", "table", "verify --offline", "list",

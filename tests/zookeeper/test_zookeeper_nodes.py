@@ -137,7 +137,7 @@ def test_nodes_that_are_not_ours_to_write_are_a_reason(look: Looker, tmp_path: P
         with running_broker(tmp_path, look.settings) as broker:
             assert health(broker.admin)["zookeeper"] == "refused"
             assert health(broker.admin)["reasons"] == [
-                "not registered: ZooKeeper refuses what is to be below "
+                "not registered: ZooKeeper refuses our nodes below "
                 f"{look.root}/brokers: NoAuthError()"
             ]
 

@@ -176,5 +176,5 @@ def test_a_spoilt_session_file_is_no_obstacle(written: bytes, look: Looker, tmp_
 def test_a_session_that_cannot_be_remembered_is_no_obstacle(look: Looker, tmp_path: Path) -> None:
     (tmp_path / "data" / f"{SESSION_FILE}.new").mkdir(parents=True)
     with serving(tmp_path, look.settings) as broker:
-        broker.wait_for_log("this session is not remembered .* Is a directory")
+        broker.wait_for_log("this session cannot be stored .* Is a directory")
         assert look.data("/brokers/ids/1") == bootstrap(broker)

@@ -1,12 +1,12 @@
-"""What the broker answers, one module per API, by the API's key.
+"""The handlers of requests, one module per API, by the API's key.
 
-A module holds `KEY`, the `VERSIONS` that are advertised, and `handle(broker, request, call)`, sync
-or async, from request to response; `fetch` has none, the data plane answers all of them. Its head
-comment is the API's place in `docs/protocol.md`: it begins with name and versions, and a paragraph
-that begins with "Left out:" says what is missing.
-Handlers know messages and the broker; sockets, threads and clocks are `dispatch`'s.
+A module has `KEY`, the advertised `VERSIONS`, and `handle(broker, request, call)`, sync or async,
+from request to response; `fetch` has no handler, because the data plane answers all of them. The
+module's head is its section in `docs/protocol.md`: it begins with name and versions, and a
+paragraph that begins with "Left out:" lists what is missing. Handlers know messages and the broker;
+`dispatch` has sockets, threads and clocks.
 
-Every module of this folder that has a `KEY` is served: an API that is added is in no list.
+Every module of this folder with a `KEY` is served, without a list of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn 0-4: the group whose offsets a transaction is about to commit.
+"""AddOffsetsToTxn 0-4: adds a group whose offsets a transaction will commit.
 
-What is added is the partition of `__consumer_offsets` that has the group. On disk before it is
-answered. Clients with TV2 do not ask: their TxnOffsetCommit says it as well.
+It adds the group's partition of `__consumer_offsets`, on disk before the response. Clients with TV2
+do not send it: their TxnOffsetCommit adds the group.
 
 Left out: nothing.
 """

@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn 0-5: partitions that a transaction is about to write to.
+"""AddPartitionsToTxn 0-5: adds partitions that a transaction will write to.
 
-On disk before it is answered. All or none: if one partition does not exist, the others get
-OPERATION_NOT_ATTEMPTED. From version 4 on a request has several transactions, and may ask only
-whether the partitions were added: between brokers of a cluster, that is; clients stop at 3, and
-those with TV2 do not ask at all.
+On disk before the response. All or none: if one partition does not exist, the others get
+OPERATION_NOT_ATTEMPTED. From version 4 on a request has several transactions, and may only verify
+that partitions were added. Brokers of a cluster use these versions; clients stop at 3, and clients
+with TV2 do not send it.
 
 Left out: nothing.
 """

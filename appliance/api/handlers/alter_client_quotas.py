@@ -1,21 +1,21 @@
-"""AlterClientQuotas 0-1: sets and removes quotas of a user, a client id, both, or an address, or of
-all that have none of their own (a null name); durably, and in force at once.
+"""AlterClientQuotas 0-1: sets and removes quotas of a user, a client id, both, or an address, or
+the default of these (a null name); durably, and in effect at once.
 
-Checked as in Kafka; whatever is wrong is INVALID_REQUEST for that entity: a type that is unknown or
-there twice, an empty name, ip beside another type, a quota of another kind of entity, a value that
-is not above 0, too large, or a fraction where a number of bytes is wanted.
+Checked as in Kafka; an invalid entity gets INVALID_REQUEST: an unknown or duplicate type, an empty
+name, ip with another type, a quota of another type of entity, a value that is not above 0, too
+large, or a fraction for a number of bytes.
 
-producer_byte_rate and consumer_byte_rate are held by the data plane, with `throttle_time_ms` in the
-answers to Produce and Fetch; the connection is then not read for that time. The rest of a window
+The data plane enforces producer_byte_rate and consumer_byte_rate, with `throttle_time_ms` in the
+responses of Produce and Fetch; it does not read the connection for that time. The rest of a window
 (`quota.window.size.seconds`) can be used at once. connection_creation_rate delays the first request
 of a connection. There are no logins, so the user of every client is ANONYMOUS.
 
-Left out: `request_percentage` and `controller_mutation_rate` are kept and shown but have no effect;
-an ip is an address, host names are not looked up. `request_percentage` is a share of the time of
-Kafka's request and network threads, in which Produce and Fetch are the most. Here those two never
-reach a thread that could be charged for one client: a network thread serves many connections in one
-turn, and one commit is for all who wait for it. Charging only the rest, on the one control thread,
-would hold back who asks much and leave alone who sends much, which is not what was set.
+Left out: `request_percentage` and `controller_mutation_rate` are stored and shown without effect;
+an ip is an address, host names are not resolved. `request_percentage` is a share of the time of
+Kafka's request and network threads, most of which Produce and Fetch use. Here their time cannot be
+charged to one client: a network thread serves many connections in one turn, and one commit serves
+all that wait for it. Charging only the other requests, on the one control thread, would slow down
+clients with many requests and not those with much data, which is not the purpose of the quota.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """AlterConfigs 0-2: sets all configs of a topic, the broker, a group or a subscription to clients'
-metrics; what is not given goes back to its default. The newer IncrementalAlterConfigs is what most
-clients want.
+metrics; configs that are not given get their defaults. Most clients need the newer
+IncrementalAlterConfigs.
 
-All configs of a resource change, durably, or none. One resource's failure stops no other.
+All configs of a resource change, durably, or none. An error of one resource does not stop others.
 
-Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read once, at the
+Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read only at the
 start (INVALID_REQUEST).
 """
 

@@ -1,10 +1,10 @@
-"""AlterPartitionReassignments 0-1: every partition stays where it is, on the only broker.
+"""AlterPartitionReassignments 0-1: every partition stays on the only broker.
 
-To be moved to this broker is what is so already, and succeeds. Any other list of replicas gets
-INVALID_REPLICA_ASSIGNMENT, in Kafka's order of checks: it is empty, a broker in it does not exist,
-a broker is in it twice. To cancel a move (no list) gets NO_REASSIGNMENT_IN_PROGRESS.
+A move to this broker succeeds without effect. Any other list of replicas gets
+INVALID_REPLICA_ASSIGNMENT, in Kafka's order of checks: it is empty, one of its brokers does not
+exist, a broker occurs twice. Cancelling a move (no list) gets NO_REASSIGNMENT_IN_PROGRESS.
 
-Left out: moves. There is nowhere to move to.
+Left out: moves, because there is one broker.
 """
 
 from __future__ import annotations

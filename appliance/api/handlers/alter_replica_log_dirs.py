@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs 1-2: there is one data directory, and everything is in it.
+"""AlterReplicaLogDirs 1-2: all partitions are in the only data directory.
 
-To be moved there succeeds, since it is so already. Another path gets LOG_DIR_NOT_FOUND.
+A move to it succeeds without effect. Another path gets LOG_DIR_NOT_FOUND.
 
 Left out: moves between directories.
 """

@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets 0: sets where a share group without members goes on.
+"""AlterShareGroupOffsets 0: sets the start offsets of a share group without members.
 
-A group that is not there is made, so that its first member begins where it is told. What the group
-knew of later records, deliveries and acknowledgements, is forgotten. On disk before it is answered.
+A missing group is created, so that its first member starts there. The states of later records, with
+their deliveries and acknowledgements, are deleted. On disk before the response.
 
 Left out: nothing.
 """

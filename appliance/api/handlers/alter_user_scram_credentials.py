@@ -1,11 +1,11 @@
 """AlterUserScramCredentials 0: sets and removes credentials of users, durably.
 
-What is kept is made of the salted password and is no use for a login. A user may be named once in a
-request (DUPLICATE_RESOURCE); SCRAM-SHA-256 and -512 with 4096 to 16384 iterations are accepted
-(UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL); what is to be removed must be there
-(RESOURCE_NOT_FOUND). A user's fault stops no other.
+The stored credential is derived from the salted password and does not allow a login. A request may
+name a user once (DUPLICATE_RESOURCE); it accepts SCRAM-SHA-256 and -512 with 4096 to 16384
+iterations (UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL); a credential to remove must exist
+(RESOURCE_NOT_FOUND). An error of one user does not stop others.
 
-Left out: logins. Credentials are kept and shown, and nobody is asked for one.
+Left out: logins. Credentials are stored and shown, and not used.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""ApiVersions 0-4: which APIs, versions and features this broker has.
+"""ApiVersions 0-4: the APIs, versions and features of this broker.
 
-Answered whatever version is asked for: to one that we do not know, a client gets the body of
-version 0 with error 35 and our range for this API, and asks again. From version 3 on the client
-names its software; a name that could not be logged safely is refused. A feature that may be
-switched off entirely (lowest level 0) is hidden below version 4: older clients take 0 for an error.
+Every version gets a response: an unknown version gets the body of version 0 with error 35 and our
+range for this API, and the client asks again. From version 3 on the client names its software; a
+name that cannot be logged safely is refused. A feature that may be off (lowest level 0) is hidden
+below version 4, because older clients take 0 for an error.
 
 Three of Kafka's features are implemented. `group.version`, at level 1: groups of the newer protocol
-(KIP-848). `transaction.version`, at level 2: clients that know it speak TV2 (Produce 12,
-TxnOffsetCommit 5, EndTxn 5), all others the protocol before. `share.version`, at level 1: share
-groups (KIP-932).
+(KIP-848). `transaction.version`, at level 2: clients that know it use TV2 (Produce 12,
+TxnOffsetCommit 5, EndTxn 5), others the earlier protocol. `share.version`, at level 1: share groups
+(KIP-932).
 
 Left out: the other features, because none of them is implemented.
 """

@@ -1,4 +1,4 @@
-"""What a handler is given beside the request, how it answers later, and how it says no."""
+"""The context of a request for its handler: facts, later responses, and refusals."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a config request is about: a topic, this broker, all brokers, a subscription to clients'
+"""The resource of a config request: a topic, this broker, all brokers, a subscription to clients'
 metrics, or a consumer group.
 
-A broker is named by its number. The empty name means what is set for all brokers; there is one, so
-the two differ only in which of them wins.
+A broker is named by its number. The empty name means the configs of all brokers; with one broker
+the two differ only in precedence.
 """
 
 from __future__ import annotations

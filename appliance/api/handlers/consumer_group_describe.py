@@ -1,7 +1,8 @@
-"""ConsumerGroupDescribe 0-1: members of groups of the newer protocol, what they have and will have.
+"""ConsumerGroupDescribe 0-1: members of groups of the newer protocol, with their present and target
+assignments.
 
-A group that does not exist, or is of the older protocol, is answered GROUP_ID_NOT_FOUND, upon which
-tools ask DescribeGroups.
+A group that does not exist, or is of the classic protocol, gets GROUP_ID_NOT_FOUND; then tools use
+DescribeGroups.
 
 Left out: nothing.
 """

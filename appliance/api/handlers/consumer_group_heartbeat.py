@@ -1,14 +1,14 @@
-"""ConsumerGroupHeartbeat 0-1: join, stay in and leave a group of the newer protocol (KIP-848).
+"""ConsumerGroupHeartbeat 0-1: joins, stays in or leaves a group of the newer protocol (KIP-848).
 
-The broker assigns, and moves a partition only when its old owner has said that it let go. What a
-heartbeat changes is on disk before it is answered. Epoch 0 joins, -1 leaves, -2 leaves for a while
-with the instance id kept. A subscription by pattern has RE2's syntax and matches whole names, those
-of internal topics too. A group without members takes the protocol of whoever comes next. One with
-consumers of the older protocol takes them along when the first of the newer one joins: from then on
-both are in it, and the broker assigns. When the last of the newer one is gone, the others go back
-to a group of the older one and rebalance. group.consumer.migration.policy may forbid either.
+The broker assigns, and moves a partition only after its old owner has confirmed the release.
+Changes are on disk before the response. Epoch 0 joins, -1 leaves, -2 leaves for a while and keeps
+the instance id. A subscription by pattern uses RE2 and matches whole names, of internal topics too.
+A group without members takes the protocol of its next member. A group of classic consumers is
+converted when the first consumer of the newer protocol joins: it then has both, and the broker
+assigns. After the last consumer of the newer protocol leaves, it becomes a classic group and
+rebalances. group.consumer.migration.policy may forbid either.
 
-Left out: racks are kept, but there is one.
+Left out: racks are stored, but there is one.
 """
 
 from __future__ import annotations

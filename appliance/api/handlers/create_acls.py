@@ -1,10 +1,10 @@
-"""CreateAcls 1-3: new access rules, kept durably. A rule that is there already is a success.
+"""CreateAcls 1-3: adds access rules, durably. An existing rule is a success.
 
-Each is checked as Kafka does: a resource with a name (the cluster's is `kafka-cluster`), a literal
-or prefixed pattern, an operation, DENY or ALLOW, a principal of the form TYPE:NAME. The faulty ones
-are refused with INVALID_REQUEST, the others made.
+Each rule is checked as in Kafka: a resource with a name (the cluster's is `kafka-cluster`), a
+literal or prefixed pattern, an operation, DENY or ALLOW, a principal of the form TYPE:NAME. Invalid
+rules get INVALID_REQUEST, the others are created.
 
-Left out: enforcement; see DescribeAcls. The first rule brings a warning into the log.
+Left out: enforcement; see DescribeAcls. The first rule logs a warning.
 """
 
 from __future__ import annotations

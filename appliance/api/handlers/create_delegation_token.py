@@ -1,7 +1,7 @@
-"""CreateDelegationToken 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka answers whoever comes
-in without a login: a token stands for a proven name, and there is none to stand for.
+"""CreateDelegationToken 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, Kafka's answer to clients
+without a login: a token represents an authenticated user, and there is none.
 
-Left out: delegation tokens. They come after logins, if at all.
+Left out: delegation tokens. They may follow after logins.
 """
 
 from __future__ import annotations

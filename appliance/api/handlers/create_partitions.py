@@ -1,8 +1,8 @@
-"""CreatePartitions 0-3: raises the number of a topic's partitions. Every topic asked for is named
-in the answer.
+"""CreatePartitions 0-3: increases the number of a topic's partitions. The response has every
+requested topic.
 
-Left out: fewer partitions, which would be a loss of records (INVALID_PARTITIONS, as in Kafka);
-assignments to other brokers; the timeout, because the change is over when it is answered.
+Left out: fewer partitions, which would lose records (INVALID_PARTITIONS, as in Kafka); assignments
+to other brokers; the timeout, because the response follows the change.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""CreateTopics 2-7: makes topics, durably, and from version 5 on answers with their configs.
+"""CreateTopics 2-7: creates topics, durably, and from version 5 on returns their configs.
 
--1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is taken
-when it puts every partition on this broker. A topic named twice is refused, the others are made, up
-to `max.topics.per.request`; what is beyond is refused with POLICY_VIOLATION.
-Internal topics are the broker's to make: INVALID_TOPIC_EXCEPTION.
+-1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is accepted
+if it places every partition on this broker. A topic that occurs twice is refused, the others are
+created, up to `max.topics.per.request`; the rest gets POLICY_VIOLATION. Only the broker creates
+internal topics: INVALID_TOPIC_EXCEPTION.
 
 Left out: replication factors above 1, because there is one broker (INVALID_REPLICATION_FACTOR);
-the timeout, because a creation is over when it is answered.
+the timeout, because the response follows the creation.
 """
 
 from __future__ import annotations

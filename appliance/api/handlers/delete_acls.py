@@ -1,7 +1,7 @@
 """DeleteAcls 1-3: removes the access rules that match filters, durably, and lists them.
 
-Filters are those of DescribeAcls. One that cannot be is refused with INVALID_REQUEST; the others
-are applied.
+The filters are those of DescribeAcls. An invalid filter gets INVALID_REQUEST; the others are
+applied.
 
 Left out: enforcement; see DescribeAcls.
 """

@@ -1,6 +1,6 @@
-"""DeleteGroups 0-2: forgets groups without members, and where they were.
+"""DeleteGroups 0-2: deletes groups without members, with their offsets.
 
-On disk before it is answered; the name may be used again at once.
+On disk before the response; the name can be used again at once.
 
 Left out: nothing.
 """

@@ -1,13 +1,13 @@
 """DeleteRecords 0-2: moves the start of a partition up to an offset; -1 is the high watermark.
 
-What lies below is gone for readers at once; disk space comes back a segment at a time. An offset
-below the start changes nothing and is answered with the start. A ListOffsets that the same
-connection sends behind it, without waiting for the answer, finds the new start.
+Readers lose the records below at once; disk space is freed by whole segments. An offset below the
+start changes nothing and returns the start. A ListOffsets that the same connection sends after it,
+without waiting for the response, returns the new start.
 
-Where it would delete more than is durable, what is written is made durable first, within the
-timeout: who was told of a write with acks=1 may delete it.
+If the offset is above the durable end, written records are made durable first, within the timeout:
+a client with an acknowledgement of acks=1 may delete them.
 
-Left out: topics that are only compacted, whose records stand for a state (POLICY_VIOLATION, as in
+Left out: topics that are only compacted, whose records represent a state (POLICY_VIOLATION, as in
 Kafka).
 """
 

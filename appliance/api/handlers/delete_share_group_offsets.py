@@ -1,8 +1,7 @@
-"""DeleteShareGroupOffsets 0: forgets where a share group without members is in some topics.
+"""DeleteShareGroupOffsets 0: deletes the state of a share group without members in some topics.
 
-It then is as if the group had never read them: whoever comes next begins where
-`share.auto.offset.reset` says. On disk before it is answered. A topic in which the group has no
-place is answered UNKNOWN_TOPIC_OR_PARTITION.
+Afterwards the group's next member starts at `share.auto.offset.reset`. On disk before the response.
+A topic without a state of the group gets UNKNOWN_TOPIC_OR_PARTITION.
 
 Left out: nothing.
 """

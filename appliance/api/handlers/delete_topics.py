@@ -1,9 +1,9 @@
-"""DeleteTopics 1-6: removes topics with all their records, by name or, in version 6, by id.
+"""DeleteTopics 1-6: deletes topics with all their records, by name or, in version 6, by id.
 
-The name is free again when the answer arrives; what groups committed for the topic is forgotten.
-One topic's failure stops no other. Internal topics stay: INVALID_TOPIC_EXCEPTION.
+The name is free again when the response arrives; committed offsets of the topic are deleted. An
+error of one topic does not stop others. Internal topics stay: INVALID_TOPIC_EXCEPTION.
 
-Left out: the timeout, because a deletion is over when it is answered.
+Left out: the timeout, because the response follows the deletion.
 """
 
 from __future__ import annotations

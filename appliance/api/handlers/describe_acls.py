@@ -1,11 +1,11 @@
 """DescribeAcls 1-3: the access rules that match a filter, by resource.
 
-The pattern types LITERAL and PREFIXED find rules of that kind with that very name, ANY those of
-both kinds, MATCH all that apply to the name: its own, those of `*`, those of its prefixes. What a
-filter cannot ask (a type, operation or permission that Kafka does not know) is INVALID_REQUEST.
+The pattern types LITERAL and PREFIXED select rules of that type with exactly that name, ANY selects
+both types, MATCH all rules that apply to the name: its own, those of `*`, those of its prefixes. An
+invalid filter (with a type, operation or permission unknown to Kafka) gets INVALID_REQUEST.
 
-Left out: enforcement. Rules are kept and shown, and every client may do everything all the same,
-where a Kafka without an authorizer answers SECURITY_DISABLED.
+Left out: enforcement. Rules are stored and shown, but every client may do everything, where a Kafka
+without an authorizer answers SECURITY_DISABLED.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""DescribeClientQuotas 0-1: the quotas of entities that fit a filter.
+"""DescribeClientQuotas 0-1: the quotas of entities that match a filter.
 
-A component asks for entities of a type (user, client-id, ip) with a name, with the default, or with
-any; strictly, for those without another type. Without components all are meant. A type that does
-not exist is UNSUPPORTED_VERSION, a type twice, or ip beside another, INVALID_REQUEST.
+A component selects entities of a type (user, client-id, ip) with a name, with the default, or with
+any; strict filters select entities without other types. Without components all match. An unknown
+type gets UNSUPPORTED_VERSION; a duplicate type, or ip with another type, gets INVALID_REQUEST.
 
-Left out: of what is shown, `request_percentage` and `controller_mutation_rate` have no effect.
+Left out: `request_percentage` and `controller_mutation_rate` are shown but have no effect.
 """
 
 from __future__ import annotations

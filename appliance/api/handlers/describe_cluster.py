@@ -1,4 +1,4 @@
-"""DescribeCluster 0-2: the brokers, which are this one, and the cluster's id.
+"""DescribeCluster 0-2: the only broker, and the cluster's id.
 
 Left out: controllers as endpoints (MISMATCHED_ENDPOINT_TYPE, as a Kafka broker answers); fenced
 brokers, because the only one is alive when it answers.

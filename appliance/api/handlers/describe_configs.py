@@ -1,9 +1,9 @@
 """DescribeConfigs 1-4: all configs of a topic, the broker or a group: value, source, type, meaning.
-Of a subscription to clients' metrics, those that were set.
+For a subscription to clients' metrics only the configs that were set.
 
-The empty list of names means all, as null does. On success the message is "", not null, as Kafka
-writes it. A secret's value is null. For all brokers (the empty name) only what was set for them at
-run time is listed.
+An empty list of names means all, like null. A success has the message "", not null, as in Kafka. A
+secret has the value null. For all brokers (the empty name) only configs that were set at run time
+are listed.
 
 Left out: broker loggers as resources (INVALID_REQUEST).
 """

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as of CreateDelegationToken.
+"""DescribeDelegationToken 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, see CreateDelegationToken.
 
 Left out: delegation tokens.
 """

@@ -1,8 +1,8 @@
 """DescribeGroups 0-6: state and members of classic groups.
 
-A group that does not exist, or is of the newer protocol, is Dead and no error, from version 6 on
-GROUP_ID_NOT_FOUND. What members subscribed to and were assigned is told while the group is Stable;
-at other times it is in motion.
+A group that does not exist, or is of the newer protocol, is Dead without an error, from version 6
+on GROUP_ID_NOT_FOUND. Subscriptions and assignments of members are listed only while the group is
+Stable.
 
 Left out: nothing.
 """

@@ -1,8 +1,7 @@
 """DescribeLogDirs 1-5: the data directory, its space, and the size of each partition in it.
 
-Partitions that do not exist or are not open are left out of the answer, as in Kafka. Usable bytes
-are what the file system would give us; below the low water mark writes are refused although some
-are left.
+Partitions that do not exist or are not open are omitted, as in Kafka. Usable bytes are the file
+system's free space; writes are refused below the low water mark, before it is used up.
 
 Left out: more than one directory, moves between directories (future replicas) and cordoning.
 """

@@ -1,6 +1,6 @@
-"""DescribeQuorum 0-2: the quorum that keeps the metadata, in Kafka's words: one voter, who leads.
+"""DescribeQuorum 0-2: the quorum of the metadata in Kafka's terms: one voter, which is the leader.
 
-The metadata lives in a database, not in a log, so its offsets are all 0 and nobody lags.
+The metadata is in a database, not in a log, so all its offsets are 0 and there is no lag.
 
 Left out: partitions other than `__cluster_metadata` 0 (UNKNOWN_TOPIC_OR_PARTITION); observers.
 """

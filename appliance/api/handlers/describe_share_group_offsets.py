@@ -1,9 +1,9 @@
-"""DescribeShareGroupOffsets 0-1: where share groups begin, and how much is left (version 1).
+"""DescribeShareGroupOffsets 0-1: the start offsets of share groups, and their lag (version 1).
 
-Everything before the start offset is done with; what is behind it may be in part. The lag counts
-the records from there to the end of the partition, without those that are done with. Both are -1
-where the group has no place, or has not read yet; that is no error. Without topics it is asked for
-all in which the group has a place.
+All records before the start offset are processed; later ones may be in part. The lag counts the
+unprocessed records from there to the end of the partition. Both are -1, without an error, if the
+group has no state there or has not read yet. Without topics, all topics with a state of the group
+are returned.
 
 Left out: nothing.
 """

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions 0: topics with their partitions, in pages.
 
-Topics come sorted by name: those asked for, or all when none is named. A page ends at the client's
-or our limit of partitions, and its cursor says with which partition the next one begins.
+Topics are sorted by name: the requested ones, or all. A page ends at the client's or our limit of
+partitions, and its cursor has the first partition of the next page.
 
 Left out: eligible leader replicas, which are empty because there is one broker.
 """

@@ -1,6 +1,6 @@
 """DescribeTransactions 0: state, producer and partitions of transactional ids.
 
-An id that does not exist, or expired, is TRANSACTIONAL_ID_NOT_FOUND.
+An unknown or expired id gets TRANSACTIONAL_ID_NOT_FOUND.
 
 Left out: nothing.
 """

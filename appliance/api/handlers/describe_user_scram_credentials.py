@@ -1,9 +1,9 @@
 """DescribeUserScramCredentials 0: mechanisms and iterations of users; never a secret.
 
-A null or empty list means all users. A user who has no credential gets RESOURCE_NOT_FOUND, one who
-is named twice DUPLICATE_RESOURCE.
+A null or empty list means all users. A user without a credential gets RESOURCE_NOT_FOUND, a
+duplicate user DUPLICATE_RESOURCE.
 
-Left out: logins. Credentials are kept and shown, and nobody is asked for one.
+Left out: logins. Credentials are stored and shown, and not used.
 """
 
 from __future__ import annotations

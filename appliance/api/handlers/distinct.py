@@ -1,7 +1,7 @@
-"""What is asked for several times is answered once.
+"""Computes the result of a repeated item once.
 
-A request of a megabyte may name the same thing 250,000 times, and each answer may be a megabyte: of
-ten kilobytes came answers of 120 MB, made while nobody else was served. Real clients ask once.
+A request of a megabyte may name the same item 250,000 times, and each result may be a megabyte: ten
+kilobytes caused responses of 120 MB, while no other client was served. Real clients ask once.
 """
 
 from __future__ import annotations

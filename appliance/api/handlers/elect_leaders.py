@@ -1,9 +1,9 @@
-"""ElectLeaders 0-2: no partition needs an election, because its only replica leads it.
+"""ElectLeaders 0-2: no partition needs an election, because its only replica is the leader.
 
-Partitions that are named get ELECTION_NOT_NEEDED. A null list means all: every topic is listed,
-with no partition, since none changed.
+Named partitions get ELECTION_NOT_NEEDED. A null list means all: every topic is listed without
+partitions, because none changed.
 
-Left out: elections. There is nobody else to elect.
+Left out: elections, because there is one broker.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""EndTxn 0-5: commits or aborts, in every partition and group of the transaction.
+"""EndTxn 0-5: commits or aborts a transaction in all its partitions and groups.
 
-Answered when readers see the outcome: the decision is on disk, and so is the marker in every
-partition. If a marker cannot be written now, it is answered all the same, since the decision
-stands; the next transaction of this id is then told CONCURRENT_TRANSACTIONS until the marker is
-there.
+The response follows when readers see the outcome: the decision is on disk, and so is the marker in
+every partition. If a marker cannot be written now, the response is sent all the same, because the
+decision is final; the next transaction of this id gets CONCURRENT_TRANSACTIONS until the marker is
+written.
 
-Version 5 is TV2: the epoch moves, and the answer has the new one. An EndTxn that comes twice is
-answered twice. One that comes late, when another transaction has begun, is refused: in TV2 by its
-epoch, whatever it says; in TV1 nothing tells it from a new one.
+Version 5 is TV2: the epoch increases, and the response has the new one. A repeated EndTxn gets the
+same response. A late one, after another transaction began, is refused: in TV2 always, by its epoch;
+in TV1 it cannot be distinguished from a new one.
 
 Left out: nothing.
 """

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as of CreateDelegationToken.
+"""ExpireDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, see CreateDelegationToken.
 
 Left out: delegation tokens.
 """

@@ -1,4 +1,5 @@
-"""How versions of an API say that a producer was fenced: older clients know one code only."""
+"""The error code of a fenced producer by the version of an API: older clients know only one
+code."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""FindCoordinator 0-6: who looks after a group, a transactional id or a share group: this broker.
+"""FindCoordinator 0-6: the coordinator of a group, a transactional id or a share group: this
+broker.
 
-Version 4 and later ask for many keys at a time. A kind of key that does not exist, and a share key
-that is not GROUP:TOPIC-ID:PARTITION, is answered with INVALID_REQUEST. Without an error the message
-is null up to version 3, and empty from version 4 on, as Apache Kafka leaves it.
+From version 4 on a request has many keys. An unknown type of key, and a share key other than
+GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is null up to version
+3, and empty from version 4 on, as in Apache Kafka.
 
-Left out: nothing. With one broker there is nothing to find; clients ask before all else.
+Left out: nothing. There is one broker, but clients always ask.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""GetTelemetrySubscriptions 0: nothing is wanted, ask again in five minutes.
+"""GetTelemetrySubscriptions 0: no metrics are wanted; the client asks again after five minutes.
 
-A client without an instance id gets one. Answered, but not listed in ApiVersions: Kafka lists it
-only where a plug-in takes the metrics, and clients that do not see it do not ask. The subscriptions
-that kafka-client-metrics keeps are kept here too, and have no effect without such a plug-in.
+A client without an instance id gets one. The API is served, but not listed in ApiVersions: Kafka
+lists it only with a plug-in for metrics, and clients do not use unlisted APIs. Subscriptions of
+kafka-client-metrics are stored, and have no effect without such a plug-in.
 
 Left out: a receiver of metrics.
 """

@@ -1,6 +1,6 @@
-"""Heartbeat 0-4: a member of a classic group is alive; the answer may ask it to join again.
+"""Heartbeat 0-4: keeps a member in a classic group; the response may ask it to join again.
 
-REBALANCE_IN_PROGRESS counts as a sign of life all the same.
+A heartbeat with the response REBALANCE_IN_PROGRESS keeps the member, too.
 
 Left out: nothing.
 """

@@ -1,11 +1,11 @@
 """IncrementalAlterConfigs 0-1: sets, deletes, appends to and subtracts from configs of a topic, the
-broker, a group or a subscription to clients' metrics; what is not named stays as it is.
+broker, a group or a subscription to clients' metrics; other configs stay as they are.
 
-Append and subtract work on lists, beginning with the value in force. All changes of a resource are
-made, durably, or none. One resource's failure stops no other.
+Append and subtract change lists, starting with the effective value. All changes of a resource are
+made, durably, or none. An error of one resource does not stop others.
 
-Left out: broker loggers as resources (INVALID_REQUEST); broker settings
-that are read once, at the start (INVALID_REQUEST).
+Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read only at the
+start (INVALID_REQUEST).
 """
 
 from __future__ import annotations

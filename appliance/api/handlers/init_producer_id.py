@@ -1,13 +1,13 @@
-"""InitProducerId 0-5: who a producer is from now on, idempotent or transactional.
+"""InitProducerId 0-5: assigns an id and epoch to an idempotent or transactional producer.
 
-Without a transactional id every call gets a fresh id with epoch 0, whatever id the client had.
+Without a transactional id every call gets a new id with epoch 0, whatever id the client had.
 
-With one it gets that id's next epoch. Whoever had the last one is fenced, and what they left open
-is aborted before this is answered: no client is told to ask again. A client that says who it was
-(version 3) must be the last producer, or one whose answer was lost, or whose transaction was
-aborted for its silence; others, and these once somebody else has asked, are fenced themselves.
-Near the largest epoch a new producer id takes over. A timeout above `transaction.max.timeout.ms` is
-INVALID_TRANSACTION_TIMEOUT.
+With one it gets the id's next epoch. The earlier producer is fenced, and its open transaction is
+aborted before the response: no client has to ask again. A client that names its id (version 3) must
+be the last producer, or one whose response was lost, or whose transaction was aborted by its
+timeout; others are fenced themselves, and so are these after another client has asked. Near the
+largest epoch a new producer id replaces the old one. A timeout above `transaction.max.timeout.ms`
+is INVALID_TRANSACTION_TIMEOUT.
 
 Left out: version 6, two-phase commit, which is not stable in Kafka either.
 """

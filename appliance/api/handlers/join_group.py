@@ -1,11 +1,11 @@
-"""JoinGroup 0-9: a member enters a classic group, and waits until its generation begins.
+"""JoinGroup 0-9: a member joins a classic group, and waits until its generation begins.
 
-Answered when every member has joined, or the time for it is over. From version 4 on a new member
-without an instance id is first told its id (MEMBER_ID_REQUIRED). A static member that comes back
-takes its place without a rebalance; from version 9 on a leader that does is told to skip assigning.
-The metadata of a protocol is never read for joining: Connect and Streams have their own.
+The response follows when every member has joined, or their time is over. From version 4 on a new
+member without an instance id first gets its id (MEMBER_ID_REQUIRED). A returning static member gets
+its assignment without a rebalance; from version 9 on such a leader is asked to skip assigning. The
+broker never reads the metadata of a protocol to join: Connect and Streams have their own.
 
-Left out: nothing. The reason that version 8 gives is not kept.
+Left out: nothing. The reason in version 8 is not stored.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""LeaveGroup 0-5: members leave a classic group, and the others share what they had.
+"""LeaveGroup 0-5: members leave a classic group, and the others get their partitions.
 
-From version 3 on several at a time, each with its own error; a static one may be named by its
-instance id alone, as administrators do who remove it.
+From version 3 on a request has several members, each with its own error; a static member may be
+named by its instance id alone, as when an administrator removes it.
 
-Left out: nothing. The reason that version 5 gives is not kept.
+Left out: nothing. The reason in version 5 is not stored.
 """
 
 from __future__ import annotations

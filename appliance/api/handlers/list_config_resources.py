@@ -1,8 +1,8 @@
-"""ListConfigResources 0-1: which topics, brokers, groups and subscriptions to clients' metrics have
+"""ListConfigResources 0-1: the topics, brokers, groups and subscriptions to clients' metrics with
 configs.
 
-Version 0 is of subscriptions alone. From version 1 on the request names the types; the empty list
-means all. A type that does not exist is refused with UNSUPPORTED_VERSION.
+Version 0 lists only subscriptions. From version 1 on the request names the types; an empty list
+means all. An unknown type gets UNSUPPORTED_VERSION.
 
 Left out: broker loggers, which have no configs here: none is listed.
 """

@@ -1,6 +1,6 @@
 """ListGroups 0-5: all groups, or those of some states (version 4) and types (version 5).
 
-States and types are compared without regard to case. One that does not exist has no groups.
+States and types are compared without case. An unknown one has no groups.
 
 Left out: groups of the Streams protocol, which do not exist yet.
 """

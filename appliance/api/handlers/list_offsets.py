@@ -1,4 +1,4 @@
-"""ListOffsets 1-11: where a partition begins and ends, and which record is the first of a time.
+"""ListOffsets 1-11: the start and end of a partition, and the first record of a time.
 
     -1  latest: the last stable offset for read_committed, else the high watermark
     -2  earliest, and -4 earliest on local disk, which is the same here
@@ -6,16 +6,15 @@
     -5  latest in tiered storage, and -6 earliest to be uploaded: none, offset -1 and no error
     else the first record with that timestamp or a later one; none is offset -1 and no error
 
-A question for the newest records, or by time, is a reason to make what is written durable now, as a
-waiting Fetch is: who was told of a write with acks=1 finds it here, after one flush.
+A request for the newest records, or by time, makes written records durable at once, as a waiting
+Fetch does: a client with an acknowledgement of acks=1 gets its record here, after one flush.
 
-Only a search by time tells a timestamp. The special ones came one by one (-3 with version 7, -4 8,
--5 9, -6 11): below its version each is refused with UNSUPPORTED_VERSION.
+Only a search by time returns a timestamp. The special values have minimum versions (-3 needs
+version 7, -4 8, -5 9, -6 11): below it they get UNSUPPORTED_VERSION.
 
-The data plane answers -1 and -2 itself where nothing else is to be thought of
-(`_list_offsets.pyx`); what it says has to be what stands here.
+The data plane answers -1 and -2 itself in simple cases (`_list_offsets.pyx`), by the same rules.
 
-Left out: requests of followers, because there is one broker; they are answered as consumers are.
+Left out: requests of followers, because there is one broker; they are answered like consumers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments 0: none, because a partition has nowhere else to go.
+"""ListPartitionReassignments 0: an empty list, because there is one broker.
 
 Left out: nothing that one broker could have.
 """

@@ -1,9 +1,8 @@
 """ListTransactions 0-2: all transactional ids, or those of some states and producers; from version
-1 on also those whose transaction has been open for so long, from version 2 on those that match a
-pattern.
+1 on also by the age of the open transaction, from version 2 on by a pattern.
 
-A state that does not exist is named in the answer, and nothing has it. A pattern is in RE2's
-syntax, and a name must match as a whole; one that is none is INVALID_REGULAR_EXPRESSION.
+The response names unknown states, which match nothing. A pattern uses RE2 and must match the whole
+name; an invalid one gets INVALID_REGULAR_EXPRESSION.
 
 Left out: nothing.
 """

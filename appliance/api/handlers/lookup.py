@@ -1,4 +1,4 @@
-"""From the topic and partition that a request names to the log, or to the error that it gets."""
+"""Looks up the log of a topic and partition in a request, or the error for it."""
 
 from __future__ import annotations
 

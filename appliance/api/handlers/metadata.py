@@ -1,12 +1,12 @@
-"""Metadata 0-13: the broker, and topics with their partitions; missing topics are made on the way.
+"""Metadata 0-13: the broker, and topics with their partitions; creates missing topics.
 
 All topics: a null list, in version 0 an empty one. None: an empty list. From version 12 on a topic
-may be asked for by its id. A topic that does not exist is created with the broker's defaults when
-the client allows it (before version 4 it always does) and `auto.create.topics.enable` is on; the
-answer then holds the new topic, where Kafka's says "not yet" and lets the client ask again. One
-request makes at most `max.topics.per.request` topics; the others are unknown until it asks again.
-Internal topics are the broker's to make. A partition that is there and cannot be opened has no
-leader and an offline replica: LEADER_NOT_AVAILABLE, so that clients ask again.
+can be requested by its id. A missing topic is created with the broker's defaults if the client
+allows it (before version 4 always) and `auto.create.topics.enable` is on; the response then has the
+new topic, while Kafka's has an error for a retry. One request creates at most
+`max.topics.per.request` topics; the others are unknown until the next request. Only the broker
+creates internal topics. A partition that cannot be opened has no leader and an offline replica:
+LEADER_NOT_AVAILABLE, so that clients retry.
 
 Left out: racks and other leaders, because there is one broker.
 """

@@ -1,12 +1,12 @@
-"""OffsetCommit 2-10: how far a group has read, on disk before it is answered.
+"""OffsetCommit 2-10: the progress of a group, on disk before the response.
 
-Commits that come together share one wait for the disk. A member must be of the group's current
-generation; without member and generation it is an administrator, or a consumer that assigns
-partitions itself, and the group must have no members. Topics are named by their ids in version 10.
-Offsets do not expire, unless `offsets.retention.minutes` is set, or, up to version 4, the request
-says when. Those of a group that never had a member do, `offsets.memberless.retention.minutes` after
-they were committed last.
-A member of a group of the newer protocol has an epoch for a generation, and needs version 9.
+Concurrent commits share one wait for the disk. A member must be of the group's current generation.
+A commit without member and generation, of an administrator or of a consumer with assigned
+partitions, needs a group without members. Version 10 names topics by their ids. Offsets do not
+expire, unless `offsets.retention.minutes` is set, or, up to version 4, the request sets an expiry.
+Offsets of a group that never had a member expire `offsets.memberless.retention.minutes` after their
+last commit. A member of a group of the newer protocol has an epoch as its generation, and needs
+version 9.
 
 Left out: nothing.
 """

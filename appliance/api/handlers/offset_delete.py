@@ -1,7 +1,8 @@
-"""OffsetDelete 0: forgets what a group committed for some partitions, on disk before the answer.
+"""OffsetDelete 0: deletes committed offsets of a group for some partitions, on disk before the
+response.
 
-A topic that the group's members read is refused with GROUP_SUBSCRIBED_TO_TOPIC. Where members do
-not tell what they read, because theirs is not the protocol of consumers, the group must be empty.
+A topic that the group's members read gets GROUP_SUBSCRIBED_TO_TOPIC. If the members' subscriptions
+are unknown, because theirs is not the protocol of consumers, the group must be empty.
 
 Left out: nothing.
 """

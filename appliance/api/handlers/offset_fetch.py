@@ -1,10 +1,10 @@
-"""OffsetFetch 1-10: how far groups have read; many groups at once from version 8 on.
+"""OffsetFetch 1-10: the committed offsets of groups; many groups per request from version 8 on.
 
-No topics (null) means all that the group ever committed. Nothing committed is offset -1 and no
-error, and so is a group that does not exist. With `require_stable` an offset that an open
-transaction may still change is answered with UNSTABLE_OFFSET_COMMIT, and clients ask again. Topics
-are named by their ids in version 10, where offsets of topics that are no more are left out. Who
-names itself as a member of a group of the newer protocol (version 9) must be it, in its epoch.
+No topics (null) means all committed offsets of the group. A partition without a commit has offset
+-1 and no error; so has a group that does not exist. With `require_stable` an offset that an open
+transaction may change gets UNSTABLE_OFFSET_COMMIT, and clients retry. Version 10 names topics by
+their ids and omits offsets of deleted topics. A request of a member of a group of the newer
+protocol (version 9) must have its id and epoch.
 
 Left out: nothing.
 """

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch 2-4: where a leader epoch ends, so that a client notices a truncated log.
+"""OffsetForLeaderEpoch 2-4: the end of a leader epoch, by which a client notices a truncated log.
 
-The answer is the largest epoch not above the one asked for, and the offset at which it ended: the
-log end for the current epoch. An epoch that is not known yet gets -1 and -1.
+The response has the largest epoch not above the requested one, and its end offset: the log end for
+the current epoch. An unknown later epoch gets -1 and -1.
 
-Left out: requests of followers, because there is one broker; they are answered as clients are.
+Left out: requests of followers, because there is one broker; they are answered like clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Authorized operations, as Metadata and the Describe APIs report them: a bit per operation.
+"""Authorized operations in the responses of Metadata and the Describe APIs: a bit per operation.
 
-There are no ACLs yet, so whoever asks may do all that exists for the resource, which is also what
-a Kafka without an authorizer says.
+ACLs are not enforced yet, so every client may do all operations of the resource. A Kafka without an
+authorizer answers the same.
 """
 
 from __future__ import annotations

@@ -1,34 +1,34 @@
-"""Produce 0-13: the requests that the data plane leaves to Python, and what is true of all.
+"""Produce 0-13: the requests that the data plane passes to Python, and the rules of all.
 
-The data plane answers Produce itself. It leaves to this file the batches for compacted topics that
-are compressed, so that it does not see their keys, or hold a record without one: that could never
-be compacted away, so its whole batch is refused with INVALID_RECORD, and the record is named. So do
-the batches of a transaction that is not open in their partition yet: the transaction coordinator is
-asked whether the partition was added; from version 12 on, TV2, it is added by this. So does what
-others than its mirror send to a mirror's topic. What a connection sends behind such a request comes
-here too, and is appended in turn.
+The data plane answers most Produce requests itself. It passes on compressed batches for compacted
+topics, because it does not see their keys, and batches with a record without a key there:
+compaction could never remove it, so the whole batch gets INVALID_RECORD with the record's number.
+It also passes on batches of a transaction that is not open in their partition yet: the transaction
+coordinator checks that the partition was added, or adds it from version 12 on, TV2. And it passes
+on writes of others than its mirror to a mirror's topic. Later requests of the same connection
+follow, and are appended in order.
 
-A partition that was not added is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
-producer that was fenced is INVALID_PRODUCER_EPOCH.
+A partition that was not added gets TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
+fenced producer gets INVALID_PRODUCER_EPOCH.
 
-acks=0 gets no answer; after an error the connection is closed instead, as in Kafka. acks=1 is
-answered after the write, acks=-1 when the records are on disk, or with REQUEST_TIMED_OUT.
+acks=0 gets no response; an error closes the connection instead, as in Kafka. acks=1 gets its
+response after the write, acks=-1 when the records are on disk, or REQUEST_TIMED_OUT.
 
-An idempotent producer's batch that was sent again is answered with the offset that it has, if it is
-one of that producer's last five in the partition, the same from its first sequence to its last, and
-no end marker stands behind it. Whatever else does not follow the last batch, newer or older, is
+A repeated batch of an idempotent producer gets the offset that it has, if it is one of that
+producer's last five in the partition, with the same first and last sequence, and without a later
+end marker. Any other batch that does not follow the last one, newer or older, gets
 OUT_OF_ORDER_SEQUENCE_NUMBER, never DUPLICATE_SEQUENCE_NUMBER, which clients count as delivered.
 
-Internal topics are the broker's to write: INVALID_TOPIC_EXCEPTION.
+Only the broker writes internal topics: INVALID_TOPIC_EXCEPTION.
 
-A topic with the config `mirror.source` is written by a mirror alone, which repeats that config in a
-tagged field of our own (tag 10000 of a topic, from version 9 on); others get POLICY_VIOLATION. A
-mirror's batches keep the offsets that they have: each begins where the log ends, or is here already
-and passed over; else OFFSET_OUT_OF_RANGE. There may be many of them a partition. They may lack
-records, hold none, and have no producer.
+Only a mirror writes a topic with the config `mirror.source`, and repeats that config in a tagged
+field of our own (tag 10000 of a topic, from version 9 on); others get POLICY_VIOLATION. A mirror's
+batches keep their offsets: each begins at the log's end, or exists already and is skipped;
+otherwise OFFSET_OUT_OF_RANGE. A partition may have many of them. They may lack records, be empty,
+and have no producer.
 
 Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
-compression off when version 0 is not listed.
+compression off if version 0 is not listed.
 
 Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
 and before write.

@@ -1,8 +1,8 @@
-"""PushTelemetry 0: checks a push as Kafka does, and lets go of the metrics: nobody asked for them.
+"""PushTelemetry 0: checks a push as Kafka does, and discards the metrics: nobody requested them.
 
-Answered, but not listed in ApiVersions; see GetTelemetrySubscriptions.
+The API is served, but not listed in ApiVersions; see GetTelemetrySubscriptions.
 
-Left out: a receiver of metrics; holding clients to the push interval.
+Left out: a receiver of metrics; enforcement of the push interval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RenewDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as of CreateDelegationToken.
+"""RenewDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, see CreateDelegationToken.
 
 Left out: delegation tokens.
 """

@@ -1,8 +1,8 @@
-"""ShareAcknowledge 1-2: says what became of records that a ShareFetch acquired.
+"""ShareAcknowledge 1-2: acknowledges records that a ShareFetch acquired.
 
 Accepted, released (to be delivered again), rejected, or, from version 2 on, renewed: the lock
-begins anew. For each partition all of it counts or nothing, and it is on disk before the answer.
-Epoch -1 ends the member's session: what it still had acquired is then anybody's.
+starts again. For each partition all acknowledgements count or none, and they are on disk before the
+response. Epoch -1 ends the member's session and releases its acquired records.
 
 Left out: current leaders, because there is one broker.
 """

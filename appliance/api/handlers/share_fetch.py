@@ -1,19 +1,19 @@
-"""ShareFetch 1-2: acquires records for a member of a share group, and takes acknowledgements along.
+"""ShareFetch 1-2: acquires records for a member of a share group; may include acknowledgements.
 
-Batches come whole, as they stand in the log; the ranges beside them say which records of them the
-member has acquired, and how often each was delivered. max_records may be exceeded to end with a
-batch, unless the acquire mode is record-limit. A range is cut at a batch once it has batch_size
-records. Records that failed several times come in fewer and fewer, the last time alone. A fetch
-that finds nothing waits for max_wait_ms: for the log to grow, or for others to let go.
+Batches are returned whole, as in the log; ranges beside them list the acquired records with their
+delivery counts. max_records may be exceeded up to the end of a batch, unless the acquire mode is
+record-limit. A range ends at a batch once it has batch_size records. Records that failed several
+times are delivered in smaller and smaller numbers, the last time alone. A fetch without records
+waits up to max_wait_ms: for new records, or for released ones.
 
-Acknowledgements are on disk before the answer. With read_committed (share.isolation.level) aborted
-records are passed over, like the markers of transactions and what compaction took. Where a group
-begins (share.auto.offset.reset) is on disk before it reads. A member's session ends with epoch -1,
-when its heartbeats end, or with its connection, and what it had acquired is then anybody's.
+Acknowledgements are on disk before the response. With read_committed (share.isolation.level)
+aborted records are skipped, like the markers of transactions and compacted records. The group's
+start (share.auto.offset.reset) is on disk before its first read. A member's session ends with epoch
+-1, with its heartbeats, or with its connection; then its acquired records are released.
 
 Left out: dead letter queues (Kafka 4.4); current leaders, because there is one broker; the quota
-consumer_byte_rate, which counts what Fetch reads. Whether the member is in the group is not asked,
-as in Kafka.
+consumer_byte_rate, which counts only Fetch. As in Kafka, the membership of the member is not
+checked.
 """
 
 from __future__ import annotations

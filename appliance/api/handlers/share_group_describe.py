@@ -1,8 +1,8 @@
-"""ShareGroupDescribe 1: state and members of share groups, and what each member reads.
+"""ShareGroupDescribe 1: state and members of share groups, with the members' assignments.
 
-A group that does not exist, or is no share group, is answered GROUP_ID_NOT_FOUND.
+A group that does not exist, or is no share group, gets GROUP_ID_NOT_FOUND.
 
-Left out: version 0, of which Kafka itself says that it is not stable.
+Left out: version 0, which Kafka itself calls unstable.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """ShareGroupHeartbeat 1: joins, stays in or leaves a share group (KIP-932).
 
-Answered when what the member is told is on disk. A member hears what to read as soon as it joins:
-the group's place in partitions that are new to it is made first. Where all members want the same,
-each partition has as many readers as every other, one where there are enough partitions.
+The response's content is on disk before it is sent. A member gets its assignment when it joins: the
+group's state in new partitions is created first. If all members have the same subscription, each
+partition has the same number of readers, one if there are enough partitions.
 
-Left out: version 0, of which Kafka itself says that it is not stable.
+Left out: version 0, which Kafka itself calls unstable.
 """
 
 from __future__ import annotations

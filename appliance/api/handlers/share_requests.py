@@ -1,5 +1,5 @@
-"""What ShareFetch and ShareAcknowledge have in common: whose request it is, and what it
-acknowledges."""
+"""What ShareFetch and ShareAcknowledge have in common: the requesting member, and its
+acknowledgements."""
 
 from __future__ import annotations
 
@@ -129,5 +129,5 @@ async def answer(
     except ApplianceError as error:
         later.give(refuse(error))
     except Exception as error:
-        log.exception("a request failed in a way that was not foreseen")
+        log.exception("a request failed unexpectedly")
         later.give(refuse(Refused(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)))

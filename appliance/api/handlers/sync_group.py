@@ -1,7 +1,8 @@
-"""SyncGroup 0-5: the leader of a generation hands out the assignment, every member gets its own.
+"""SyncGroup 0-5: the leader of a generation distributes the assignment, each member gets its own
+part.
 
-Members wait for the leader. Nobody hears of an assignment before it is on disk, so that a restart
-of the broker finds the generation that its members believe in.
+Members wait for the leader. An assignment is on disk before any member gets it, so a restarted
+broker has the generation of its members.
 
 Left out: nothing.
 """

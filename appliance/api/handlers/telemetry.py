@@ -1,4 +1,4 @@
-"""What the two telemetry APIs agree on."""
+"""What the two telemetry APIs have in common."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit 0-5: offsets of a group that count when the transaction commits.
+"""TxnOffsetCommit 0-5: offsets of a group that take effect when the transaction commits.
 
-On disk before it is answered, and seen by nobody until then. From version 3 on the member must be
-of the group's current generation; without one nothing is checked. Up to version 4 the group must
+On disk before the response, and invisible until the commit. From version 3 on the member must be of
+the group's current generation; without a member nothing is checked. Up to version 4 the group must
 have been added to the transaction (INVALID_TXN_STATE); version 5, TV2, adds it.
 
 Left out: nothing.

@@ -1,8 +1,8 @@
-"""UnregisterBroker 0: refuses. This broker is the whole cluster and cannot leave it.
+"""UnregisterBroker 0: always refuses. This broker is the whole cluster and cannot leave it.
 
 Its own number gets INVALID_REQUEST, any other BROKER_ID_NOT_REGISTERED.
 
-Left out: removing brokers. There is no other.
+Left out: removing brokers, because there is one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""UpdateFeatures 0-2: refuses, since no feature of this broker can be raised or lowered.
+"""UpdateFeatures 0-2: always refuses, because no feature of this broker can be raised or lowered.
 
-Neither one that ApiVersions lists nor any other can be updated: INVALID_UPDATE_VERSION for the
-whole request, in every version, as Apache Kafka answers since 4.0. A request without features
-changes nothing and succeeds.
+Every feature, listed in ApiVersions or not, gets INVALID_UPDATE_VERSION for the whole request, in
+every version, as in Apache Kafka since 4.0. A request without features changes nothing and
+succeeds.
 
 Left out: other levels of `group.version`, `share.version` and `transaction.version`. Clients that
-do not know them speak the older protocols anyway, and are served side by side.
+do not know them use the older protocols, which are served side by side.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""WriteTxnMarkers 1-2: ends a transaction in the partitions named, on disk before it is answered.
+"""WriteTxnMarkers 1-2: ends a transaction in the named partitions, on disk before the response.
 
-Between brokers of a cluster; here it is what `kafka-transactions abort` sends for a transaction
-that hangs. The log refuses a marker of an old producer epoch (INVALID_PRODUCER_EPOCH) or an old
-coordinator epoch (TRANSACTION_COORDINATOR_FENCED).
+Brokers of a cluster use it; here `kafka-transactions abort` sends it for a hanging transaction. The
+log refuses a marker of an old producer epoch (INVALID_PRODUCER_EPOCH) or an old coordinator epoch
+(TRANSACTION_COORDINATOR_FENCED).
 
 Left out: the transaction version of version 2, by which a broker of a cluster checks that a
-marker's epoch is above that of the records: the marker is taken as in version 1.
+marker's epoch is above that of the records: the marker is handled as in version 1.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ def tell_of_damage(api: Api, topic: str, partition: int | None) -> None:
         click.echo(f"{place}: {each['kind']}: {each['cause']}", err=True)
     met = click.get_current_context().meta.get(UNREADABLE, 0)
     if lost or met:
-        told = f"{some(met, 'place')} could not be read" if met else "not all of it is here"
-        raise Failed(f"{topic}: {told}; `appliance ledger list` tells of losses", UNHEALTHY)
+        loss = f"{some(met, 'range')} could not be read" if met else "some messages are lost"
+        raise Failed(f"{topic}: {loss}; `appliance ledger list` shows losses", UNHEALTHY)
 
 
 def refuse(what: str, others: str, *given: Any) -> None:
@@ -289,5 +289,5 @@ def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
             elif word == "data" and name == "deleted":
                 gone = json.loads(text)["topic_id"]
                 raise Failed(
-                    f"topic {topic} with id {gone} was deleted. If one of its name is there, its "
-                    "offsets are others: follow it with a new command", FAILED)  # fmt: skip
+                    f"topic {topic} with id {gone} was deleted. A new topic of that name has other "
+                    "offsets: follow it with a new command", FAILED)  # fmt: skip

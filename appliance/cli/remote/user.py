@@ -80,7 +80,7 @@ def change_user(
         raise click.UsageError("nothing to change: wanted --role, --[no-]messages or --password")
     answer = api.ask("PATCH", f"/users/{part(name)}", body)
     yield answer
-    yield f"{name} changed; who is logged in as {name} has to log in again"
+    yield f"{name} changed; all sessions of {name} ended"
 
 
 @user.command("delete", cls=Command)

@@ -1,1 +1,1 @@
-"""One module per API: its messages as field tables. Imported by key, when somebody asks for it."""
+"""One module per API with its messages as field tables. Imported by key, at its first use."""

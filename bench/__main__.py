@@ -1,4 +1,4 @@
-"""The appliance beside its peers: measured, told, drawn, and watched for what becomes slower.
+"""Compares the appliance with its peers: measures, reports, draws charts, and detects regressions.
 
     python -m bench list
     python -m bench run --quick --out results.json
@@ -34,7 +34,7 @@ def main() -> None:
     pass
 
 
-@main.command("list", help="The suites, a line each.")
+@main.command("list", help="List the suites.")
 def list_suites() -> None:
     for name, suite in SUITES.items():
         click.echo(f"{name:18} {(suite.__doc__ or '').strip()}")
@@ -44,22 +44,22 @@ def list_suites() -> None:
         click.echo(f"peer {name:13} {streams.missing(name) or 'is here'}")
 
 
-@main.command(help="Measure. Exits with 3 when something could not be measured.")
+@main.command(help="Measure. Exit code 3: something could not be measured.")
 @click.option("--suite", "suites", multiple=True, type=click.Choice([*SUITES, *BESIDE, "all"]),
-              help="Several of them, or all, the default.")
+              help="A suite; repeatable. Default: all.")
 @click.option("--peer", "peers", multiple=True,
               type=click.Choice([each for each in PEERS if each != "appliance"]),
-              help="Only cases beside these.")
+              help="Only comparisons with these peers.")
 @click.option("--quick", is_flag=True, help="A fifth of the loads, 3 rounds, 15 minutes.")
-@click.option("--rounds", type=click.IntRange(1), help="5, or 3 where it is quick.")
-@click.option("--minutes", type=click.FloatRange(1), help="60, or 15. Rounds that do not fit in "
-              "are left out, but for one of each case.")
-@click.option("--growth-gb", type=click.IntRange(2), help="How far the log grows: 100, or 20.")
-@click.option("--dir", "directory", type=FOLDER, help="On the file system to be measured.")
+@click.option("--rounds", type=click.IntRange(1), help="Default: 5, quick 3.")
+@click.option("--minutes", type=click.FloatRange(1), help="Default: 60, quick 15. Rounds that do "
+              "not fit are left out; each case has at least one.")
+@click.option("--growth-gb", type=click.IntRange(2), help="Final size of the log: 100, or 20.")
+@click.option("--dir", "directory", type=FOLDER, help="A folder on the file system to measure.")
 @click.option("--out", type=FILE, default="results.json", show_default=True)
 def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: int | None,
         minutes: float | None, growth_gb: int | None, directory: Path | None, out: Path) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # brokers are stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # stops the brokers
     usual = extent.QUICK if quick else extent.WHOLE
     asked = replace(usual, rounds=rounds or usual.rounds,
                     long_rounds=min(rounds or usual.rounds, usual.long_rounds),
@@ -84,7 +84,7 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
 @main.command("report", help="Write docs/benchmarks.md and its charts.")
 @click.argument("file", type=FILE)
 @click.option("--page", type=FILE, default=ROOT / "docs/benchmarks.md")
-@click.option("--readme", type=FILE, help="A page whose benchmarks block gets the goals.")
+@click.option("--readme", type=FILE, help="A page whose benchmarks block is updated.")
 def write_report(file: Path, page: Path, readme: Path | None) -> None:
     run = results.Run.load(file)
     for each in report.written(run, page, page.parent / "images/benchmarks"):
@@ -93,7 +93,7 @@ def write_report(file: Path, page: Path, readme: Path | None) -> None:
         raise click.UsageError(f"{readme} has no <!-- benchmarks --> and <!-- /benchmarks -->")
 
 
-@main.command(help="Name what became worse from OLD to NEW. Exits with 1 when anything did.")
+@main.command(help="List regressions from OLD to NEW. Exit code 1: there are some.")
 @click.argument("old", type=FILE)
 @click.argument("new", type=FILE)
 @click.option("--json", "as_json", is_flag=True)

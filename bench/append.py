@@ -1,4 +1,4 @@
-"""Appending 64 KiB batches (check, stamp, write) against a bare pwrite loop of the same sizes.
+"""Appends 64 KiB batches (check, stamp, write), compared with a bare pwrite loop of the same sizes.
 
 A B A B on the same file system, fresh files each time. `python bench/append.py [DIR]`
 """
@@ -18,7 +18,7 @@ from appliance.data_dir.log_dir import LogDir
 from appliance.record import _build
 
 BATCH_BYTES = 65536
-BATCHES = 8192  # 512 MiB a run, below the dirty limit of an ordinary machine
+BATCHES = 8192  # 512 MiB per run, below the dirty limit of an ordinary machine
 ROUNDS = 7
 
 

@@ -1,13 +1,12 @@
-"""Record batches: what the broker does to one on arrival, and what readers do to many.
+"""Record batches: the broker's work on arrival of one, and the readers' work on many.
 
     python -m bench.batch
 
 check    the client rules: header, CRC and, where uncompressed, a walk of every record
-stamp    the same and base offset and leader epoch written in place: all that a Produce costs here
-records  a Python object per record
-columns  Arrow columns without one
+stamp    the same, and writing base offset and leader epoch in place: the whole cost of a Produce
+here records  a Python object per record columns  Arrow columns without one
 
-Best of many rounds; 1000 records of about 118 bytes a batch, 50 batches a read.
+Best of many rounds; 1000 records of about 118 bytes per batch, 50 batches per read.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SECONDS_A_FIGURE = 0.5
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of one call, the best of as many as fit."""
+    """Seconds per call, the best of as many as fit."""
     best, ends = float("inf"), time.perf_counter() + SECONDS_A_FIGURE
     while time.perf_counter() < ends:
         began = time.perf_counter()
@@ -58,7 +57,7 @@ def row(name: str, records: list[_records.Record], codec: str) -> str:
 
 
 def small_batches() -> str:
-    """Keyed traffic makes batches of one record: nanoseconds a batch, not GB/s."""
+    """Keyed traffic makes batches of one record: nanoseconds per batch, not GB/s."""
     one = bytearray(_build.batch(given(0)[:1]))
     took = seconds(lambda: [_batch_check.stamp(one, 7, 1) for _ in range(1000)]) / 1000
     return (

@@ -1,4 +1,4 @@
-"""The charts of docs/benchmarks.md: a bar a figure, how many times better."""
+"""The charts of docs/benchmarks.md: a bar per figure, with the ratio to the peer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from bench.results import Comparison
 
 WON, LOST, CLOSE, GOAL = "#2f7d4f", "#b3403a", "#8a8a8a", "#2b5fb0"
-NOISE = 0.05  # a ratio so near to 1 is neither won nor lost
+NOISE = 0.05  # a ratio this near to 1 is neither won nor lost
 TICKS = (0.1, 0.2, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 500)
 
 
 def draw(rows: list[Comparison], file: Path) -> None:
-    """On a scale in which twice as good and half as good are equally long."""
+    """A scale on which twice as good and half as good are equally long."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -53,7 +53,7 @@ def draw(rows: list[Comparison], file: Path) -> None:
 
 
 def can_be_drawn(each: Comparison) -> bool:
-    """Nothing beside something has no place on such a scale, not even in one round."""
+    """A ratio to zero cannot be drawn on such a scale, not even of one round."""
     return 0 < each.ratio < float("inf") and each.spread[0] != 0
 
 

@@ -2,8 +2,8 @@
 
     python -m bench.client_library [SUITE ...] [--rounds 3] [--records 100=2000000 1000=300000]
 
-`records/s` is of the wall clock, with whatever else the machine does; `records/cpu s` is of the
-processor time of the client alone. Messages are counted, not looked at, as in all of them.
+`records/s` is per second of wall clock, including other load of the machine; `records/cpu s` is per
+second of the client's processor time. All clients count messages and do not read them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from bench.peers.producers import WAYS as PRODUCERS
 from tests.support.wire_client import WireClient
 from tests.support.zookeeper import free_port
 
-LOADS = {100: 2_000_000, 1000: 300_000}  # bytes of a value, and how many of them
-SHARES = {"kafka_python": 20}  # of the records to read, so that a turn is not minutes
+LOADS = {100: 2_000_000, 1000: 300_000}  # bytes of a value, and number of records
+SHARES = {"kafka_python": 20}  # percent of the records to read, to keep a turn short
 BATCH_BYTES = 100_000  # of a batch, as a busy producer fills it
 TIMEOUT_S = 120
 STORAGE = {"storage.low.water.bytes": "0", "storage.reserve.bytes": "0"}
@@ -43,7 +43,7 @@ class Site:
         self.broker = Appliance(folder / "broker", settings)
 
     def fill(self, topic: str, size: int, count: int) -> None:
-        """One partition. Values differ, so that nothing is faster than it would be elsewhere."""
+        """One partition. The values differ, so that compression has no unusual advantage."""
         self.broker.create_topic(topic, 1, {"visibility": "appended", "retention.ms": "-1"})
         host, _, port = self.broker.address.rpartition(":")
         each = max(1, BATCH_BYTES // size)
@@ -74,7 +74,7 @@ def consume(site: Site, loads: dict[int, int], rounds: int) -> None:
                 words = ["bench.peers.consumers", way, site.broker.address, site.zookeeper]
                 told = run([*words, topic, str(some)])
                 assert told["records"] == some, (way, told)
-                if turn:  # the first one warms up
+                if turn:  # the first turn warms up
                     figures = found.setdefault(way, {})
                     for name in ("seconds", "cpu"):
                         figures.setdefault(name, []).append(some / told[name])

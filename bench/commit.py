@@ -1,8 +1,8 @@
 """Durable appends per second: group commit against one fdatasync per append.
 
 `python bench/commit.py [DIR]`. Each round appends IN_FLIGHT batches of 1 KiB to every partition, as
-clients with their default of five requests in flight do, then waits until all are durable. The loop
-beside it appends the same batches to as many files and syncs each one before the next. A B A B.
+clients with their default of five requests in flight do, then waits until all are durable. For
+comparison a loop appends the same batches to as many files and syncs each before the next. A B A B.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the notes of durable offsets cost a commit: without them, with them, and synced each time.
+"""The cost of the notes of durable offsets for a commit: without them, with them, synced each time.
 
 `python bench/commit_notes.py [DIR]`. Each round appends IN_FLIGHT batches of 1 KiB to every
 partition and waits until all are durable. "synced" adds what a synced record in the journal would:
-one write and one fdatasync behind every round. A B C A B C, for a disk that others use as well.
+one write and one fdatasync after every round. A B C A B C, for a disk with other load.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ VARIANTS = ("without", "with", "synced")
 
 
 def run(directory: Path, partitions: int, batch: bytes, variant: str) -> float:
-    """Rounds a second."""
+    """Rounds per second."""
     directory.mkdir()
     if variant != "with":
-        (directory / "watermarks").mkdir()  # in its place, so that nothing is noted
+        (directory / "watermarks").mkdir()  # a directory of that name, so that nothing is noted
     log_dir = LogDir.open(directory, StorageConfig(low_water_bytes=0, reserve_bytes=0))
     settings = LogConfig(flush_ms=600_000, flush_messages=1 << 40)
     logs = log_dir.create_all("bench", range(partitions), settings)

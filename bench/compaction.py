@@ -3,12 +3,12 @@
     python -m bench.compaction [records]
 
     overwritten   every key 10 times: most records go, batches are rewritten
-    distinct      every key once: nothing goes, segments are only read
-    again         one more round over what that left, with a tenth as much new
+    distinct      every key once: nothing is removed, segments are only read
+    again         one more round over the result, with a tenth as many new records
 
-Records of 100-byte values and 16-byte keys, 100 to a batch, keys in random order. Figures are of
-what was read: records (and bytes of the log) there before the round, by the time that it took. CPU
-time is given too, for a machine that has something else to do.
+Records of 100-byte values and 16-byte keys, 100 per batch, keys in random order. The figures are
+records (and bytes of the log) before the round, divided by its time. CPU time is shown, too, for a
+machine with other load.
 """
 
 from __future__ import annotations

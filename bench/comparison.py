@@ -1,8 +1,8 @@
-"""Two files of results, old and new: what has become worse.
+"""Compares two files of results, old and new, and lists regressions.
 
-Instructions count for themselves: the same program takes the same number, whatever else the machine
-does. Rates and times count as ratios to the peer that stood beside us in the same run, and only
-when the spreads of both runs do not overlap: then it is not the weather.
+Instructions are compared directly: the same program takes the same number on any load. Rates and
+times are compared as ratios to the peer of the same run, and only if the spreads of both runs do
+not overlap: then it is no noise.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def is_worse(then: Comparison, now: Comparison) -> bool:
 
 
 def compared(old: Run, new: Run) -> int:
-    """How many figures both have; a comparison of nothing must not look like good news."""
+    """The number of figures in both files; a comparison of none must not look good."""
     figures = {(each.case, each.figure, each.peer) for each in old.comparisons}
     figures &= {(each.case, each.figure, each.peer) for each in new.comparisons}
     return len(figures) + len(old.instructions.keys() & new.instructions.keys())

@@ -1,9 +1,9 @@
-"""One path of the core, taken so many times, for those who count instructions.
+"""Runs one path of the core a number of times, for counting instructions.
 
     python -m bench.core_path append|append-one|read|columns|request-one|fetch-one COUNT [FOLDER]
 
-In a log of its own, or in the one in the folder. The last two go through a socket and the network
-threads, with a client that sends the same bytes again and again.
+It uses a log of its own, or the one in the folder. The last two go through a socket and the network
+threads, with a client that repeats the same bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def append_one(_: LogDir, log: Log, count: int) -> None:
 
 
 def read(log_dir: LogDir, log: Log, count: int) -> None:
-    """At a hundred places, all over the log."""
+    """At a hundred positions, all over the log."""
     append(log_dir, log, PLACES)
     log.flush()
     step = log.log_end_offset // RECORDS // PLACES * RECORDS
@@ -85,7 +85,7 @@ def frame_of(request: Any, key: int, version: int) -> bytes:
 
 
 def answered(log_dir: LogDir, log: Log, count: int, frame: bytes) -> None:
-    """The frame, and its whole answer, so many times."""
+    """Sends the frame and reads its response, a number of times."""
     plane = DataPlane(log_dir.engine, NetworkConfig())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
@@ -115,7 +115,7 @@ def main() -> None:
     if folder:
         log_dir = opened(Path(folder[0]))
         log = log_dir.log(TOPIC, 0)
-        log.roll()  # where in a segment an append lands is no question of the log's size
+        log.roll()  # an append's position in a segment does not depend on the log's size
         PATHS[path](log_dir, log, int(count))
         log_dir.close()
         return

@@ -1,14 +1,14 @@
-"""What a full, cold export costs: its pace, the broker's processor time, its memory, what it leaves
-in the page cache, and what it does to a producer's answers.
+"""The cost of a full, cold export: rate, the broker's CPU time and memory, the page cache
+afterwards, and the effect on a producer's latency.
 
     python -m bench.export [--gigabytes 1] [--rounds 3] [--seconds 8] [--streams 2]
                            [--pace N] [--pace-beside N] [--json FILE]
     python -m bench.export --sendfile          the same files by loop.sendfile instead, for compare
 
-A topic of 1 KiB records is filled and its segments are dropped from the page cache. A producer
-writes 1 KiB records to another topic, 200 a second, acks=all, and notes when each was answered: for
-a while alone, for a while beside an export that begins anew, cold, as often as it ends. A B A B;
-the figure is the median of the ratios of the 99th percentiles.
+It fills a topic with 1 KiB records and drops its segments from the page cache. A producer writes 1
+KiB records to another topic, 200 a second, acks=all, and records the latency of each: for a while
+alone, then beside an export that restarts cold as often as it ends. A B A B; the figure is the
+median of the ratios of the 99th percentiles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def fill(serving: Serving, gigabytes: float) -> None:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The sealed ones: the active one is the hot end."""
+    """The sealed ones: readers use the active one."""
     return sorted((folder / "data" / "cold-0").glob("*.log"))[:-1]
 
 
@@ -139,7 +139,7 @@ def answers(serving: Serving, seconds: float) -> list[float]:
 
 class Beside(NamedTuple):
     times: list[float]
-    mib_per_s: float  # that were exported meanwhile
+    mib_per_s: float  # exported in that time
 
 
 def exported(serving: Serving) -> float:
@@ -149,8 +149,8 @@ def exported(serving: Serving) -> float:
 
 
 def beside_export(serving: Serving, folder: Path, seconds: float) -> Beside:
-    """The readers are a process of their own: a thread here would hold up the producer. It takes
-    what of the processor others leave, as if it were another machine."""
+    """The readers are a separate process: a thread here would delay the producer. They only use
+    idle processor time, like another machine."""
     code = (f"import os; from pathlib import Path; from bench import export as e\n"
             f"os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
             f"while True: e.drop(Path({str(folder)!r})); e.export({serving.admin!r}, 2)")
@@ -208,11 +208,11 @@ def measure_at(serving: Serving, folder: Path, given: argparse.Namespace) -> dic
     }
 
 
-# sendfile, to compare
+# sendfile, for comparison
 
 
 async def send_files(paths: list[Path]) -> tuple[int, float, float]:
-    """Each file over a connection of its own, by loop.sendfile: bytes, seconds, processor time."""
+    """Each file over its own connection, by loop.sendfile: bytes, seconds, processor time."""
     loop = asyncio.get_running_loop()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

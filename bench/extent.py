@@ -1,4 +1,4 @@
-"""How much a run measures: the rounds, the time that it may take, and the size of its loads."""
+"""The extent of a run: rounds, time limit, and size of the loads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Extent:
     rounds: int = 5
     long_rounds: int = 3  # of a case that takes a minute
     minutes: float = 60
-    load: float = 1  # of the records and the seconds of every case
+    load: float = 1  # share of the records and the seconds of every case
     recovered_gb: int = 10
     grown_gb: int = 100
 
@@ -18,7 +18,7 @@ class Extent:
         return round(count * self.load)
 
     def seconds(self, count: float) -> float:
-        """Not less than a second: short ones are all beginning."""
+        """At least a second: shorter loads are all start-up."""
         return max(1.0, count * self.load)
 
 

@@ -1,12 +1,12 @@
-"""What idle costs: memory of an idle broker, memory of 5,000 idle connections, and what they do to
-ten busy ones.
+"""The cost of idling: memory of an idle broker, memory of 5,000 idle connections, and their effect
+on ten busy ones.
 
     python -m bench.idle [--connections 5000] [--rounds 5] [--seconds 2] [--json FILE]
 
-Ten busy connections, a thread each, write 1 KiB records with acks=all and wait for each answer;
+Ten busy connections, a thread each, write 1 KiB records with acks=all and wait for each response;
 then the idle ones are opened, the busy ones run again, the idle ones are closed. A B A B; the
-figure is the median of the ratios. Idle connections come from several loopback addresses, since one
-has 28,000 ports, and ask for ApiVersions once, as clients do.
+figure is the median of the ratios. Idle connections use several loopback addresses, because one has
+28,000 ports, and send ApiVersions once, as clients do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 class Run(NamedTuple):
-    rate: float  # answers a second, of all busy connections
+    rate: float  # responses per second of all busy connections
     p50_ms: float
     p99_ms: float
 

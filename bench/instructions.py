@@ -1,6 +1,6 @@
-"""Instructions that the core takes for one step, counted by valgrind: the same on a busy machine,
-so that a change of a few percent is seen in one run. Valgrind shows programs a processor without
-AVX-512; what is counted is the path of such a one."""
+"""Counts the core's instructions for one step with valgrind. The count is the same on a busy
+machine, so one run shows a change of a few percent. Valgrind emulates a processor without AVX-512;
+the count is for that path."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from bench.core_path import PATHS
 
-COUNT = 400  # and twice as often: in the difference there is no start of Python
+COUNT = 400  # and twice as often: the difference excludes Python's start
 COLLECTED = re.compile(r"Collected : (\d+)")
 
 
 class Uncounted(RuntimeError):
-    """Why not."""
+    """The reason why it cannot be counted."""
 
 
 def counted(path: str, count: int, folder: Path | None) -> int:
@@ -34,7 +34,7 @@ def counted(path: str, count: int, folder: Path | None) -> int:
 
 
 def of_one(path: str, folder: Path | None = None) -> int:
-    """In a log that is there already, or a new one."""
+    """In an existing log, or a new one."""
     if shutil.which("valgrind") is None:
         raise Uncounted("instructions are counted by valgrind, which is not installed")
     return (counted(path, 2 * COUNT, folder) - counted(path, COUNT, folder)) // COUNT

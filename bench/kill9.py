@@ -1,5 +1,5 @@
-"""kill -9 under full load with a large log: time until it serves again, and whether anything acked
-is lost.
+"""kill -9 under full load with a large log: time until it serves again, and lost acknowledged
+records.
 
     python bench/kill9.py --gigabytes 10 --partitions 100 --rounds 100 --dir /somewhere
 
@@ -50,7 +50,7 @@ def newest(acks: Acks) -> Acks:
 
 
 def forget(acks: Acks, retention: int) -> None:
-    """Drop acks of records that retention has long deleted, so that a long run fits in memory."""
+    """Drops acks of records that retention has deleted, so that a long run fits in memory."""
     for acked in acks.values():
         del acked[: -2 * retention // BATCH_BYTES]
 

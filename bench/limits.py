@@ -1,4 +1,4 @@
-"""What the machine itself gives: what no broker can pass, and how near to it one comes."""
+"""The limits of the machine, and how near a broker comes to them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ LIMITS: dict[str, Callable[[Path], float]] = {
 
 @dataclass(frozen=True)
 class Limit:
-    """Of a rate: what of the machine it uses, and how much of it each record or request takes."""
+    """For a rate: the part of the machine it uses, and the use per record or request."""
 
     name: str
     each: float = 1  # bytes; of a sync, syncs

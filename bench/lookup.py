@@ -1,4 +1,4 @@
-"""Index lookup and read: does their cost grow with the segments of a log?
+"""Index lookup and read: whether their cost grows with the number of segments.
 
     python -m bench.lookup --dir /somewhere
 

@@ -1,19 +1,19 @@
-"""The mirror beside plain consumers of the same topic: megabytes a second, and what they cost.
+"""The mirror compared with plain consumers of the same topic: megabytes per second and CPU time.
 
     python -m bench.mirror [--size 1000] [--mib 200] [--partitions 4] [--batch-kib 16] [--rounds 3]
 
 One source, an appliance, is filled once. In each round every case reads the whole topic, in turns:
 
-    batches, not decoded   our own client's multifetch, which takes batches and looks into none
-    lists, not looked at   confluent-kafka's consume(): records are made, by thousands, and left
-    record by record       confluent-kafka's poll(), and the value of each: what a consumer does
+    batches, not decoded   our own client's multifetch, without decoding batches
+    lists, not looked at   confluent-kafka's consume(), thousands of records at a time, not read
+    record by record       confluent-kafka's poll(), and the value of each, as in a usual consumer
     mirror to appliance    to a second appliance that keeps the offsets, durably
     mirror to kafka        to Apache Kafka, in transactions
 
-A mirror's time goes from the first question until the last record is safe in the target. Seconds of
-processor are those of the client (or mirror), the source and the target for a gigabyte, a steadier
-figure than time where a machine has other work. A round before the first is not counted: a JVM is
-slow while it is new.
+A mirror's time is from the first request until the last record is safe in the target. CPU seconds
+are those of the client (or mirror), the source and the target per gigabyte; they vary less than
+time on a machine with other load. A first round is not counted, because a JVM is slow after its
+start.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from bench.peers.brokers import Appliance, Broker, Kafka
 
 TOPIC = "load"
 TICKS = os.sysconf("SC_CLK_TCK")
-LIST = 10_000  # records that the consumer takes at a time
+LIST = 10_000  # records per call of the consumer
 
 
 def fill(broker: Broker, size: int, total: int, partitions: int, batch_bytes: int) -> int:
-    """How many records it took."""
+    """Returns the number of records."""
     broker.create_topic(TOPIC, partitions, {})
     producer = ck.Producer({
         "bootstrap.servers": broker.address, "batch.size": batch_bytes, "linger.ms": 50,
@@ -67,7 +67,7 @@ def fill(broker: Broker, size: int, total: int, partitions: int, batch_bytes: in
 
 class Turn(NamedTuple):
     seconds: float
-    client: float  # of processor, as the next two
+    client: float  # processor seconds, like the next two
     source: float
     target: float
 
@@ -98,7 +98,7 @@ def take_records(source: Broker, count: int, partitions: int) -> None:
 
 
 def plain(source: Broker, partitions: int) -> ck.Consumer:
-    """At its first record: until then it asks who is there."""
+    """Returns at its first record: until then it connects."""
     consumer = ck.Consumer({
         "bootstrap.servers": source.address, "group.id": "plain", "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "fetch.min.bytes": 1,

@@ -1,11 +1,11 @@
-"""Is a slower append path found? Extra work is planted into a copy of the tree, so much that
-an append takes a fifth more instructions, and `bench compare` has to name it; an unchanged build of
-the same copy it has to let pass.
+"""Tests that a slower append path is detected: extra work is planted into a copy of the tree, so
+much that an append takes a fifth more instructions. `bench compare` must report it, and must accept
+an unchanged build of the same copy.
 
     python -m bench.planted [--percent 20] [--times 5] [--dir DIR]
 
-The work is a loop at the head of `_append` in `_append.pyx`. Its length comes from
-the environment: one build serves every percentage, and none at all.
+The work is a loop at the start of `_append` in `_append.pyx`. The environment sets its length, so
+one build serves every percentage, and none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULE = Path("storage/_append.pyx")
 LENGTH = "APPLIANCE_PLANTED"
 PATH = "append"
-TRIAL = 10_000  # rounds of the loop, to learn what one takes
+TRIAL = 10_000  # rounds of the loop, to measure one
 BEFORE = "# ---- without the GIL ----\n"
 LOOP = f'''cdef extern from *:
     """

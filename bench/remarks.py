@@ -34,5 +34,5 @@ def is_about(heading: str, case: str, figure: str) -> bool:
 
 
 def heading_of(remarks: Remarks, each: Comparison) -> str | None:
-    """The first that is about it."""
+    """The first remark about it."""
     return next((heading for heading in remarks if is_about(heading, each.case, each.figure)), None)

@@ -1,4 +1,4 @@
-"""A file of results: what was measured, on what, and what it was meant to be."""
+"""A file of results: figures, the machine, and the goals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s", "MB/s"
 
 @dataclass
 class Comparison:
-    """A figure of a case: every turn of both."""
+    """A figure of a case: every turn of both brokers."""
 
     suite: str
     case: str
@@ -41,13 +41,13 @@ class Comparison:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Of the ratio, turn by turn: both stood in the same weather."""
+        """Of the ratio, turn by turn: both had the same load beside them."""
         each = [one / other for one, other in self.turns if other]
         return (min(each), max(each)) if each else (float("nan"), float("nan"))
 
     @property
     def turns(self) -> list[tuple[float, float]]:
-        """None, where one of both could not be measured."""
+        """None if one of the two could not be measured."""
         is_whole = len(self.ours) == len(self.theirs)
         return list(zip(self.ours, self.theirs, strict=True)) if is_whole else []
 
@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def is_met(self) -> bool | None:
-        """None: nobody has set a goal, or it could not be measured."""
+        """None: no goal, or not measured."""
         if self.goal is None or isnan(self.ratio):
             return None
         return self.ratio >= self.goal if self.is_more_better else self.ratio <= self.goal
@@ -74,10 +74,10 @@ class Run:
     comparisons: list[Comparison] = field(default_factory=list)
     limits: dict[str, list[float]] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
-    resident_mb: dict[str, float] = field(default_factory=dict)  # at its peak, by broker
-    scripts: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # figures of each
-    failed: dict[str, str] = field(default_factory=dict)  # why, by case
-    minutes: float = 0  # that it took
+    resident_mb: dict[str, float] = field(default_factory=dict)  # peak by broker
+    scripts: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # its figures
+    failed: dict[str, str] = field(default_factory=dict)  # reason by case
+    minutes: float = 0  # duration
 
     def add(self, suite: str, case: Case, results: Results) -> None:
         for figure, each in results.items():
@@ -107,7 +107,7 @@ def measured_turns(
 
 
 def machine(directory: Path) -> dict[str, str]:
-    """What a reader must know to believe the figures, or not to."""
+    """Facts of the machine that affect the figures."""
     memory = next(line for line in Path("/proc/meminfo").read_text().splitlines())
     return {
         "processor": processor(), "cores": str(os.cpu_count()),
@@ -132,7 +132,7 @@ def file_system(directory: Path) -> str:
 
 
 def commit() -> str:
-    """Nothing, where there is no repository."""
+    """Empty without a repository."""
     words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 

@@ -1,5 +1,5 @@
-"""Measurements that compare the appliance with itself, as steps of a run: each is a program of its
-own, which takes its turns by itself and writes its figures as JSON."""
+"""Measurements of the appliance alone, as steps of a run: each is a separate program, which takes
+its own turns and writes its figures as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.extent import Extent
 from bench.peers import clients
 
 PATIENCE_S = 1800
-SHORT = 0.5  # loads below it are those of a quick run
+SHORT = 0.5  # smaller loads are those of a quick run
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Script:
 
 
 def words(**of: tuple[float, float]) -> Callable[[Extent], list[str]]:
-    """By option: of a whole run, and of a quick one."""
+    """By option, for a whole run and for a quick one."""
     def chosen(extent: Extent) -> list[str]:
         at = int(extent.load < SHORT)
         return [word for name, each in of.items() for word in (f"--{name}", f"{each[at]:g}")]

@@ -1,11 +1,11 @@
-"""From the start of the process to its ready line: with an empty directory, and with a large one
-after a clean stop and after kill -9.
+"""The time from the start of the process to its ready line: with an empty directory, and with a
+large one after a clean stop and after kill -9.
 
     python -m bench.start [--gigabytes 10] [--rounds 7] [--dir DIR] [--json FILE]
 
-Topics and partitions are ten times ten. Before each kill -9 every partition gets a batch that is
-written and not yet synced, so that there is something to look at; the page cache is warm, as it is
-for a process that died. The time includes the interpreter's own start.
+There are ten topics of ten partitions. Before each kill -9 every partition gets an unsynced batch,
+so that recovery has work; the page cache is warm, as after the death of a process. The time
+includes the interpreter's own start.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def started(folder: Path) -> tuple[Serving, float]:
 
 
 def after_clean_stops(folder: Path, rounds: int) -> list[float]:
-    started(folder)[0].stop()  # the first start knows the files from nowhere
+    started(folder)[0].stop()  # the first start has no journal of these files
     took = []
     for _ in range(rounds):
         serving, seconds = started(folder)
@@ -120,7 +120,7 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     folder = Path(tempfile.mkdtemp(dir=given.dir))
     try:
-        started(folder / "first")[0].stop()  # writes what is missing
+        started(folder / "first")[0].stop()  # writes missing bytecode
         found = measure(folder, given.gigabytes, given.rounds)
     finally:
         shutil.rmtree(folder)

@@ -1,1 +1,1 @@
-"""The admin pages' parts: metrics, and the REST API. They ask the broker for snapshots."""
+"""The admin port: metrics, and the REST API. They get snapshots from the broker."""

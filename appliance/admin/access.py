@@ -1,6 +1,6 @@
-"""The table of docs/access.md: what each route answers to whom, and to what from where.
+"""The table of docs/access.md: the response of each route by user and origin.
 
-It says what the guard is to do, in words of its own; a test asks a broker for every cell.
+It states the guard's duties independently of its code; a test requests every cell from a broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def while_read_only(route: Route) -> str:
     return YES if route.method == "GET" or route.role == ANYONE else FORBIDDEN
 
 
-# Heading to cell. The last three are asked with all rights.
+# Cell by heading. The last three are requested with all rights.
 COLUMNS: dict[str, Callable[[Route], str]] = {
     "no login": by_nobody,
     "session over": by_nobody,
@@ -43,7 +43,7 @@ COLUMNS: dict[str, Callable[[Route], str]] = {
 
 
 def as_markdown(unguarded: Iterable[str], routes: Iterable[Route]) -> str:
-    """`unguarded` are for everybody from everywhere: they tell nothing that is worth guarding."""
+    """`unguarded` routes are for everybody: they return nothing that needs protection."""
     rows = [["route", *COLUMNS], ["---"] * (1 + len(COLUMNS))]
     rows += [[f"`{each}`", *[YES] * len(COLUMNS)] for each in unguarded]
     rows += [

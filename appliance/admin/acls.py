@@ -1,4 +1,4 @@
-"""Access rules of Kafka clients over REST: list, add, remove. They are kept, not enforced yet."""
+"""Access rules of Kafka clients over REST: list, add, remove. Stored, and not enforced yet."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from appliance.errors import RequestInvalid
 Resource = Literal["topic", "group", "cluster", "transactional_id", "delegation_token", "user"]
 Pattern = Literal["literal", "prefixed"]
 Permission = Literal["allow", "deny"]
-ADDED_MAX = 1000  # in one request
+ADDED_MAX = 1000  # per request
 
-WARNING = "These rules are kept and shown, and not enforced yet: every client may do everything."
+WARNING = "These rules are stored and shown, and not enforced yet: every client may do everything."
 
 
 class Row(TypedDict):
@@ -47,11 +47,11 @@ class AclList(TypedDict):
 class NewAcl(TypedDict):
     resource_type: Resource
     resource_name: str
-    pattern_type: NotRequired[Pattern]  # literal, unless told otherwise
+    pattern_type: NotRequired[Pattern]  # default: literal
     principal: str  # User:NAME
     host: NotRequired[str]  # *
     operation: str
-    permission: NotRequired[Permission]  # allow
+    permission: NotRequired[Permission]  # default: allow
 
 
 class NewAcls(TypedDict):
@@ -59,7 +59,7 @@ class NewAcls(TypedDict):
 
 
 class Removal(TypedDict):
-    """What a rule must be to be removed; a field that is left out fits every rule."""
+    """A filter for rules to remove; a missing field matches every rule."""
 
     resource_type: NotRequired[Resource]
     resource_name: NotRequired[str]
@@ -68,7 +68,7 @@ class Removal(TypedDict):
     host: NotRequired[str]
     operation: NotRequired[str]
     permission: NotRequired[Permission]
-    dry_run: NotRequired[bool]  # true, unless told otherwise
+    dry_run: NotRequired[bool]  # default: true
 
 
 class Removed(TypedDict):
@@ -150,13 +150,13 @@ async def remove(call: Call) -> Removed:
 
 
 ROUTES = [
-    get("/acls", listed, AclList, "Access rules of Kafka clients: kept, not enforced yet."),
+    get("/acls", listed, AclList, "Access rules of Kafka clients: stored, not enforced yet."),
     post("/acls", add, AclList, "Add access rules.", body=NewAcls, role=ADMIN, status=201),
     post(
         "/acls/remove",
         remove,
         Removed,
-        "Remove the access rules that fit; a dry run unless dry_run is false.",
+        "Remove the matching access rules; a dry run unless dry_run is false.",
         body=Removal,
         role=ADMIN,
     ),

@@ -1,7 +1,7 @@
 """The REST API: its table of routes, its one error shape, and how the routes are served.
 
 An error is {"error": {"code": ..., "message": ...}}. The code of a refusal is Kafka's name for it;
-the message says what was got and what is wanted.
+the message has the received and the allowed values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from appliance.admin.streams import StreamsTooMany
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
 
-# The status of a refusal, by its Kafka code; others are the asker's mistake.
+# The status of a refusal, by its Kafka code; others are the client's error (400).
 STATUS = {
     ErrorCode.UNKNOWN_SERVER_ERROR: HTTPStatus.INTERNAL_SERVER_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: HTTPStatus.NOT_FOUND,

@@ -1,12 +1,11 @@
-"""The audit trail: who changed what over the admin pages, and what came of it; who read messages;
-who logged in, and who tried to.
+"""The audit trail: who changed what over the admin port, with the result; who read messages; logins
+and failed logins.
 
-Rows are in the catalog, on disk before the next request of the same person is likely to come. What
-comes again and again is counted: of each person so many rows are written in a minute, and one for
-each route says how often more it was asked, and for what. What only an admin may do, and reading
-messages, always has a row of its own. Who is not logged in writes no row: failed logins are one for
-each address and minute. A search is many requests, so that somebody reads a topic is noted once in
-a while. What Kafka's own clients change is in the log.
+Rows are in the catalog, on disk before the same person's next request is likely. Repeated actions
+are counted: each person has a limited number of rows per minute, and one more row per route counts
+the rest, with the paths. Actions of admins, and reads of messages, always have their own rows.
+Requests without a login write no row: failed logins get one per address and minute. A search has
+many requests, so reading a topic is noted once in a while. Changes by Kafka clients are in the log.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from appliance.process import event_log
 
 log = event_log.named("admin")
 
-DETAILS_MAX = 2000  # characters of what was sent
-DEPTH_MAX = 20  # of lists and objects in what was sent; what is deeper is not noted
-READS_SECONDS = 600.0  # in which the same person's reads of the same topic are one row
-READS_KEPT = 10_000  # of persons and topics: who reads more is noted more often
+DETAILS_MAX = 2000  # characters of a request
+DEPTH_MAX = 20  # of lists and objects in a request; deeper values are not noted
+READS_SECONDS = 600.0  # the same person's reads of a topic within this time are one row
+READS_KEPT = 10_000  # persons and topics: beyond it reads are noted more often
 
-# Of one person in a minute. Somebody at the pages does less; a program that does more would write
-# a row and a sync each, and push its own past out of the trail within minutes.
+# Per person and minute. A person at the console does less; a program that does more would write a
+# row and a sync for each request, and push its own past out of the trail within minutes.
 ROWS_OF_MINUTE = 20
 MINUTE_SECONDS = 60.0
-ADDRESSES_OF_MINUTE = 20  # whose failed logins have a row of their own; all others share one
+ADDRESSES_OF_MINUTE = 20  # failed logins of these have their own row; all others share one
 NAMES_KEPT = 10  # that were tried from one address
-NAME_MAX = 64  # characters of one: what a user's may have
+NAME_MAX = 64  # characters of a name: the limit for users
 OTHERS = "other addresses"
 
 
@@ -63,7 +62,7 @@ class Entries(TypedDict):
 
 
 def details_of(body: Any) -> str:
-    """What was sent; of messages, how many: nobody's data belongs in here."""
+    """The request; of messages only their number: the trail has no records."""
     if body is None:
         return ""
     if isinstance(body, dict) and "messages" in body:
@@ -74,11 +73,11 @@ def details_of(body: Any) -> str:
 SECRET = re.compile(
     r"password|token|secret|credential|passphrase|(api|access)[-_.]?key|\bauth\b", re.IGNORECASE)
 IN_ADDRESS = re.compile(r"(://[^/\s:@\"]*):[^/\s@\"]*@")  # the password of a URL
-MAY_BE = re.compile(r'"catalog": *[^" n].*', re.DOTALL)  # an export's, of an older version
+MAY_BE = re.compile(r'"catalog": *[^" n].*', re.DOTALL)  # in an export of an older version
 
 
 def without_secrets(value: Any, depth: int = 0) -> Any:
-    """By names, at any depth; the properties of a catalog, whatever they are called, are one."""
+    """Masks secrets by name, at any depth; all properties of a catalog count as secret."""
     if depth > DEPTH_MAX and isinstance(value, (dict, list)):
         return "…"
     if isinstance(value, dict):
@@ -98,7 +97,7 @@ def _is_secret(name: Any, value: Any) -> bool:
 
 
 def shown(details: str) -> str:
-    """A row that an older version noted, which may have been cut off."""
+    """A row of an older version, which may have been cut off."""
     try:
         return json.dumps(without_secrets(json.loads(details)), ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -107,12 +106,12 @@ def shown(details: str) -> str:
 
 @dataclass
 class More:
-    """What somebody did beyond the rows of a minute, at one route."""
+    """A person's actions at one route beyond the rows of a minute."""
 
     first: AuditRow
     statuses: Counter[int] = field(default_factory=Counter)
     paths: list[str] = field(default_factory=list)
-    left: int = DETAILS_MAX  # room for paths
+    left: int = DETAILS_MAX  # space for paths
 
     def add(self, path: str, status: int) -> None:
         self.statuses[status] += 1
@@ -127,11 +126,11 @@ class More:
 
 @dataclass
 class Failed:
-    """Logins from one address that came to nothing."""
+    """Failed logins from one address."""
 
     first_ms: int
     wrong: int = 0
-    refused: int = 0  # not looked at: there had been too many
+    refused: int = 0  # not checked, because there were too many
     names: dict[str, None] = field(default_factory=dict)
 
     def row(self, peer: str) -> AuditRow:
@@ -151,16 +150,16 @@ class Trail:
         self._stored: AuditRows | None = None
 
     async def note(self, call: Call, route: Route, status: int) -> None:
-        """What was done is done: that it cannot be noted is told in the log."""
+        """The action is done: if it cannot be noted, the log says so."""
         action = f"{route.method} {call.request.path}"
         try:
             details = details_of(call.body)
-        except Exception:  # a row without them is better than none
-            log.exception("what was sent is not in the audit trail", action=action)
+        except Exception:  # a row without the request is better than none
+            log.exception("the request is not in the audit trail", action=action)
             details = ""
         row = AuditRow(
             0, _now_ms(), call.who, call.request.remote or "", action, details, status)
-        if route.role == ADMIN or route.reads_messages:  # of those there are few
+        if route.role == ADMIN or route.reads_messages:  # these are few
             await self._write(row)
             return
         self._rows[row.who] += 1
@@ -176,7 +175,7 @@ class Trail:
         more.add(row.action.partition(" ")[2], row.status)
 
     def failed(self, peer: str, name: str, *, is_refused: bool = False) -> None:
-        """A login. Nothing is written now: anybody may ask for it."""
+        """Counts a failed login. Writes nothing now, because anybody may cause it."""
         if peer not in self._failed and len(self._failed) >= ADDRESSES_OF_MINUTE:
             peer = OTHERS
         found = self._failed.setdefault(peer, Failed(_now_ms()))
@@ -186,7 +185,7 @@ class Trail:
             found.names[name[:NAME_MAX]] = None
 
     async def end_minute(self) -> None:
-        """Writes what was counted."""
+        """Writes the counted rows."""
         more, failed = self._more, self._failed
         self._more, self._failed = {}, {}
         self._rows.clear()
@@ -227,7 +226,7 @@ def _now_ms() -> int:
 
 
 class Reads:
-    """Who was noted to read what, and when. Lives on the event loop."""
+    """The noted reads by person and topic, with their times. Lives on the event loop."""
 
     def __init__(self) -> None:
         self._noted: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -247,7 +246,7 @@ class Reads:
 
 
 def is_read(call: Call) -> bool:
-    """Whether there is something to read."""
+    """Whether there is anything to read."""
     broker = call.process.broker
     return broker is not None and call.path.get("topic") in broker.topics
 
@@ -263,10 +262,10 @@ ROUTES = [
         "/audit",
         list_audit,
         Entries,
-        "Who changed what over these pages, and who read messages; the newest first.",
+        "Changes and reads of messages by users, newest first.",
         params=(
             Param("before", int, "Only entries with a smaller id.", minimum=1),
-            Param("limit", int, "How many to give.", 100, minimum=1, maximum=1000),
+            Param("limit", int, "Largest number of entries.", 100, minimum=1, maximum=1000),
         ),
     ),
 ]

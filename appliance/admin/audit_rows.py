@@ -1,4 +1,4 @@
-"""The audit trail in the catalog. The oldest rows of who has most go, so that it stays bounded."""
+"""The audit trail in the catalog. It is bounded: the person with most rows loses the oldest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from appliance.catalog.catalog import Catalog, Run
 
 ROWS_MAX = 100_000  # some 20 MB
-STRANGERS_MAX = 10_000  # of these, of who was not logged in: 8 hours of the worst attack
+STRANGERS_MAX = 10_000  # of these, without a login: 8 hours of the worst attack
 STRANGER = "not logged in"  # no user can have such a name
 
 
@@ -31,11 +31,12 @@ class AuditRows:
         self._counts: Counter[str] | None = None  # rows by person; None: not counted yet
 
     def add(self, *rows: AuditRow) -> None:
-        """Where there are too many, the oldest of who has most go: nobody pushes out another's."""
+        """Beyond the limit the person with most rows loses the oldest, so nobody pushes out
+        another person's rows."""
         with self.catalog.change() as run:
             for row in rows:
                 run("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", (None, *astuple(row)[1:]))
-            counts, self._counts = self._counts, None  # counted anew where this fails
+            counts, self._counts = self._counts, None  # counted again if this fails
             if counts is None:
                 counts = Counter(dict(run("SELECT who, count(*) FROM audit GROUP BY who")))
             else:
@@ -52,8 +53,8 @@ class AuditRows:
 
 
 def _shorten(run: Run, counts: Counter[str], surplus: int, who: str | None) -> None:
-    """The audit trail, of one person or of whoever has most; `counts` is kept right. By some more
-    than must be, as looking for them reads the trail."""
+    """Deletes rows of the whole trail, or of the person with most, and updates `counts`. Deletes
+    some more than necessary, because finding them reads the trail."""
     while surplus > 0:
         most = who if who is not None else counts.most_common(1)[0][0]
         count = min(counts[most], surplus + ROWS_MAX // 1000)

@@ -1,9 +1,8 @@
-"""Avro to JSON, of data that anybody may have produced.
+"""Avro to JSON, for data from anybody.
 
-The schema and the data are others'. Before fastavro decodes a datum, which it does in compiled code
-with the depth and the counts that the data asks for, `Walk` goes through it, counts the values and
-the depth, and refuses what is too much: a few bytes can stand for billions of values (arrays of
-null), and a list of a list of a list has no end.
+Schema and data are untrusted. fastavro decodes in compiled code with the depth and the counts of
+the data. So `Walk` first counts the values and the depth of a datum, and refuses too many: a few
+bytes can encode billions of values (arrays of null), and lists may nest without end.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import Any
 
 from appliance.admin.decoding import DecodeFailed, SchemaInvalid
 
-VALUES_MAX = 100_000  # of one datum
+VALUES_MAX = 100_000  # per datum
 DEPTH_MAX = 64
-NESTING_MAX = 100  # of the schema's JSON: what reads it calls itself
+NESTING_MAX = 100  # of the schema's JSON: its reader is recursive
 FIXED_SIZE = {"null": 0, "boolean": 1, "float": 4, "double": 8}
-MAGIC_SIZE = 5  # Confluent's: a zero, and the number of the schema
+MAGIC_SIZE = 5  # Confluent's: a zero, and the schema's number
 
 
 class Walk:
-    """Where a datum ends, without making anything of it."""
+    """Determines the end of a datum without decoding it."""
 
     def __init__(self, names: dict[str, Any], data: bytes) -> None:
         self._names, self._data = names, data
@@ -123,7 +122,7 @@ class AvroDecoder:
     form = "avro"
 
     def __init__(self, text: str) -> None:
-        # only now: few topics have a schema, and the library takes a start 50 ms
+        # imported late: few topics have a schema, and the import takes 50 ms
         import fastavro
 
         self._read = fastavro.schemaless_reader
@@ -141,7 +140,7 @@ class AvroDecoder:
         self.about = self._schema.get("name", "") if isinstance(self._schema, dict) else ""
 
     def decode(self, data: bytes) -> tuple[str, int | None]:
-        """As JSON, and the number of the schema where the data names one."""
+        """As JSON, with the number of the schema if the data has one."""
         if data[:1] == b"\0" and len(data) >= MAGIC_SIZE:
             try:
                 text = self._decoded(data[MAGIC_SIZE:])
@@ -162,7 +161,7 @@ class AvroDecoder:
 
 
 def check(schema: Any, depth: int = 0) -> None:
-    """What the library does not look at."""
+    """Checks that the library does not make."""
     if depth > NESTING_MAX:
         raise SchemaInvalid(f"nested deeper than {NESTING_MAX}")
     if isinstance(schema, dict) and schema.get("type") == "fixed":
@@ -175,7 +174,7 @@ def check(schema: Any, depth: int = 0) -> None:
 
 
 def plain(value: Any) -> str:
-    """What JSON has no word for: bytes, times, decimals."""
+    """Types that JSON lacks: bytes, times, decimals."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

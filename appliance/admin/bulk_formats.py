@@ -1,9 +1,9 @@
-"""A range of a partition decoded, for who reads files and no record batches: Arrow, Parquet, JSON
-lines and CSV, with the columns that Spark's Kafka connector has.
+"""A decoded range of a partition, for readers of files: Arrow, Parquet, JSON lines and CSV, with
+the columns of Spark's Kafka connector.
 
-Decoding is compiled code without a Python object per record. Text is for people and small ranges:
-it is made row by row. There keys and values are text where they are UTF-8, otherwise base64, and
-`key_is_base64` and `value_is_base64` say so.
+Compiled code decodes without a Python object per record. Text is for people and small ranges, made
+row by row: keys and values are text if they are UTF-8, otherwise base64, and `key_is_base64` and
+`value_is_base64` mark them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from appliance.errors import ApplianceError
 from appliance.record import arrow
 from appliance.record._columns import Aborted, columns
 
-# Of one read: decompressed it is several times as much, and a stream holds that in memory.
+# Per read: decompressed it is several times as large, and a stream has that in memory.
 FRAME_BYTES = 256 << 10
-# Of Parquet, unpacked. A row group is held in memory until it is whole.
+# Of Parquet, uncompressed. A row group is in memory until it is complete.
 ROW_GROUP_BYTES = 16 << 20
 
 
 class Writer(Protocol):
-    """Makes a file of Arrow batches, a piece at a time."""
+    """Makes a file of Arrow batches, piece by piece."""
 
     def piece(self, batch: Any) -> bytes: ...
 
@@ -124,7 +124,7 @@ FORMATS: dict[str, tuple[str, Callable[[Any], Writer]]] = {
 
 
 def row_of(record: dict[str, Any]) -> dict[str, Any]:
-    """In the order of TEXT_COLUMNS; `timestamp` as ISO 8601 says it."""
+    """In the order of TEXT_COLUMNS; `timestamp` in ISO 8601."""
     key, value = text_of(record["key"]), text_of(record["value"])
     headers = [
         {"key": each["key"], "value": text, "is_base64": is_base64}
@@ -165,7 +165,7 @@ def schema() -> Any:
 
 
 class Decoded:
-    """A range as pieces of a file. `piece` and `end` block, and are for a thread."""
+    """A range as pieces of a file. `piece` and `end` block, so a thread calls them."""
 
     def __init__(
         self, reader: RangeReader, kind: str, place: tuple[str, int], bounds: tuple[int, int],
@@ -185,7 +185,7 @@ class Decoded:
         self.has_ended = False
 
     def piece(self) -> bytes:
-        """Maybe none, though more is to come."""
+        """May be empty before the end."""
         begin = self._reader.next_offset
         frame = self._reader.read(FRAME_BYTES)
         if not len(frame):

@@ -1,9 +1,9 @@
 """Bulk reads over HTTP: a plan of splits, and the record batches of a range as they are stored.
 
-A stream of batches is frames, each `length u32, big-endian | so many bytes of whole batches`. The
-first batch may begin before `start`, the last may pass `end`: the reader cuts. A length of 0 ends
-it; behind it stands, with a length of its own, a trailer in JSON. A stream without one was cut off:
-go on behind the last whole batch.
+A stream of batches is frames, each `length u32, big-endian | length bytes of whole batches`. The
+first batch may begin before `start`, the last may end after `end`: the reader skips records
+outside. A length of 0 ends the frames; a trailer in JSON with its own length follows. A stream
+without a trailer was cut off: continue after the last whole batch.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Result = TypeVar("Result")
 PREFIX = "/export/v1"
 MEDIA = "application/vnd.appliance.record-batches"
 
-# Of one read: a quarter of it costs half as much again.
+# Per read: a quarter of it costs half as much again.
 FRAME_BYTES = 1 << 20
-SPLITS_MAX = 100_000  # of one plan: each is a line of its answer
+SPLITS_MAX = 100_000  # per plan: each is a line of its response
 LENGTH_SIZE = 4
 
 
 class OffsetsDeleted(Denied):
-    """What was asked for is no longer there."""
+    """The requested records no longer exist."""
 
     def __init__(self, text: str) -> None:
         super().__init__(HTTPStatus.GONE, "offset_out_of_range", text)
@@ -120,7 +120,7 @@ async def send_batches(call: Call) -> web.StreamResponse:
             name = f"{found.name}-{start}-{end}.{kind}"
             response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
             send = partial(send_decoded, call, reader, decoded, response)
-        with suppress(ConnectionError):  # who wanted it is gone
+        with suppress(ConnectionError):  # the client is gone
             await response.prepare(call.request)
             await send()
             await response.write_eof()
@@ -162,7 +162,7 @@ async def send_frames(
         raise ConnectionResetError
     connection = transport.get_extra_info("socket")
     choose_congestion(connection)
-    transport.set_write_buffer_limits(0)  # so that drained means: all of it is out
+    transport.set_write_buffer_limits(0)  # so that drained means sent
     writer.send_headers()
     await writer.drain()
     if transport.is_closing():
@@ -174,8 +174,8 @@ async def send_frames(
                 await next_piece(call, reader, sending.step)
                 if sending.is_blocked:
                     await sending.room()
-        except OSError as error:  # of the socket: who wanted it is gone, or does not answer
-            transport.abort()  # half a frame may be out
+        except OSError as error:  # of the socket: the client is gone, or does not read
+            transport.abort()  # half a frame may be sent
             raise ConnectionResetError from error
     transport.set_write_buffer_limits()
     await response.write(trailer(reader))
@@ -190,12 +190,12 @@ async def send_decoded(
 
 
 async def next_piece(call: Call, reader: RangeReader, read: Callable[[], Result]) -> Result:
-    """What `read` makes of the next of the range, at the pace of all bulk reads."""
+    """The pieces of the range from `read`, at the pace of all bulk reads."""
     reading, passed, sent = call.reading, reader.passed_bytes, reader.bytes
     try:
         piece = await reading.on_thread(read)
     except ApplianceError as error:
-        # a stream that breaks off is better than one that looks whole
+        # an interrupted stream is better than one that looks complete
         log.error("a bulk read was cut off", error=error)
         if call.request.transport is not None:
             call.request.transport.abort()
@@ -220,7 +220,7 @@ def trailer(call: Call, found: Log, start: int, reader: RangeReader) -> bytes:
 
 
 def aborted_in(call: Call, found: Log, start: int, end: int) -> list[tuple[int, int]]:
-    """Producer and first offset of each."""
+    """Producer and first offset of each aborted transaction."""
     if call.params["isolation"] != "read_committed":
         return []
     return [(producer, first) for producer, first, _ in found.aborted_transactions(start, end)]
@@ -237,7 +237,7 @@ ISOLATION = Param(
 MEANT = Param(
     "topic_id",
     str,
-    "Of the topic that is meant: 409 when the one of that name has another id.",
+    "Expected id of the topic: 409 if the topic has another id.",
 )
 
 ROUTES = [
@@ -245,7 +245,7 @@ ROUTES = [
         "/topics/{topic}/plan",
         make_plan,
         Plan,
-        "Closed ranges of offsets, cut into splits of about as many bytes each.",
+        "Closed ranges of offsets, divided into splits of about equal size.",
         prefix=PREFIX,
         params=(
             Param(
@@ -254,11 +254,11 @@ ROUTES = [
                 "earliest, latest, a number, @MS, @TIME, or a map of these by partition.",
                 EARLIEST,
             ),
-            Param("to", str, "The same, of the end.", LATEST),
+            Param("to", str, "The same for the end.", LATEST),
             Param(
                 "splits",
                 int,
-                "About how many; 0: one for each partition.",
+                "Approximate number; 0: one per partition.",
                 0,
                 minimum=0,
                 maximum=SPLITS_MAX,
@@ -279,7 +279,7 @@ ROUTES = [
             Param(
                 "end",
                 int,
-                "The offset behind the last; what can be read now by default.",
+                "The offset after the last; default: the present end for readers.",
                 minimum=0,
             ),
             ISOLATION,
@@ -287,7 +287,7 @@ ROUTES = [
             Param(
                 "format",
                 str,
-                "Of the answer: batches, or the records decoded.",
+                "Format of the response: batches, or decoded records.",
                 "batches",
                 choices=("batches", *FORMATS),
             ),

@@ -1,4 +1,4 @@
-"""The support bundle: everything about the broker and nothing of what is in its records."""
+"""The support bundle: everything about the broker, without content of records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from appliance.admin import clients, groups, health, log_lines, logs, settings, 
 from appliance.admin.metrics import Metrics
 from appliance.admin.route import ADMIN, Call, Route, get
 
-# Answers of routes as files: of each its parameters, where they are not the defaults.
+# Responses of routes as files, with parameters other than the defaults.
 PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
     "health.json": (health.ROUTES, "/health", {}),
     "topics.json": (topics.ROUTES, "/topics", {"internal": True, "limit": 10_000}),
@@ -69,7 +69,7 @@ ROUTES = [
         "/bundle",
         get_bundle,
         None,
-        "A support bundle: all of this as a zip, without any record.",
+        "The support bundle as a zip, without any record.",
         role=ADMIN,
         media="application/zip",
     ),

@@ -1,4 +1,4 @@
-"""Connections of Kafka clients, as the network threads see them."""
+"""Connections of Kafka clients, from the network threads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Connection(TypedDict):
     id: int
     peer: str
     client_id: str
-    software: str | None  # None: a client that does not say, as those before 2019
+    software: str | None  # None: the client does not report it, as those before 2019
     software_version: str | None
-    connected_ms: int  # for how long
+    connected_ms: int  # age of the connection
     idle_ms: int
     requests: int
     in_flight: int
     received_bytes: int
     sent_bytes: int
-    held_bytes: int  # answers that it has not taken
-    throttled_ms: int  # for how long a quota holds it back
+    held_bytes: int  # of responses that it has not read
+    throttled_ms: int  # remaining delay by a quota
 
 
 class Connections(TypedDict):
@@ -63,11 +63,11 @@ ROUTES = [
         "/connections",
         list_connections,
         Connections,
-        "Connections of clients, with what they call themselves.",
+        "Connections of clients, with their software.",
         version=lambda _: None,
         params=(
-            Param("q", str, "Only those whose address, id or software holds this text.", ""),
-            Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),
+            Param("q", str, "Only those whose address, id or software contains this text.", ""),
+            Param("limit", int, "Largest number.", 1000, minimum=1, maximum=10_000),
         ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""What the broker makes of the machine's clock, and a person's word that it is right."""
+"""The broker's view of the machine's clock, and its confirmation by a person."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from appliance.machine.wall_clock import Way
 
 
 class ClockAnswer(TypedDict):
-    wall_ms: int  # what the machine's clock says
+    wall_ms: int  # the machine's clock
     believed_ms: int  # the same, unless there is doubt
     doubt: Way | None
-    text: str  # in words, and what to do
-    settles_in_ms: int | None  # None: there is no doubt, or waiting does not end it
+    text: str  # a description, with the remedy
+    settles_in_ms: int | None  # None: no doubt, or it does not end by waiting
 
 
 def get_clock(call: Call) -> ClockAnswer:
@@ -42,7 +42,7 @@ ROUTES = [
         "/clock/confirm",
         confirm_clock,
         ClockAnswer,
-        "Say that the machine's clock is right: what is old by it is deleted from now on.",
+        "Confirm the machine's clock: from now on, records that are too old by it are deleted.",
         role=ADMIN,
     ),
 ]

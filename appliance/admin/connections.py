@@ -1,16 +1,16 @@
-"""Connections of the admin port: how many there may be, and how long each may take.
+"""Connections of the admin port: their number, and the time limits of each.
 
-    let in     one at a time, so that no descriptor is taken beyond their share; when there are as
-               many as may be, the one that has kept us waiting longest goes, of the address that
-               has most: who holds all of them keeps nobody out. We wait for a request, for the rest
-               of one, and for who takes nothing of an answer
-    a head     comes whole within `admin.request.timeout.ms`, in HEAD_BYTES_MAX
-    a body     comes within that time and what its bytes take at BODY_BYTES_PER_SECOND
-    an answer  is taken: some of it every `admin.send.timeout.ms`
-    idle       for `admin.idle.timeout.ms` at most
+    accept     one at a time, so that no descriptor beyond the share is used. At the limit the
+               connection that the broker has waited for longest is closed, of the address with
+               most: holding all connections keeps nobody out. The broker waits for a request, for
+               its rest, and for a client that reads nothing of a response
+    a head     arrives within `admin.request.timeout.ms`, in at most HEAD_BYTES_MAX
+    a body     arrives within that time plus the time of its size at BODY_BYTES_PER_SECOND
+    a response is read: some of it every `admin.send.timeout.ms`
+    idle       for at most `admin.idle.timeout.ms`
 
-aiohttp has no deadline but for idle connections. What is closed is told in the log, a line for each
-address, reason and minute.
+aiohttp only limits idle connections. A closed connection is logged, with a line per address, reason
+and minute.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ from appliance.process import event_log
 
 log = event_log.named("admin")
 
-# Of a request: cookies of other programs on this machine come along, and nothing else is large.
+# Of a request: it includes cookies of other programs on this machine, and nothing else is large.
 HEAD_BYTES_MAX = 16 << 10
 HEADERS_MAX = 64
 LINE_BYTES_MAX = 8190
-# Requests that wait for the answer to the one before. Browsers send none before they have it.
+# Requests that wait for an earlier response. Browsers send none before they have it.
 PIPELINED_MAX = 8
-# The slowest line on which large bodies come, as at the Kafka port.
+# The slowest connection for large bodies, as at the Kafka port.
 BODY_BYTES_PER_SECOND = 4 << 10
-# What comes of a body after its answer is read for so long, so that a client sees the answer.
+# After its response a body is read for so long, so that the client sees the response.
 LINGER_SECONDS = 2.0
-# How late a deadline may be.
+# How late a deadline may fire.
 SWEEP_SECONDS = 0.25
-# Whose answers have not moved for so long may be closed for one more connection: a packet that was
-# lost comes again sooner.
+# A connection whose response has not moved for so long may be closed for a new connection: a lost
+# packet is resent sooner.
 STALLED_SECONDS = 2.0
-# Of an answer handed to the kernel, as at the Kafka port: for a client that reads nothing it would
-# take megabytes, and a few hundred of those are all that it has for TCP.
+# Bytes of a response in the kernel, as at the Kafka port: a client that reads nothing could hold
+# megabytes, and a few hundred of those are all that the kernel has for TCP.
 UNSENT_MAX = 256 << 10
-BACKLOG = 128  # that the kernel keeps for us
-PAUSE_SECONDS = 1.0  # when the system gives no descriptor
+BACKLOG = 128  # of the kernel
+PAUSE_SECONDS = 1.0  # if no descriptor is free
 
 REASONS = {
     "connections": "there are {got} connections, wanted at most {wanted} "
     "(admin.max.connections.total)",
     "connections per ip": "there are {got} connections of this address, wanted at most {wanted} "
     "(admin.max.connections.per.ip)",
-    "room": "it kept us waiting longest when one more came to {wanted} "
+    "room": "the broker had waited for it longest when one more came to {wanted} "
     "(admin.max.connections.total)",
     "head size": "the head of a request has {got} bytes, wanted at most {wanted}",
-    "pipelined": "{got} requests wait for an answer, wanted at most {wanted}",
+    "pipelined": "{got} requests wait for a response, wanted at most {wanted}",
     "upgrade": "another protocol was asked for: {got}",
     "malformed": "no request: {got}",
-    "request timeout": "a request did not come in {wanted} ms (admin.request.timeout.ms)",
-    "send timeout": "no answer was taken for {wanted} ms (admin.send.timeout.ms), {got} bytes wait",
-    "idle": "",  # as every browser's that is left alone
+    "request timeout": "a request did not arrive within {wanted} ms (admin.request.timeout.ms)",
+    "send timeout": "no response read for {wanted} ms (admin.send.timeout.ms), {got} bytes wait",
+    "idle": "",  # normal for a browser
 }
 
 
@@ -78,7 +78,7 @@ class Phase(Enum):
 
 
 def network_of(address: str | None) -> str:
-    """As what an address is counted: of IPv6 one machine has a network of them."""
+    """The key by which an address is counted: with IPv6 one machine has a whole network."""
     try:
         found = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:
@@ -91,13 +91,13 @@ def network_of(address: str | None) -> str:
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's, and what it waits for."""
+    """aiohttp's connection, with the state that it waits for."""
 
     def __init__(self, owner: Connections, server: web.Server, address: str) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            auto_decompress=False,  # a bomb would be opened on this thread
+            auto_decompress=False,  # a decompression bomb would block this thread
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             max_headers=HEADERS_MAX,
@@ -110,7 +110,7 @@ class Connection(web.RequestHandler):
         self.since = time.monotonic()  # of the phase
         self._head_bytes = 0
         self._body: StreamReader | None = None  # of the last request
-        self._unsent, self._moved = 0, 0.0  # bytes, and when they were others
+        self._unsent, self._moved = 0, 0.0  # unsent bytes, and the time of their last change
 
     @property
     def has_begun(self) -> bool:
@@ -150,7 +150,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is no HTTP is the sender's fault, and none of ours to have a trace of."""
+        """Malformed HTTP is the client's error, and needs no trace."""
         if status != HTTPStatus.BAD_REQUEST:
             return super().handle_error(request, status, exc, message)
         why = (message or "").partition("\n")[0].strip(" :")
@@ -160,7 +160,7 @@ class Connection(web.RequestHandler):
         answer.force_close()
         return answer
 
-    # Requests, as the middleware tells of them
+    # Requests, reported by the middleware
 
     def begins(self, request: web.Request) -> None:
         self._now(Phase.ANSWER)
@@ -179,8 +179,8 @@ class Connection(web.RequestHandler):
         return self._body is not None and not self._body.is_eof()
 
     def waits_since(self, now: float) -> float | None:
-        """When it began to keep us waiting: for a request, for the rest of one, or for room for
-        more of an answer. None: we are busy for it."""
+        """Since when the broker waits: for a request, for its rest, or for space for more of a
+        response. None: the broker works on a request."""
         if self.phase is not Phase.ANSWER or self.is_body_due:
             return self.since
         is_stalled = self._unsent > 0 and now > self._moved + STALLED_SECONDS
@@ -191,7 +191,7 @@ class Connection(web.RequestHandler):
         if unsent != self._unsent:
             self._unsent, self._moved = unsent, now
             if self.phase is Phase.IDLE:
-                self.since = now  # it is busy with the last answer
+                self.since = now  # the last response is still being sent
         if unsent:
             if now > self._moved + config.send_timeout_ms / 1000:
                 self.end("send timeout", unsent, config.send_timeout_ms)
@@ -208,19 +208,19 @@ class Connection(web.RequestHandler):
 
     def end(self, reason: str, got: object = 0, wanted: object = 0) -> None:
         self._owner.told(self, reason, got, wanted)
-        self._close = True  # what came with it is not looked at
+        self._close = True  # the rest of its input is ignored
         if self._out is not None:
             self._out.abort()
 
 
 class Connections:
-    """All of one broker. Lives on the event loop."""
+    """All connections of one broker. Lives on the event loop."""
 
     def __init__(self, config: AdminConfig, most: int) -> None:
         self.config = config
-        self.most = most  # as many as there are descriptors for
+        self.most = most  # the limit by descriptors
         self.ended: Counter[str] = Counter()  # by reason
-        self.refused_at: float | None = None  # when one was last, for want of room
+        self.refused_at: float | None = None  # time of the last refusal at the limit
         self._all: set[Connection] = set()
         self._coming: set[asyncio.Task[None]] = set()
         self._counts: Counter[str] = Counter()  # by address
@@ -231,7 +231,7 @@ class Connections:
     def open(self) -> int:
         return sum(self._counts.values())
 
-    # Who comes
+    # New connections
 
     def let_in(self, server: web.Server, found: socket.socket, peer: str) -> None:
         address = network_of(peer)
@@ -265,14 +265,14 @@ class Connections:
         rows = [each for each in waiting if self._counts[each.address] == most]
         last = min(rows, key=waiting.__getitem__)
         last.end("room", 0, self.most)
-        self.went(last)  # its descriptor goes in the next turn of the loop
+        self.went(last)  # its descriptor is closed in the next turn of the loop
         return True
 
     async def _begin(self, server: web.Server, found: socket.socket, address: str) -> None:
         loop, made = asyncio.get_running_loop(), Connection(self, server, address)
         try:
             await loop.connect_accepted_socket(lambda: made, found)
-        except OSError:  # it is gone already
+        except OSError:  # gone already
             found.close()
             if not made.has_begun:
                 self._less(address)
@@ -290,7 +290,7 @@ class Connections:
         if not self._counts[address]:
             del self._counts[address]
 
-    # What became of them
+    # Ended connections
 
     def told(
         self, connection: Connection, reason: str, got: object = 0, wanted: object = 0
@@ -314,8 +314,8 @@ class Connections:
 
 
 class Accepting:
-    """What asyncio's `Server` is to a site of aiohttp. asyncio's own takes as many as wait, before
-    anybody can say that there are too many."""
+    """The equivalent of asyncio's `Server` for a site of aiohttp. asyncio's own accepts all that
+    wait, before anybody can refuse."""
 
     def __init__(
         self, sockets: list[socket.socket], server: web.Server, connections: Connections
@@ -327,7 +327,7 @@ class Accepting:
             self._listen(each)
 
     def _listen(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0:  # it was not closed meanwhile
+        if listener.fileno() >= 0:  # not closed meanwhile
             self._loop.add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -336,7 +336,7 @@ class Accepting:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            log.warning("no connection can be let in for a while", error=error)
+            log.warning("no connection can be accepted for a while", error=error)
             self._loop.remove_reader(listener)
             self._loop.call_later(PAUSE_SECONDS, self._listen, listener)
             return
@@ -369,7 +369,7 @@ class Site(web.BaseSite):
 
 
 async def listening(host: str, port: int) -> list[socket.socket]:
-    """At every address that the name has, on one port."""
+    """Listens at every address of the name, on one port."""
     loop, found = asyncio.get_running_loop(), list[socket.socket]()
     rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     try:
@@ -386,11 +386,11 @@ async def listening(host: str, port: int) -> list[socket.socket]:
 
 
 def within_descriptors(config: AdminConfig, clients: int) -> int:
-    """As many as there are descriptors for."""
+    """The limit by descriptors."""
     found = descriptors.take(clients, config.connections_max).admin_connections
     if found < config.connections_max:
         log.warning(
-            "fewer connections than admin.max.connections.total are taken: other descriptors are "
+            "fewer connections than admin.max.connections.total are allowed: other descriptors are "
             "for Kafka clients and logs; raise LimitNOFILE of the service, or `ulimit -n`",
             wanted=config.connections_max, taken=found,
         )  # fmt: skip
@@ -402,8 +402,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def bounded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost: tells the connection what it is busy with, and refuses heads that cost more
-    than they are worth."""
+    """The outermost middleware: reports the state to the connection, and refuses heads that are too
+    expensive."""
     connection = request.protocol
     assert isinstance(connection, Connection)
     connection.begins(request)

@@ -1,8 +1,9 @@
-"""The console's files: read once at the start, served from memory, by names that change with them.
+"""The console's files: read once at the start, served from memory, under names that change with
+their content.
 
-All of them stand under /assets/HASH/, where HASH is that of their whole, so browsers may keep them
-for good and modules import each other by the names that they have on disk. There is one route for
-each file and no handling of paths.
+All are under /assets/HASH/ with a HASH of all files, so browsers may cache them for ever, and
+modules import each other by their names on disk. Each file has its own route; paths are not
+interpreted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".html": "text/html",
 }
-# Nothing but ours, nothing inline, and in nobody's frame.
+# Only our files, no inline code, and no frames.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -72,7 +73,7 @@ def _asset(path: str, body: bytes) -> Asset:
 
 
 class Console:
-    """Pages are the browser's matter: whatever address below / it has, it gets the same page."""
+    """The browser routes pages: every address below / gets the same page."""
 
     def __init__(self, directory: Path = STATIC) -> None:
         files = dict(_files(directory))
@@ -80,7 +81,7 @@ class Console:
         whole = hashlib.sha256(b"".join(name.encode() + body for name, body in files.items()))
         self.prefix = f"/assets/{whole.hexdigest()[:12]}"
         self.assets = [_asset(*each) for each in files.items()]
-        # Without this a browser finds out one import after the other what it needs.
+        # Without this a browser discovers the imports one after the other.
         modules = "\n".join(
             f'<link rel="modulepreload" href="{self.prefix}/{each.path}">'
             for each in self.assets

@@ -1,4 +1,4 @@
-"""Keys and values that need a schema to be read: what a decoder is, and what it may cost."""
+"""Keys and values that need a schema: the interface of a decoder, and its limits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 from appliance.errors import ApplianceError
 
 SCHEMA_BYTES_MAX = 1 << 20
-DATA_BYTES_MAX = 256 << 10  # of one key or value: what it takes in memory is a hundred times that
-PAGE_SECONDS_MAX = 2.0  # for all of a page; the rest is shown as it is
+DATA_BYTES_MAX = 256 << 10  # of one key or value: decoding may take a hundred times that in memory
+PAGE_SECONDS_MAX = 2.0  # for a whole page; the rest is shown undecoded
 
 
 class SchemaInvalid(ApplianceError):
@@ -17,7 +17,7 @@ class SchemaInvalid(ApplianceError):
 
 
 class DecodeFailed(ApplianceError):
-    """The data is not what the schema says."""
+    """The data does not match the schema."""
 
 
 class Decoder(Protocol):
@@ -27,11 +27,11 @@ class Decoder(Protocol):
     def about(self) -> str: ...  # what it decodes, by its name
 
     def decode(self, data: bytes) -> tuple[str, int | None]:
-        """As JSON, and the number of the schema where the data names one."""
+        """As JSON, with the number of the schema if the data has one."""
 
 
 class Decoders:
-    """Of one page of messages; either may be None. Counts what it has spent."""
+    """For one page of messages; either may be None. Counts the time that it used."""
 
     def __init__(self, key: Decoder | None = None, value: Decoder | None = None) -> None:
         self.key, self.value = key, value

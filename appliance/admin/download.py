@@ -1,9 +1,9 @@
 """A download: a range of messages as a file, JSON lines, CSV, Arrow or Parquet. It is streamed, so
-that it may be of any size; a client that goes away ends it.
+it may have any size; a client that disconnects ends it.
 
-Keys and values are text in JSON lines and CSV, where they are UTF-8; bytes that are not are base64,
-and `key_is_base64` and `value_is_base64` say so. In Arrow and Parquet they are bytes. CSV is for
-spreadsheets: text that one would take for a formula begins with a quote there.
+In JSON lines and CSV, keys and values are text if they are UTF-8, otherwise base64, and
+`key_is_base64` and `value_is_base64` mark them. In Arrow and Parquet they are bytes. CSV is for
+spreadsheets: a text that one would take for a formula gets a quote in front.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FormatNotInstalled(ApplianceError):
 
 
 class Writer(Protocol):
-    """Makes a file of messages, a piece at a time. Runs on a thread."""
+    """Makes a file of messages, piece by piece. Runs on a thread."""
 
     def piece(self, found: list[Found]) -> bytes: ...
 
@@ -70,16 +70,16 @@ def row_of(found: Found) -> list[Any]:
     return [found.partition, record.offset, record.timestamp, *key, *value, headers]
 
 
-# What a spreadsheet takes for a formula, also in their full width, when a cell begins with it. A
-# formula can send what is beside it elsewhere, and messages are written by anybody.
+# The first characters of a formula in a spreadsheet, also in full width. A formula can send cells
+# elsewhere, and anybody writes messages.
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-NUMBER_MAX = 40  # characters of one; spreadsheets keep 15 digits of a number
+NUMBER_MAX = 40  # characters of a number; spreadsheets keep 15 digits
 
 
 def harmless(cell: Any) -> Any:
-    """As a cell of CSV: text that looks like a formula has a quote before it, as spreadsheets show
-    text. Numbers stay numbers."""
+    """A cell of CSV: text that looks like a formula gets a quote in front, the spreadsheets' mark
+    of text. Numbers stay numbers."""
     if not isinstance(cell, str) or not cell.startswith(FORMULA):
         return cell
     is_number = len(cell) <= NUMBER_MAX and NUMBER.fullmatch(cell)
@@ -115,7 +115,7 @@ class Csv:
 
 
 class Sink(io.RawIOBase):
-    """A file that only grows and forgets what was taken; its positions go on."""
+    """A file that only grows and drops the bytes that were taken; its positions continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
 
 async def download(call: Call) -> web.StreamResponse:
     topic = topic_of(call)
-    message_filter.parse(call.params["filter"])  # what is no filter is told before anything is sent
+    message_filter.parse(call.params["filter"])  # reports an invalid filter now
     ranges = await ranges_asked(call, topic)
     media, make = FORMATS[call.params["format"]]
     writer = await asyncio.to_thread(make)
@@ -213,7 +213,7 @@ async def download(call: Call) -> web.StreamResponse:
     name = f"{topic.name}.{call.params['format']}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     await response.prepare(call.request)
-    with suppress(ConnectionResetError):  # who wanted it is gone
+    with suppress(ConnectionResetError):  # the client is gone
         await send(call, ranges, writer, response)
     return response
 
@@ -225,7 +225,7 @@ async def send(
     while ranges:
         seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
         if seen.problems or not call.may_still_read():
-            # half a file that looks whole would be worse than none
+            # half a file that looks complete would be worse than none
             what = seen.problems[0].what if seen.problems else f"{call.who} may read no more"
             log.error("a download was cut off", topic=topic.name, what=what)
             assert call.request.transport is not None
@@ -251,13 +251,13 @@ ROUTES = [
         "/topics/{topic}/export",
         download,
         None,
-        "Messages as a file, up to what is there when it begins.",
+        "Messages as a file, up to the end at its start.",
         params=(
-            Param("format", str, "Of the file.", "jsonl", choices=tuple(FORMATS)),
+            Param("format", str, "Format of the file.", "jsonl", choices=tuple(FORMATS)),
             Param("from", str, "oldest, offset:N, offset:-N, time:MS.", "oldest"),
-            Param("partition", int, "Of this partition only.", minimum=0),
+            Param("partition", int, "Only this partition.", minimum=0),
             message_filter.FILTER,
-            Param("cursor", str, "Ranges instead: PARTITION:FIRST:END, with commas between."),
+            Param("cursor", str, "Ranges instead: PARTITION:FIRST:END, separated by commas."),
         ),
         media="application/octet-stream",
         reads_messages=True,

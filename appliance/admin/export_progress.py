@@ -1,4 +1,4 @@
-"""How far an export is behind the log, and how long retention leaves it."""
+"""The lag of an export behind the log, and the time until retention overtakes it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from appliance.topics.topic import Topic
 
 
 class Progress(NamedTuple):
-    records: int  # offsets that could be exported and are not
-    seconds: float | None  # how old the oldest of them is at most; None: nothing was ever exported
-    seconds_left: float | None  # until time-based retention may delete one; None: it will not
-    lost: int  # offsets that were deleted before they were exported
+    records: int  # unexported offsets
+    seconds: float | None  # largest possible age of the oldest one; None: nothing was exported yet
+    seconds_left: float | None  # until time-based retention may delete one; None: never
+    lost: int  # offsets deleted before they were exported
 
 
 def topics_of(definition: Mapping[str, Any], topics: Mapping[str, Topic]) -> list[Topic]:
@@ -28,8 +28,8 @@ def topics_of(definition: Mapping[str, Any], topics: Mapping[str, Topic]) -> lis
 
 
 def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Progress:
-    """Looks at each segment of its topics in memory; no disk."""
-    now_ms = broker.clock.now_ms()  # by which retention deletes
+    """Reads the segments of its topics in memory; no disk."""
+    now_ms = broker.clock.now_ms()  # the clock of retention
     taken = {
         (each["topic"], each["partition"]): each["to"]
         for each in (last.success or {}).get("partitions", [])
@@ -46,13 +46,13 @@ def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Pr
             records += max(0, end - max(at, begin))
             if at < end and deletes and retention_ms >= 0:
                 left += _left(log, max(at, begin), retention_ms - now_ms)
-    # what is not exported was written after the last plan was made, so it cannot be older
+    # unexported records were written after the last plan, so they cannot be older
     seconds = max(0.0, now_ms - last.success["started_ms"]) / 1000 if last.success else None
     return Progress(records, seconds if records else 0.0, min(left, default=None), lost)
 
 
 def _left(log: Log, offset: int, more_ms: float) -> list[float]:
-    """Seconds until the segment with this offset is due."""
+    """Seconds until the segment with this offset is due for deletion."""
     for each in log.segments():
         if each.end_offset > offset and each.largest_timestamp not in (None, -1):
             return [max(0.0, (each.largest_timestamp + more_ms) / 1000)]

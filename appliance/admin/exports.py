@@ -22,11 +22,11 @@ from appliance.export.holds import Hold
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 CRON = re.compile(r"@(hourly|daily|weekly|monthly|yearly)|\S+( \S+){4}")
-ERROR_MAX = 10_000  # characters of a run's error that are kept
+ERROR_MAX = 10_000  # characters of a run's error that are stored
 
 
 class Schedule(TypedDict):
-    cron: str  # five fields, or @hourly and its like
+    cron: str  # five fields, or @hourly and so on
     timezone: NotRequired[str]
     jitter_seconds: NotRequired[Natural]
     retries: NotRequired[Natural]
@@ -35,7 +35,7 @@ class Schedule(TypedDict):
 class Definition(TypedDict):
     name: NotRequired[str]
     topics: NotRequired[list[str]]
-    pattern: NotRequired[str | None]  # of topics' names, instead
+    pattern: NotRequired[str | None]  # of topic names, instead of topics
     target: str  # the path of a folder
     schema: NotRequired[str | None]  # raw, json or avro
     partition_by: NotRequired[str | None]  # timestamp, append or field:NAME
@@ -59,7 +59,7 @@ class NextRun(TypedDict):
     next_run_ms: Natural | None
 
 
-# `from` is a word of Python's
+# `from` is a keyword of Python
 RunPartition = TypedDict(
     "RunPartition",
     {
@@ -87,22 +87,22 @@ class HoldRow(TypedDict):
     max_bytes: int
     put_ms: int
     state: str  # holding or released
-    held_bytes: int  # kept at the last look beyond what retention would have left
+    held_bytes: int  # kept at the last check beyond retention
     released_ms: int | None
     why_released: str
     warning: str
 
 
 class Status(TypedDict):
-    topics: list[str]  # what its topics or its pattern are now
+    topics: list[str]  # the topics at present
     last_run: Run | None
     last_success: Run | None
-    next_run_ms: int | None  # None: no scheduler has told in the last minutes
+    next_run_ms: int | None  # None: no report of a scheduler in the last minutes
     behind_records: int
-    behind_seconds: float | None  # at most; None: nothing was ever exported
-    seconds_left: float | None  # until retention may delete what is not exported; None: it will not
+    behind_seconds: float | None  # upper bound; None: nothing was exported yet
+    seconds_left: float | None  # until retention may delete unexported records; None: never
     lost_records: int
-    fault: str  # why it cannot run as it is defined, or empty
+    fault: str  # why it cannot run as defined, or empty
     holds: list[HoldRow]  # of its topics
 
 
@@ -275,41 +275,41 @@ async def delete_hold(call: Call) -> None:
 
 
 ROUTES = [
-    get("/exports", list_exports, ExportList, "All exports, with how far each is behind."),
-    get("/exports/{export}", get_export, ExportRow, "One export, with how far it is behind."),
+    get("/exports", list_exports, ExportList, "All exports, with their lag."),
+    get("/exports/{export}", get_export, ExportRow, "One export, with its lag."),
     put("/exports/{export}", put_export, ExportRow, "Define an export.", body=Definition),
-    delete("/exports/{export}", delete_export, None, "Forget an export, and its history."),
+    delete("/exports/{export}", delete_export, None, "Delete an export and its history."),
     get(
         "/exports/{export}/runs",
         list_runs,
         RunList,
-        "Its history, the newest run first.",
-        params=(Param("limit", int, "How many to give.", 50, minimum=1, maximum=1000),),
+        "Its runs, newest first.",
+        params=(Param("limit", int, "Largest number.", 50, minimum=1, maximum=1000),),
     ),
     post(
         "/exports/{export}/runs",
         post_run,
         Run,
-        "What the export job says of a run; the same id again replaces it.",
+        "A report of the export job; a known id replaces the earlier report.",
         body=Run,
     ),
     put(
         "/exports/{export}/next",
         put_next_run,
         NextRun,
-        "When its next run begins: the scheduler says so each minute.",
+        "The time of its next run, reported each minute by the scheduler.",
         body=NextRun,
-        is_noted=False,  # it changes nothing, and comes each minute
+        is_noted=False,  # changes nothing, and comes each minute
     ),
-    get("/holds", list_holds, HoldList, "What retention keeps for exports.", prefix=PREFIX),
+    get("/holds", list_holds, HoldList, "The retention holds for exports.", prefix=PREFIX),
     get("/holds/{hold}", get_hold, HoldRow, "One retention hold.", prefix=PREFIX),
     put(
         "/holds/{hold}",
         put_hold,
         HoldRow,
-        "Keep what is at or behind these offsets, up to so many bytes beyond retention.",
+        "Keep records at or after these offsets, up to a number of bytes beyond retention.",
         body=HoldBody,
         prefix=PREFIX,
     ),
-    delete("/holds/{hold}", delete_hold, None, "Keep it no longer.", prefix=PREFIX),
+    delete("/holds/{hold}", delete_hold, None, "End a retention hold.", prefix=PREFIX),
 ]

@@ -1,4 +1,4 @@
-"""Consumer groups over REST: list, look at, set offsets anew, delete."""
+"""Consumer groups over REST: list, describe, reset offsets, delete."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class GroupRow(TypedDict):
     protocol: str  # classic, consumer, share
     state: str
     members: int
-    topics: list[str]  # with committed offsets, or wanted by members
+    topics: list[str]  # with committed offsets, or in a subscription
     lag_records: int
-    no_commit_records: int  # of the lag: where nothing is committed yet, from the log's start
+    no_commit_records: int  # part of the lag: from the log's start in partitions without a commit
     no_commit_partitions: int
-    lag_seconds: float | None  # age of the oldest record not consumed; None: not known yet
+    lag_seconds: float | None  # age of the oldest unconsumed record; None: unknown yet
 
 
 class GroupList(TypedDict):
@@ -46,22 +46,22 @@ class MemberRow(TypedDict):
     host: str
     epoch: int | None  # of the newer protocol
     partitions: dict[str, list[int]]
-    target: dict[str, list[int]] | None  # what it is to have, in the newer protocol
+    target: dict[str, list[int]] | None  # target assignment, in the newer protocol
 
 
 class OffsetRow(TypedDict):
     topic: str
     partition: int
-    committed: int | None  # None: nothing yet
-    no_commit_yet: bool  # the lag is from the log's start: auto.offset.reset is the consumer's own
+    committed: int | None  # None: no commit
+    no_commit_yet: bool  # the lag counts from the log's start: auto.offset.reset is the consumer's
     metadata: str
-    committed_ms: int | None  # None: share groups do not tell
-    start: int | None  # None: there is no such partition any more
-    end: int | None  # what it may read up to
+    committed_ms: int | None  # None: unknown for share groups
+    start: int | None  # None: the partition no longer exists
+    end: int | None  # end for the group's readers
     lag_records: int | None
     lag_seconds: float | None
-    lost_records: int | None  # of the lag: deleted before they were read
-    member_id: str | None  # who reads it
+    lost_records: int | None  # part of the lag: deleted before they were read
+    member_id: str | None  # of the reader
 
 
 class GroupAnswer(GroupRow):
@@ -69,7 +69,7 @@ class GroupAnswer(GroupRow):
     generation: int
     member_rows: list[MemberRow]
     offsets: list[OffsetRow]
-    unread: list[dict[str, str | int]]  # partitions of its topics that nobody reads
+    unread: list[dict[str, str | int]]  # partitions of its topics without a reader
 
 
 class LagSampleRow(TypedDict):
@@ -80,7 +80,7 @@ class LagSampleRow(TypedDict):
 
 class LagAnswer(TypedDict):
     interval_s: int
-    topics: dict[str, list[LagSampleRow]]  # the oldest first
+    topics: dict[str, list[LagSampleRow]]  # oldest first
 
 
 def protocol_of(group: AnyGroup) -> str:
@@ -119,7 +119,7 @@ async def list_groups(call: Call) -> GroupList:
 
 
 def group_row(broker: Broker, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
-    """Records as they are now, seconds as they were measured."""
+    """The present records, the measured seconds."""
     found = broker.lag.records_of(group.id)
     return {
         "group": group.id,
@@ -188,7 +188,7 @@ def modern_member(broker: Broker, group: ModernGroup, member: ConsumerMember) ->
 
 
 def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:
-    """Without topics that are no more: they have no name."""
+    """Without deleted topics, which have no name."""
     found: dict[str, list[int]] = {}
     for topic_id, partition in sorted(places):
         name = broker.topics.name_of(topic_id)
@@ -200,8 +200,8 @@ def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:
 def offset_rows(
     broker: Broker, group_id: str, lag: GroupLag, owners: dict[Partition, str]
 ) -> list[OffsetRow]:
-    """Also of partitions that are no more, where something is committed for them, and of those
-    that members have or want, where nothing is yet."""
+    """Also deleted partitions with committed offsets, and partitions of members without a
+    commit."""
     committed = broker.groups.offsets.of_group(group_id)
     measured = {Partition(each.topic, each.partition): each for each in lag.partitions}
     rows: list[OffsetRow] = []
@@ -271,11 +271,11 @@ ROUTES = [
         "Consumer groups with members and lag.",
         version=lambda call: call.broker.groups.table.version,
         params=(
-            Param("q", str, "Only groups whose id holds this text.", ""),
+            Param("q", str, "Only groups whose id contains this text.", ""),
             Param("state", str, "Only groups in this state.", ""),
             Param("order", str, "By id, or largest lag first.", "group", choices=("group", "lag")),
-            Param("offset", int, "How many to leave out.", 0, minimum=0),
-            Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),
+            Param("offset", int, "Number to skip.", 0, minimum=0),
+            Param("limit", int, "Largest number.", 1000, minimum=1, maximum=10_000),
         ),
     ),
     get("/groups/{group}", get_group, GroupAnswer, "One group: members, offsets, lag."),
@@ -285,7 +285,7 @@ ROUTES = [
         "/groups/{group}/reset",
         reset_offsets,
         ResetAnswer,
-        "Set committed offsets anew; a dry run unless dry_run is false.",
+        "Reset committed offsets; a dry run unless dry_run is false.",
         body=Reset,
     ),
 ]

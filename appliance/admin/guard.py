@@ -1,13 +1,12 @@
-"""Who is let in: whom the request is for, where it comes from, who asks, what they may.
+"""Decides who is let in, by host, origin, identity and role.
 
-    Host       a name that is ours: a page elsewhere whose name points here must not reach us
-    Origin     what is asked comes from our own pages or from no browser at all; other sites may
-               lead here by a link, which changes nothing
+    Host       one of our names: a foreign page whose name points here must not reach us
+    Origin     our own pages or no browser; other sites may only link here, which changes nothing
     identity   a session's cookie, or a token in `Authorization: Bearer`
-    role       of the route, and the right to read messages where it gives some; with
-               `admin.read.only` nothing is changed by anybody
+    role       required by the route, and the right to read messages if it returns some; with
+               `admin.read.only` nobody changes anything
 
-As long as nobody has a password whoever reaches the pages is an admin; the pages are on loopback
+Before the first password everybody who reaches the pages is an admin; the pages are on loopback
 then, whatever admin.address says (`server.py`).
 """
 
@@ -31,7 +30,7 @@ from appliance.errors import ApplianceError
 COOKIE = "appliance_session"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 SAFE = ("GET", "HEAD", "OPTIONS")
-SAME_SITE = ("same-origin", "none")  # none: typed into the address line, or a bookmark
+SAME_SITE = ("same-origin", "none")  # none: a typed address, or a bookmark
 NOBODY = Identity("", ADMIN)
 
 
@@ -83,7 +82,7 @@ class Guard:
         return identity
 
     def check_may_read(self, request: web.Request) -> None:
-        """Of a route that shows messages, or does so when it is asked to."""
+        """For a route that always or optionally returns messages."""
         identity = self.identity(request)
         if identity is not None and not identity.may_read:
             raise Denied(
@@ -91,11 +90,11 @@ class Guard:
             )
 
     def identity(self, request: web.Request, *, is_used: bool = True) -> Identity | None:
-        """`is_used`: somebody asks. A stream that looks whether it may go on would keep the session
-        of a page that was forgotten."""
+        """`is_used`: a request of the user. A stream that checks its rights must not extend the
+        session of a forgotten page."""
         users = self.users()
         if users is None:
-            # whether there are users is known only when the catalog is open
+            # only the open catalog knows whether there are users
             is_open = not self._process.has_users
             return NOBODY if is_open else None
         if users.is_open:
@@ -118,11 +117,11 @@ class Guard:
         raise Denied(
             HTTPStatus.MISDIRECTED_REQUEST,
             "host_unknown",
-            f"Host: got {name[:80]!r}, which is no name of this broker; put it into admin.hosts",
+            f"Host: got {name[:80]!r}, which is no name of this broker; add it to admin.hosts",
         )
 
     def _check_site(self, request: web.Request) -> None:
-        """Other sites may lead here by a link, and do nothing else."""
+        """Other sites may only link here."""
         site = request.headers.get("Sec-Fetch-Site")
         if site is None or site in SAME_SITE:
             return
@@ -136,7 +135,7 @@ class Guard:
             raise Denied(
                 HTTPStatus.FORBIDDEN,
                 "cross_origin",
-                f"Origin: got {origin[:80]!r}, wanted that of these pages",
+                f"Origin: got {origin[:80]!r}, wanted the console's own",
             )
 
 
@@ -149,7 +148,7 @@ def host_of(text: str) -> str:
 
 
 def is_own_address(request: web.Request, name: str) -> bool:
-    """The address at which the connection arrived: no name can be made to look like one."""
+    """The address of our side of the connection: no name can fake one."""
     try:
         asked = ipaddress.ip_address(name)
     except ValueError:

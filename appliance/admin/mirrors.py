@@ -35,18 +35,18 @@ class ReportRow(TypedDict):
     end_offset: int
     lag: int
     lost_offsets: int
-    behind_s: float  # since it had everything last
+    behind_s: float  # since the target last had everything
 
 
 class Report(TypedDict):
     source: str  # addresses
     state: str  # mirroring, no link, ended
-    interval_s: float  # until the next one
+    interval_s: float  # until the next report
     records: int
     bytes: int
     failures: int
     last_failure: str
-    refused: dict[str, str]  # topics and partitions, and why
+    refused: dict[str, str]  # the reason by topic or partition
     rows: list[ReportRow]
 
 
@@ -68,11 +68,11 @@ class MirrorRow(TypedDict):
 
 class MirroredTopic(TypedDict):
     topic: str
-    source: str  # cluster and id of the topic there
-    mirror: str | None  # which one said something of it
+    source: str  # cluster and id of the source topic
+    mirror: str | None  # the mirror that reported the topic
     state: str
     partitions: int
-    end_offset: int  # of all partitions together
+    end_offset: int  # sum over all partitions
     lag_records: int | None
     lag_s: float | None
     lost_offsets: int | None
@@ -89,11 +89,11 @@ class MirrorList(TypedDict):
 class Told:
     report: Report
     at_ms: int
-    until: float  # of time.monotonic: from then on it is silent
+    until: float  # of time.monotonic: silent from then on
 
     @property
     def state(self) -> str:
-        """Of the mirror as a whole."""
+        """The state of the whole mirror."""
         if self.report["state"] == ENDED:
             return ENDED
         if time.monotonic() > self.until:
@@ -118,7 +118,7 @@ class Told:
 
 
 class Mirrors:
-    """What they said last, by name. Lives on the event loop."""
+    """The last reports by name. Lives on the event loop."""
 
     def __init__(self) -> None:
         self.told: dict[str, Told] = {}
@@ -199,7 +199,7 @@ def put_mirror(call: Call) -> None:
 
 
 def forget_mirror(call: Call) -> None:
-    """Until it reports again."""
+    """Removes it until its next report."""
     if call.mirrors.told.pop(call.path["mirror"], None) is None:
         raise MirrorUnknown(f"no mirror {call.path['mirror'][:80]!r} has reported")
 
@@ -210,7 +210,7 @@ ROUTES = [
         "/mirrors/{mirror}",
         put_mirror,
         None,
-        "How far a mirror is; it says so itself, every few seconds.",
+        "A report of a mirror, every few seconds.",
         body=Report,
         role=OPERATOR,
         status=204,
@@ -220,7 +220,7 @@ ROUTES = [
         "/mirrors/{mirror}",
         forget_mirror,
         None,
-        "Forget what a mirror said, until it says it again.",
+        "Remove a mirror's report until its next one.",
         role=OPERATOR,
     ),
 ]

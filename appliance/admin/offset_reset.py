@@ -1,8 +1,8 @@
-"""Setting a group's committed offsets anew: what it would do first, then the same for real.
+"""Resets a group's committed offsets, with a dry run first.
 
-A group with members is refused, in the dry run too: they would commit over it. Partitions are those
-that are named, or those that the group has committed for. An offset outside of a log is moved to
-its nearest end, and the row says so.
+A group with members is refused, in the dry run too, because its members would overwrite the
+offsets. The partitions are the named ones, or those with a commit of the group. An offset outside
+the log is moved to the nearest end, with a note in the row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from appliance.topics.topic import TopicUnknown
 
 class Which(TypedDict):
     topic: str
-    partitions: NotRequired[list[int]]  # all of them
+    partitions: NotRequired[list[int]]  # default: all
 
 
 class Reset(TypedDict):
@@ -32,9 +32,9 @@ class Reset(TypedDict):
     time_ms: NotRequired[int]
     offset: NotRequired[int]
     shift: NotRequired[int]
-    group: NotRequired[str]  # whose offsets to take
+    group: NotRequired[str]  # whose offsets to use
     topics: NotRequired[list[Which]]
-    dry_run: NotRequired[bool]  # true, unless told otherwise
+    dry_run: NotRequired[bool]  # default: true
 
 
 class ResetRow(TypedDict):
@@ -53,7 +53,7 @@ class ResetAnswer(TypedDict):
     partitions: list[ResetRow]
 
 
-# What each kind of reset must say beside its name.
+# The further field that each kind of reset needs.
 WANTED = {"time": "time_ms", "offset": "offset", "shift": "shift", "group": "group"}
 
 
@@ -82,7 +82,7 @@ async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
 def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition, Log]]:
     offsets = broker.groups.offsets
     if asked["to"] == "group":
-        broker.groups.table.get(asked["group"])  # one that is not there would mean: from the start
+        broker.groups.table.get(asked["group"])  # a missing group would mean: from the start
     if "topics" in asked:
         places = [place for each in asked["topics"] for place in places_of(broker, each)]
     elif asked["to"] == "group":
@@ -107,7 +107,7 @@ def places_of(broker: Broker, which: Which) -> list[Partition]:
 def planned(
     broker: Broker, group_id: str, asked: Reset, places: list[tuple[Partition, Log]]
 ) -> list[ResetRow]:
-    """Touches the disk, where an offset is looked up by time."""
+    """Reads the disk if an offset is looked up by time."""
     committed = dict(broker.groups.offsets.of_group(group_id))
     rows: list[ResetRow] = []
     for place, log in places:
@@ -134,7 +134,7 @@ def planned(
 def aimed(
     broker: Broker, asked: Reset, place: Partition, log: Log, before: int | None
 ) -> tuple[int, str]:
-    """The offset that is meant, and what is to be said of it."""
+    """The requested offset, and a note on it."""
     start, end = log.log_start_offset, log.high_watermark
     if asked["to"] == "earliest":
         return start, ""
@@ -151,7 +151,7 @@ def aimed(
         return before + asked["shift"], ""
     own = broker.groups.offsets.of_group(asked["group"]).get(place)
     if own is None:
-        return start, f"group {asked['group']} has nothing committed here"
+        return start, f"group {asked['group']} has no commit here"
     return own.value.offset, ""
 
 

@@ -42,7 +42,7 @@ def operation(route: Route) -> dict[str, Any]:
         "responses": {
             str(route.status): answer(route),
             "default": {
-                "description": "What was wrong, in words.",
+                "description": "The error in words.",
                 "content": json_of({"$ref": "#/components/schemas/Error"}),
             },
         },

@@ -1,4 +1,4 @@
-"""What the admin pages may ask of the process."""
+"""The part of the process that the admin pages use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from appliance.network._data_plane import DataPlane
 
 
 class Process(Protocol):
-    """All of it is quick, and on the event loop."""
+    """All methods are fast, and run on the event loop."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -39,6 +39,6 @@ class Process(Protocol):
     @property
     def has_users(self) -> bool: ...  # as far as is known before the catalog is open
     watch: Watch
-    setup_secret: str  # of the link for the first user; "": there is none
+    setup_secret: str  # of the link for the first user; "": none
     async def has_first_user(self) -> None: ...  # the pages may be where they were meant to be
     def health(self) -> Health: ...

@@ -21,7 +21,7 @@ from appliance.topics.topic import Topic, check_own
 
 PRODUCE_SECONDS_MAX = 30.0
 PRODUCE_MESSAGES_MAX = 10_000
-BATCH_BYTES = 256 << 10  # well below what topics take in a batch, unless one record is larger
+BATCH_BYTES = 256 << 10  # well below the limit of a topic's batches, unless one record is larger
 
 
 class NewData(TypedDict):
@@ -122,7 +122,7 @@ def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[Place]:
 
 
 def batches(records: list[Record]) -> Iterator[list[Record]]:
-    """As many as make a batch that a topic takes."""
+    """As many messages as fit into a batch of the topic."""
     some: list[Record] = []
     size = 0
     for each in records:
@@ -141,7 +141,7 @@ ROUTES = [
         "/topics/{topic}/messages",
         produce,
         Produced,
-        "Produce messages; answered when they are on disk.",
+        "Produce messages; the response follows when they are on disk.",
         body=NewMessages,
         status=201,
     ),

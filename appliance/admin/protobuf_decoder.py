@@ -1,7 +1,7 @@
-"""Protobuf to JSON, of data that anybody may have produced.
+"""Protobuf to JSON, for data from anybody.
 
-The schema is a FileDescriptorSet, which protoc writes; .proto text would need a compiler here. Data
-is parsed by the library's C code, which bounds how deep it goes (100).
+The schema is a FileDescriptorSet from protoc; .proto text would need a compiler here. The library's
+C code parses the data and limits its depth (100).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from appliance.admin.avro_decoder import said
 from appliance.admin.decoding import DecodeFailed, SchemaInvalid
 
-MAGIC_SIZE = 5  # Confluent's: a zero, the number of the schema; then which message of the file
-INDEXES_MAX = 32  # in that: how deep the message stands in others
+MAGIC_SIZE = 5  # Confluent's: a zero, the schema's number; the message's indexes follow
+INDEXES_MAX = 32  # in that list: the nesting of the message
 HOW = "protoc --include_imports --descriptor_set_out=orders.desc orders.proto"
 
 
@@ -21,7 +21,7 @@ class ProtobufDecoder:
     form = "protobuf"
 
     def __init__(self, text: str, message: str) -> None:
-        # only now: few topics have a schema, and the library takes a start 50 ms
+        # imported late: few topics have a schema, and the import takes 50 ms
         from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
         from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -45,7 +45,7 @@ class ProtobufDecoder:
             raise SchemaInvalid(f"no FileDescriptorSet: {said(error)}. Made by: {HOW}") from error
 
     def decode(self, data: bytes) -> tuple[str, int | None]:
-        """No message begins with a zero, so Confluent's head is known for sure."""
+        """No message begins with a zero, so Confluent's header is unambiguous."""
         if data[:1] != b"\0":
             return self._decoded(data), None
         if len(data) < MAGIC_SIZE:
@@ -58,7 +58,7 @@ class ProtobufDecoder:
             message.ParseFromString(data)
             unknown = len(self._unknown(message))
             if unknown and not message.ListFields():
-                raise DecodeFailed(f"it has {unknown} fields, {self.about} knows none of them")
+                raise DecodeFailed(f"none of its {unknown} fields is in {self.about}")
             text: str = self._json.MessageToJson(
                 message, preserving_proto_field_name=True, indent=None, ensure_ascii=False,
                 descriptor_pool=self._pool,
@@ -71,8 +71,8 @@ class ProtobufDecoder:
 
 
 def after_indexes(data: bytes) -> int:
-    """Behind the list of indexes: a count and so many numbers, or one zero for the first message.
-    Which message it is the schema dialog has said."""
+    """Skips the list of indexes: a count and as many numbers, or one zero for the first message.
+    The schema already names the message."""
     count, position = _zigzag(data, MAGIC_SIZE)
     if not 0 <= count <= INDEXES_MAX:
         raise DecodeFailed(f"{count} message indexes, wanted at most {INDEXES_MAX}")
@@ -93,7 +93,7 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
 
 
 def names_of(file: Any) -> list[str]:
-    """Of all messages in a file, those within others too."""
+    """The names of all messages in a file, nested ones too."""
     found: list[str] = []
     left = [(file.package, each) for each in file.message_type]
     while left:
@@ -105,11 +105,11 @@ def names_of(file: Any) -> list[str]:
 
 
 def only(files: Any) -> str:
-    """The one message of the last file, which is the one that protoc was called with."""
+    """The only message of the last file, which protoc was called with."""
     names = [f"{each.package}.{one.name}".lstrip(".") for each in files[-1:]
              for one in each.message_type]  # fmt: skip
     if len(names) != 1:
-        raise SchemaInvalid(f"message: which one? There are {listed(names)}")
+        raise SchemaInvalid(f"message: wanted one of {listed(names)}")
     return names[0]
 
 

@@ -1,6 +1,5 @@
-"""Repair of a partition over REST: opened again, damage that readers pass, what was set aside put
-back or copied into another topic. A dry run says what would be done, and is what is done unless it
-is told otherwise."""
+"""Repair of a partition over REST: reopen it, let readers skip damage, restore set-aside batches or
+copy them to another topic. A dry run only describes the action; it is the default."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ COPIED_AT_ONCE = 1000  # records
 class HoleRow(TypedDict):
     first_offset: int
     end_offset: int
-    has_bytes: bool  # damaged ones, in their place
-    is_skipped: bool  # readers pass
+    has_bytes: bool  # whether damaged bytes are in the range
+    is_skipped: bool  # by readers
 
 
 class AsideRow(TypedDict):
@@ -45,7 +44,7 @@ class Repairable(TypedDict):
     topic: str
     partition: int
     state: str  # open, failed, not open
-    why: str  # it is not open, or takes no writes
+    why: str  # why it is not open, or refuses writes
     damaged: list[HoleRow]
     set_aside: list[AsideRow]
 
@@ -65,11 +64,11 @@ class Repair(TypedDict):
 class Repaired(TypedDict):
     dry_run: bool
     action: str
-    text: str  # what was done, or would be
-    ranges: list[Range]  # that readers pass, or that are there again
+    text: str  # what was done, or would be done
+    ranges: list[Range]  # ranges that readers skip, or that were restored
     batches: int
     records: int
-    left_out: int  # good batches of the file that do not belong into what is missing
+    left_out: int  # whole batches of the file outside the missing ranges
     still_missing: list[Range]
 
 
@@ -105,7 +104,7 @@ async def do_repair(call: Call) -> Repaired:
 
 
 def key_of(call: Call) -> Key:
-    """Also of a partition that is not open, or whose topic is not served for another one's sake."""
+    """Also for an unopened partition, or one whose topic another partition keeps from service."""
     topic, text = call.path["topic"], call.path["partition"]
     key = topic, int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
     if not call.broker.log_dir.holds(*key):
@@ -159,7 +158,7 @@ async def put_back(call: Call, log: Log, is_dry: bool) -> Repaired:
 
 
 async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
-    """It shows records, in a topic that may be anybody's to read."""
+    """It exposes records, in a topic that others may read."""
     call.guard.check_may_read(call.request)
     file, into = wanted(call, "file"), wanted(call, "into")
     check_own(into)
@@ -222,14 +221,14 @@ ROUTES = [
         "/topics/{topic}/partitions/{partition}/repair",
         get_repair,
         Repairable,
-        "What is damaged or gone in a partition, and what was set aside.",
+        "Damaged and missing ranges of a partition, and files set aside.",
     ),
     post(
         "/topics/{topic}/partitions/{partition}/repair",
         do_repair,
         Repaired,
-        "Open it again, let readers pass what is damaged, bring back what was set aside; a dry "
-        "run unless dry_run is false.",
+        "Reopen a partition, let readers skip damage, restore set-aside batches; a dry run unless "
+        "dry_run is false.",
         body=Repair,
         role=ADMIN,
     ),

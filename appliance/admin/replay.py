@@ -1,4 +1,4 @@
-"""Messages of one topic written into another, as a dry run first."""
+"""Copies messages of one topic to another, with a dry run first."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from appliance.admin.topic_lookup import topic_of
 from appliance.errors import RequestInvalid
 from appliance.topics.topic import check_own
 
-REPLAY_MESSAGES_MAX = 10_000  # in one call; its answer says where to go on
+REPLAY_MESSAGES_MAX = 10_000  # per call; the response has the cursor to continue with
 
 
 class Replay(TypedDict):
     to_topic: str
-    cursor: NotRequired[str]  # what to replay; as `next` of a look
+    cursor: NotRequired[str]  # the range, from `next` of a search
     filter: NotRequired[str]
     keeps_partition: NotRequired[bool]
-    dry_run: NotRequired[bool]  # true, unless told otherwise
+    dry_run: NotRequired[bool]  # default: true
 
 
 class Replayed(TypedDict):
@@ -34,7 +34,7 @@ class Replayed(TypedDict):
     bytes: int
     scanned_offsets: int
     next: str | None
-    first: list[Message]  # a few, to see what it is
+    first: list[Message]  # a few examples
 
 
 async def replay(call: Call) -> Replayed:
@@ -76,7 +76,7 @@ ROUTES = [
         "/topics/{topic}/replay",
         replay,
         Replayed,
-        "Write messages of one topic into another; a dry run unless dry_run is false.",
+        "Copy messages of one topic to another; a dry run unless dry_run is false.",
         body=Replay,
         reads_messages=True,
     ),

@@ -1,13 +1,13 @@
-"""What a route of the REST API is, and how a request becomes a call of it.
+"""Routes of the REST API, and how a request becomes a call of a handler.
 
     ROUTES = [
         get("/topics/{topic}", describe, Topic, "One topic with its partitions."),
-        post("/topics", create, Topic, "Make a topic.", body=NewTopic, status=201),
+        post("/topics", create, Topic, "Create a topic.", body=NewTopic, status=201),
     ]
 
-A handler takes a `Call` and returns what its type says, which is sent as JSON; one that sends
-something else returns a response. What it refuses it raises: an `ApplianceError` has a status by
-its Kafka code. `api.py` serves the routes, `openapi.py` describes them.
+A handler takes a `Call` and returns a value of the route's type, which is sent as JSON; a handler
+of other content returns a response. It raises refusals: the Kafka code of an `ApplianceError` gives
+the status. `api.py` serves the routes, `openapi.py` describes them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from appliance.admin.audit import Trail
     from appliance.admin.guard import Guard
     from appliance.admin.mirrors import Mirrors
-    from appliance.admin.schemas import Schemas  # all of them know of routes
+    from appliance.admin.schemas import Schemas  # they import this module
 
 PREFIX = "/api/v1"
 
-# From the least to the most. Anyone: also who is not logged in.
+# In rising order. ANYONE includes requests without a login.
 ROLES = ANYONE, VIEWER, OPERATOR, ADMIN = "anyone", "viewer", "operator", "admin"
 
-# A request is read into memory before it is looked at. One with messages to produce is the largest.
+# A request is read into memory before it is checked. One with messages to produce is the largest.
 BODY_BYTES_MAX = 4 << 20
 
 READERS: dict[type, Callable[[str], Any]] = {bool: boolean, int: whole, str: str}
@@ -68,7 +68,7 @@ class BodyTooLarge(ApplianceError):
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of the query. A default of None: it may be left out, and is None then."""
+    """A parameter of the query. With the default None it is optional."""
 
     name: str
     kind: type
@@ -109,7 +109,7 @@ class Param:
 
 @dataclass
 class Place:
-    """What all calls share."""
+    """The state that all calls share."""
 
     process: Process
     survey: Survey
@@ -125,27 +125,27 @@ class Place:
         self.streams = Streams(self.process.config.admin.streams_per_user)
 
     def changed(self) -> None:
-        """Whoever did it sees it in the next answer."""
+        """Makes the next response show the change."""
         self.survey.forget()
         self.shared.forget()
 
 
 @dataclass
 class Call:
-    """One request, as its handler sees it."""
+    """One request, for its handler."""
 
     process: Process
     survey: Survey
     guard: Guard
     schemas: Schemas
     mirrors: Mirrors
-    reading: Reading  # of bulk data
+    reading: Reading  # limits of bulk reads
     trail: Trail
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
     params: dict[str, Any]
     body: Any
-    who: str  # in the audit trail
+    who: str  # for the audit trail
 
     @property
     def path(self) -> Mapping[str, str]:
@@ -159,7 +159,7 @@ class Call:
         return broker
 
     def may_still_read(self) -> bool:
-        """A stream ends with the session, and with the right: both may have changed since."""
+        """A stream ends with the session, and with the right: it checks both again."""
         identity = self.guard.identity(self.request, is_used=False)
         return identity is not None and identity.may_read
 
@@ -172,17 +172,17 @@ class Route:
     method: str
     path: str  # below the prefix
     handler: Handler
-    answer: Any  # its type; None: nothing
+    answer: Any  # type of the response; None: none
     text: str
     role: str
     params: tuple[Param, ...] = ()
-    body: Any = None  # its type
+    body: Any = None  # type of the body
     status: int = 200
-    media: str = "application/json"  # of the answer
+    media: str = "application/json"  # of the response
     prefix: str = PREFIX
     is_noted: bool = True  # in the audit trail, if it changes something and needs a login
-    reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
-    version: Callable[[Call], Hashable] | None = None  # of what it tells, if all share one answer
+    reads_messages: bool = False  # needs a right of its own, and is noted in the audit trail
+    version: Callable[[Call], Hashable] | None = None  # of the data, if responses are shared
 
     @property
     def url(self) -> str:
@@ -190,13 +190,13 @@ class Route:
 
     @property
     def is_long(self) -> bool:
-        """Its answer has no end, or a far one."""
+        """Its response has no end, or a late one."""
         return self.media in ("text/event-stream", "application/octet-stream")
 
     @property
     def has_audit(self) -> bool:
-        """What changes something, and is not said again every few seconds. Who is not logged in
-        writes nothing: handlers of such routes note what was done by somebody."""
+        """Changes of state, but not repeated reports. Requests without a login write nothing: their
+        handlers note successful ones."""
         return self.method != "GET" and self.is_noted and self.role != ANYONE
 
     async def call(self, place: Place, request: web.Request, who: str) -> Call:
@@ -229,7 +229,7 @@ class Route:
 
 
 async def sent(request: web.Request, most: int) -> bytes:
-    """A body, which comes in pieces: how long it is may not be told before."""
+    """A body, which arrives in pieces and may not have a length."""
     found = bytearray()
     try:
         while piece := await request.content.readany():
@@ -237,7 +237,7 @@ async def sent(request: web.Request, most: int) -> bytes:
             if len(found) > most:
                 raise BodyTooLarge(f"body: wanted at most {most} bytes")
     except (OSError, web.RequestPayloadError) as error:
-        raise schema.BodyInvalid(f"body: it broke off after {len(found)} bytes: {error}") from error
+        raise schema.BodyInvalid(f"body: it ended after {len(found)} bytes: {error}") from error
     return bytes(found)
 
 
@@ -245,7 +245,7 @@ def value_of(data: bytes) -> Any:
     try:
         value = json.loads(data, parse_constant=_no_number, parse_float=_float)
         if b"\\ud" in data.lower():
-            json.dumps(value, ensure_ascii=False).encode()  # halves of a character are no text
+            json.dumps(value, ensure_ascii=False).encode()  # unpaired surrogates are no text
     except (ValueError, RecursionError) as error:
         raise schema.BodyInvalid(f"body: no JSON: {str(error)[:200]}") from error
     return value
@@ -262,7 +262,7 @@ def _float(text: str) -> float:
 
 @dataclass(frozen=True)
 class Method:
-    """`get(path, handler, answer, text, ...)` makes a route."""
+    """`get(path, handler, answer, text, ...)` creates a route."""
 
     name: str
     role: str

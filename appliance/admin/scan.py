@@ -1,8 +1,8 @@
-"""Reading messages for people: a bounded look into logs, on a thread, that tells how far it came.
+"""Reads messages for people: a bounded search of logs, on a thread, with its progress.
 
-A look ends when it has found enough, read enough, or taken long enough, and says where to go on. So
-a search through a large topic is many looks, each with its progress, and stops when nobody asks for
-the next. `Ranges` is what is still to be read: by partition, from an offset up to one.
+A search step ends after enough matches, enough bytes or enough time, and returns its position. So a
+search of a large topic is many steps with progress, and stops when nobody requests the next step.
+`Ranges` is the rest: by partition, from an offset up to another.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from appliance.record._batch import records
 from appliance.record._records import Record
 from appliance.topics.topic import Topic
 
-LOOK_BYTES_MAX = 32 << 20  # read from logs in one look
-LOOK_SECONDS_MAX = 2.0  # then whoever searches sees how far it came
+LOOK_BYTES_MAX = 32 << 20  # read from logs in one step
+LOOK_SECONDS_MAX = 2.0  # then the user sees the progress
 READ_BYTES = 256 << 10  # of a log at once
-BATCH_BYTES_MAX = 32 << 20  # of one batch, unpacked; a larger one is told of and passed over
-# The head of a batch, as in docs/log-format.md: base offset, length, attributes, last offset delta,
-# producer id.
+BATCH_BYTES_MAX = 32 << 20  # of one batch, decompressed; a larger one is reported and skipped
+# The header of a batch, as in docs/log-format.md: base offset, length, attributes, last offset
+# delta, producer id.
 HEAD = struct.Struct(">qi9xhi16xq")
-LENGTH_END = 12  # where the bytes begin that the length counts
+LENGTH_END = 12  # where the bytes that the length counts begin
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
-BACK_OFFSETS = 500  # a look from the end backward takes so many offsets of each partition at a time
+BACK_OFFSETS = 500  # offsets per partition in each step of a search from the end backwards
 
-# Between two reads the thread sleeps for a moment: unpacking and reading records takes the GIL, and
-# whoever waits for the event loop must not notice that somebody looks.
+# The thread sleeps between two reads: decompressing and decoding take the GIL, and requests on the
+# event loop must not wait for it.
 PAUSE_SECONDS = 0.0005
 
 
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A batch that cannot be read."""
+    """An unreadable batch."""
 
     partition: int
     offset: int
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
 @dataclass
 class Look:
-    """What one look found."""
+    """The result of one step."""
 
     found: list[Found] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -95,10 +95,10 @@ def look(
     *,
     is_backward: bool = False,
 ) -> Look:
-    """Reads partition by partition; backward, a piece of each in turn, the newest first."""
+    """Reads partition by partition; backwards, a piece of each in turn, newest first."""
     seen = Look(deadline=time.monotonic() + bounds.seconds)
     todo = list(ranges)
-    # the newest may be in any partition: each has its turn, though one may have enough
+    # the newest messages may be in any partition: each has its turn, even if one has enough
     turns_due = len(todo) if is_backward else 0
     while todo and not (seen.is_long(bounds) if turns_due > 0 else seen.is_over(bounds)):
         turns_due -= 1
@@ -120,13 +120,13 @@ def look(
 def _read(
     log: Log, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
 ) -> Range | None:
-    """What is left of the piece when the bounds are reached; without bounds it is read whole."""
+    """The rest of the piece at the limits; without limits the whole piece is read."""
     first = piece.first
     aborted = log.aborted_transactions(piece.first, piece.end)
     while first < piece.end:
         if bounds is not None and seen.is_over(bounds):
             return piece._replace(first=first)
-        first = max(first, log.log_start_offset)  # retention goes on meanwhile
+        first = max(first, log.log_start_offset)  # retention may delete meanwhile
         if first >= piece.end:
             return None
         try:
@@ -156,14 +156,14 @@ def _read(
 
 
 def _behind(log: Log, offset: int) -> int:
-    """The first offset behind damage: its end, where that is known, or the next segment's start."""
+    """The first offset after damage: its known end, or the next segment's start."""
     ends = [end for begin, end in log.holes() if begin <= offset < end]
     bases = [each.base_offset for each in log.segments() if each.base_offset > offset]
     return min([*ends, *bases], default=log.log_end_offset)
 
 
 def _batches(data: bytes) -> Iterator[tuple[_Info, memoryview]]:
-    """Of the heads alone, so that one batch that is damaged keeps nobody from the others."""
+    """Reads only the headers, so that a damaged batch does not hide others."""
     position, whole = 0, memoryview(data)
     while position < len(data):
         base, size, attributes, delta, producer = HEAD.unpack_from(data, position)
@@ -179,13 +179,13 @@ def _batches(data: bytes) -> Iterator[tuple[_Info, memoryview]]:
 class _Info(NamedTuple):
     base_offset: int
     last_offset: int
-    producer_id: int  # -1: in no transaction
+    producer_id: int  # -1: no transaction
 
 
 def _take(
     log: Log, batch: memoryview, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
 ) -> int:
-    """Takes what fits; the first offset that was not looked at."""
+    """Takes what matches; returns the first unread offset."""
     if not batch:
         return piece.first
     try:

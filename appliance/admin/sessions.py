@@ -1,6 +1,6 @@
-"""Who is logged in. It is kept in memory: a restart logs everybody out.
+"""Sessions of users. They are in memory: a restart ends all of them.
 
-A session is known by the digest of its secret, so that memory which leaks opens no session.
+A session is stored by the digest of its secret, so that leaked memory opens no session.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from appliance.admin.users import digest_of
 from appliance.errors import ApplianceError
 
 SESSIONS_MAX = 10_000
-SESSIONS_OF_USER_MAX = 100  # or who may log in could log out everybody else
+SESSIONS_OF_USER_MAX = 100  # per user: a login must not end the sessions of others
 IDLE_SECONDS = 8 * 3600.0  # a working day
 LIFE_SECONDS = 7 * 24 * 3600.0
 
-SOFTWARE_MAX = 200  # characters of what a browser calls itself
+SOFTWARE_MAX = 200  # characters of a browser's name
 
 Clock = Callable[[], float]
 
@@ -30,14 +30,14 @@ class SessionUnknown(ApplianceError):
 
 @dataclass
 class Session:
-    """`id` names it to others: nothing leads from it to the secret."""
+    """`id` names it for others: the secret cannot be derived from it."""
 
     id: str
     name: str
     began: float
     used: float
-    peer: str  # where it began
-    software: str  # what called itself so
+    peer: str  # address at its start
+    software: str  # name of the browser
 
 
 class Sessions:
@@ -58,14 +58,14 @@ class Sessions:
         return secret
 
     def find(self, secret: str) -> Session | None:
-        """It is used by that. None: there is no such session, or no longer."""
+        """Returns and extends the session. None: there is none, or it ended."""
         session = self.look(secret)
         if session is not None:
             session.used = self._clock()
         return session
 
     def look(self, secret: str) -> Session | None:
-        """As `find`, but nobody uses it: for a stream, which asks by itself."""
+        """As `find`, without extending it: for a stream, which checks by itself."""
         digest = digest_of(secret)
         session = self._sessions.get(digest)
         if session is not None and self._is_over(session, self._clock()):
@@ -81,7 +81,7 @@ class Sessions:
         return now - session.used > IDLE_SECONDS or now - session.began > LIFE_SECONDS
 
     def all(self) -> list[tuple[Session, float, float]]:
-        """Those that are not over, each with its age and how long it was not used, in seconds."""
+        """The open sessions, each with its age and idle time in seconds."""
         now = self._clock()
         return [
             (each, now - each.began, now - each.used)
@@ -99,6 +99,6 @@ class Sessions:
         self._sessions.pop(digest_of(secret), None)
 
     def end_all_of(self, name: str) -> None:
-        """After another password, another role, or none."""
+        """After a new password, a new role, or a deletion."""
         for digest in [one for one, each in self._sessions.items() if each.name == name]:
             del self._sessions[digest]

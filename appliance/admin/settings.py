@@ -1,4 +1,4 @@
-"""Settings: what is in force, where it was set, and whether a change needs a restart."""
+"""Settings: the effective values, their sources, and whether a change needs a restart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Settings(TypedDict):
 
 
 class SettingsChange(TypedDict):
-    configs: dict[str, str | None]  # None: back to what was set before
+    configs: dict[str, str | None]  # None: restores the configured value
 
 
 def list_settings(call: Call) -> Settings:
@@ -67,7 +67,7 @@ async def change_settings(call: Call) -> Settings:
 
 
 ROUTES = [
-    get("/settings", list_settings, Settings, "Settings in force, and where they were set."),
+    get("/settings", list_settings, Settings, "Effective settings, with their sources."),
     patch(
         "/settings",
         change_settings,

@@ -1,8 +1,8 @@
-"""One answer for all who ask the same: made once, written as JSON once, compressed once.
+"""One response for all identical requests: created, encoded and compressed once.
 
-It is sent again until it is a second old, or until somebody changes what it tells: who made a topic
-sees it in the next answer. One that is long in the making is kept for longer, so that lists take
-SHARE of a core at most, however long they are and however many consoles are open.
+It is reused until it is a second old, or until its data changes: the creator of a topic sees the
+topic in the next response. An expensive response is kept for longer, so that lists use at most
+SHARE of a core, however long they are and however many consoles are open.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from appliance.process.unattended import outcome
 
 FRESH_SECONDS = 1.0
 SHARE = 0.05
-AGE_SECONDS_MAX = 5.0  # the console asks for its lists in this interval
-SLICE_ROWS = 200  # written as JSON between two turns of the event loop: about a millisecond
-LEVEL = 1  # a thirteenth is left of a list of topics; the highest level leaves a fifteenth
-BODIES_MAX = 32  # different questions, of which each may be about some million bytes
+AGE_SECONDS_MAX = 5.0  # the console requests its lists in this interval
+SLICE_ROWS = 200  # encoded between two turns of the event loop: about a millisecond
+LEVEL = 1  # compresses a list of topics to a thirteenth; the highest level to a fifteenth
+BODIES_MAX = 32  # different requests, each of up to some million bytes
 
 
 class Body(NamedTuple):
-    version: Hashable  # of what it tells
+    version: Hashable  # of the data
     until: float  # of time.monotonic()
     plain: bytes
     zipped: bytes
@@ -38,14 +38,14 @@ class Shared:
         self._changes = 0
 
     def forget(self) -> None:
-        """Something was changed over this API."""
+        """Data was changed over this API."""
         self._changes += 1
 
     async def body(
         self, question: Hashable, version: Hashable, make: Callable[[], Awaitable[Any]]
     ) -> Body:
-        """`make` returns a dictionary: one that begins after this was asked for, or whose outcome
-        tells what is so now."""
+        """`make` returns a dictionary. Waits for a result that is current: started after this
+        request, or still valid."""
         version = self._changes, version
         found = self._bodies.get(question)
         if found is not None and found.version == version and time.monotonic() < found.until:
@@ -78,7 +78,7 @@ class Shared:
 
 
 async def encoded(told: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """As JSON, some rows at a time."""
+    """JSON, some rows at a time."""
     before = "{"
     for name, value in told.items():
         yield f"{before}{json.dumps(name)}: ".encode()

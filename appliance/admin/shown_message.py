@@ -1,4 +1,4 @@
-"""A message as the console and the REST API show it: text, JSON, hex, or decoded by a schema."""
+"""A message for the console and the REST API: text, JSON, hex, or decoded by a schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from appliance.admin.route import Param
 from appliance.admin.scan import Found
 from appliance.admin.schemas import PARTS
 
-TEXT_MAX = 64 << 10  # characters of a key or value that are shown, unless all is asked for
+TEXT_MAX = 64 << 10  # shown characters of a key or value, unless all is requested
 AS_IT_IS = Decoders()
 
 
@@ -23,8 +23,8 @@ class Data(TypedDict):
     form: str  # json, text, hex; by a schema: avro, protobuf
     text: str
     is_cut: bool
-    schema_id: NotRequired[int]  # that the data names, in Confluent's form
-    problem: NotRequired[str]  # why it is not as its schema says; it is shown as it is then
+    schema_id: NotRequired[int]  # from the data, in Confluent's form
+    problem: NotRequired[str]  # why it does not match its schema; it is shown undecoded then
 
 
 class Header(TypedDict):
@@ -56,7 +56,7 @@ def shown(found: Found, is_full: bool, decoders: Decoders = AS_IT_IS) -> Message
 def data_by(
     decoders: Decoders, decoder: Decoder | None, data: bytes | None, most: int
 ) -> Data | None:
-    """One that is not what its schema says is shown as it is, with the reason."""
+    """Data that does not match its schema is shown undecoded, with the reason."""
     if data is None or decoder is None:
         return data_of(data, most)
     try:
@@ -71,7 +71,7 @@ def data_by(
 
 
 def data_of(data: bytes | None, most: int) -> Data | None:
-    """JSON stays the text that it is: its large numbers would not survive being read."""
+    """JSON is returned as text: decoding would change large numbers."""
     if data is None:
         return None
     text, form = data.hex(), "hex"
@@ -81,7 +81,7 @@ def data_of(data: bytes | None, most: int) -> Data | None:
             json.loads(text)
             form = "json"
     except (ValueError, RecursionError):
-        pass  # then it is text, or bytes
+        pass  # then it is text or bytes
     return {"size": len(data), "form": form, "text": text[:most], "is_cut": len(text) > most}
 
 
@@ -89,10 +89,10 @@ AS = tuple(
     Param(
         f"{part}_as",
         str,
-        f"Show {part}s by the topic's schema, if there is one, or as they are (JSON, text, hex).",
+        f"Decode {part}s by the topic's schema, if any, or show them undecoded (JSON, text, hex).",
         "auto",
         choices=("auto", "plain"),
     )
     for part in PARTS
 )
-FULL = Param("full", bool, "Keys and values whole, however long.", False)
+FULL = Param("full", bool, "Whole keys and values of any length.", False)

@@ -1,9 +1,9 @@
-"""The disk, and when it is full at the present rate.
+"""The disk, and the time until it is full at the present rate.
 
-A broker with retention does not fill for ever: a topic grows until as much is deleted as comes. So
-there are two figures: the size at which all topics stay when they go on like this, and, when that
-is more than fits, the time until the disk is full. Rates are those since the process began, and
-none is told in the first minute.
+A broker with retention does not fill for ever: a topic grows until retention deletes as much as is
+written. So there are two figures: the final size of all topics at present rates, and, if that
+exceeds the disk, the time until the disk is full. Rates count from the process's start; there are
+none in the first minute.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Storage(TypedDict):
     reserve_bytes: int
     is_full: bool
     logs_bytes: int
-    written_bytes_per_s: float | None  # None: it is too early to tell
-    steady_bytes: int | None  # what the logs come to take; None: too early, or no end of it
-    full_in_s: float | None  # None: not at this rate
+    written_bytes_per_s: float | None  # None: too early
+    steady_bytes: int | None  # final size of the logs; None: too early, or without limit
+    full_in_s: float | None  # None: never at this rate
 
 
 async def storage_of(broker: Broker, process: Process, survey: Survey) -> Storage:
@@ -78,7 +78,7 @@ def steady_bytes(
 
 
 def size_max(broker: Broker, topic: Topic, rate: float) -> float | None:
-    """What retention lets the topic grow to; None: without end."""
+    """The size to which retention lets the topic grow; None: without limit."""
     if "delete" not in broker.configs.of_topic(topic.name, "cleanup.policy").split(","):
         return None
     retention_ms = int(broker.configs.of_topic(topic.name, "retention.ms"))

@@ -1,6 +1,6 @@
-"""Answers without an end of their own, or with a far one: streams of what is new, and downloads.
+"""Responses without an end, or with a late one: streams of events, and downloads.
 
-Each holds a connection, and one of messages reads the disk as it goes. So a person has so many.
+Each uses a connection, and one of messages reads the disk. So their number per person is limited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Streams:
     @contextmanager
     def one(self, who: str, request: web.Request) -> Iterator[None]:
         own = self._open[who]
-        # One whose page was closed ends when it has something to say, which may be much later.
+        # A stream whose page was closed ends at its next event, which may be much later.
         count = sum(each.transport is not None for each in own)
         if count >= self._most:
             raise StreamsTooMany(

@@ -1,6 +1,6 @@
-"""All partitions in numbers, not older than a second: taken once, however many pages are open.
+"""All partitions in numbers, at most a second old: read once, however many pages are open.
 
-It is taken in slices of about a millisecond, between which the event loop serves others.
+It is read in slices of about a millisecond, between which the event loop serves others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ FRESH_SECONDS = 1.0
 SLICE_LOGS = 1000
 TIMED = (0, 1)  # the keys of Produce and Fetch
 
-# Rates are over the time since the oldest of a few surveys; nobody looking means that the oldest is
-# long ago, and the mean since then would hide what happens now.
+# Rates count from the oldest of a few surveys. Without requests the oldest is long ago, and a mean
+# since then would hide present changes.
 RATE_SECONDS_MIN, RATE_SECONDS_MAX = 4.0, 30.0
 
 
@@ -32,7 +32,7 @@ Made = TypeVar("Made")
 
 
 class Traffic(NamedTuple):
-    """Of one topic: counted since the process began, or a second, when it is a rate."""
+    """Of one topic: counts since the process began, or rates per second."""
 
     bytes_in: float = 0
     records_in: float = 0
@@ -40,15 +40,15 @@ class Traffic(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """99 of 100 requests took at most so long; None: there were none lately."""
+    """99 of 100 requests took at most this time; None: there were none lately."""
 
     produce_ms: float | None
-    fetch_ms: float | None  # of those that did not wait for data
+    fetch_ms: float | None  # of fetches that did not wait for data
 
 
 class Taken(NamedTuple):
     at: float  # of time.monotonic()
-    facts: Mapping[str, list[LogFacts]]  # by topic, of what is open, in the order of partitions
+    facts: Mapping[str, list[LogFacts]]  # by topic, of open partitions, in order
     traffic: Mapping[str, Traffic]
     rates: Mapping[str, Traffic]
     latency: Latency
@@ -61,7 +61,7 @@ class Taken(NamedTuple):
 class Past(NamedTuple):
     at: float
     traffic: Mapping[str, Traffic]
-    times: Mapping[int, list[int]]  # requests by how long they took, by API
+    times: Mapping[int, list[int]]  # number of requests by duration, by API
 
 
 class Survey:
@@ -69,14 +69,14 @@ class Survey:
         self._process = process
         self._past: deque[Past] = deque(maxlen=8)
         self._last: Taken | None = None
-        self._derived: dict[str, Any] = {}  # from the last
+        self._derived: dict[str, Any] = {}  # from the last survey
         self._taking: asyncio.Task[Taken] | None = None
         self._taking_version: Hashable = None
         self._changes = 0
 
     @property
     def version(self) -> Hashable:
-        """A survey of another version is none, however young it is."""
+        """A survey of another version does not count, however young it is."""
         broker = self._process.broker
         return self._changes, broker.topics.version if broker else 0
 
@@ -84,7 +84,7 @@ class Survey:
         self._changes += 1
 
     async def take(self) -> Taken:
-        """All of it as it was when this was called, or not older than a second."""
+        """A survey of now, or at most a second old."""
         version, last = self.version, self._last
         is_young = last is not None and time.monotonic() - last.at < FRESH_SECONDS
         if last is not None and is_young and last.version == version:
@@ -96,7 +96,7 @@ class Survey:
         return await outcome(taking)
 
     def derived(self, taken: Taken, name: str, make: Callable[[Taken], Made]) -> Made:
-        """What follows from a survey is worked out once, however many ask."""
+        """Computes a result from a survey once for all requests."""
         if taken is not self._last:
             return make(taken)
         if name not in self._derived:
@@ -140,7 +140,7 @@ class Survey:
         return self._last
 
     def _before(self, now: float) -> Past:
-        """What rates are counted from."""
+        """The survey from which rates count."""
         while self._past and now - self._past[0].at > RATE_SECONDS_MAX:
             self._past.popleft()
         return self._past[0] if self._past else Past(self._process.started, {}, {})
@@ -152,7 +152,7 @@ def request_times(data_plane: DataPlane | None) -> dict[int, list[int]]:
 
 
 def percentile(counts: list[int], before: list[int], of: float = 0.99) -> float | None:
-    """In milliseconds: the bound below which so many lie, of those that came since."""
+    """In milliseconds: the upper bound for this share of the requests since then."""
     own = [now - then for now, then in zip(counts, before or [0] * len(counts), strict=True)]
     wanted = sum(own) * of
     if wanted <= 0:
@@ -164,7 +164,7 @@ def percentile(counts: list[int], before: list[int], of: float = 0.99) -> float 
 
 
 def slices(topics: list[Topic]) -> Iterator[list[Topic]]:
-    """With about as many logs in each as can be looked at in a millisecond."""
+    """Slices with about as many logs as can be read in a millisecond."""
     found: list[Topic] = []
     logs = 0
     for each in topics:

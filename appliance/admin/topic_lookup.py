@@ -1,4 +1,4 @@
-"""The topic and the partition that a call names; refused where there is none, or another one."""
+"""The topic and the partition of a call; refuses missing ones, and another topic of that name."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class PartitionUnknown(ApplianceError):
 
 
 class TopicMadeAnew(Denied):
-    """The topic of that name is another one than the offsets are of."""
+    """The offsets belong to another topic of that name."""
 
     def __init__(self, topic: Topic, meant: str) -> None:
         there = kafka_uuid.text_of(topic.id)
         super().__init__(
             HTTPStatus.CONFLICT,
             "inconsistent_topic_id",
-            f"topic {topic.name} has id {there}, got {meant[:40]}: it was deleted and made anew, "
-            "and offsets of the old one mean nothing in it",
+            f"topic {topic.name} has id {there}, got {meant[:40]}: it was deleted and created "
+            "again, and offsets of the old topic do not apply to it",
         )
 
 
@@ -34,7 +34,7 @@ def topic_of(call: Call) -> Topic:
 
 
 def check_meant(topic: Topic, topic_id: str | None) -> None:
-    """None: whichever has the name."""
+    """None: the present topic."""
     if topic_id not in (None, kafka_uuid.text_of(topic.id)):
         raise TopicMadeAnew(topic, topic_id or "")
 

@@ -15,7 +15,7 @@ class TopicSchema:
     part: str  # key, value
     form: str  # avro, protobuf
     text: str
-    message: str  # of Protobuf: its name, or "" where there is one only
+    message: str  # of Protobuf: its name, or "" if it is the only one
     updated_ms: int
 
 
@@ -32,6 +32,6 @@ class TopicSchemaRows:
         self._catalog.run(statement, astuple(row))
 
     def delete(self, topic: str, part: str) -> bool:
-        """Whether there was one."""
+        """Whether it existed."""
         statement = "DELETE FROM topic_schemas WHERE (topic, part) = (?, ?)"
         return self._catalog.run(statement, (topic, part)) > 0

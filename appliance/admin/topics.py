@@ -1,4 +1,4 @@
-"""Topics over REST: list, look at, make, change, empty, delete."""
+"""Topics over REST: list, describe, create, change, empty, delete."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from appliance.errors import ApplianceError
 from appliance.storage._log_facts import LogFacts, log_facts
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
-FLUSH_SECONDS_MAX = 30.0  # for emptying a topic, what is not durable yet must become so
+FLUSH_SECONDS_MAX = 30.0  # to empty a topic, unsynced records must become durable within this time
 
 
 class NotDeleting(ApplianceError):
-    """Its cleanup.policy keeps what an emptying would delete."""
+    """Its cleanup.policy does not allow to empty it."""
 
     kafka_code = 44
 
@@ -35,7 +35,7 @@ class TopicRow(TypedDict):
     partitions: int
     segments: int
     size_bytes: int
-    records: int  # offsets from start to end: fewer records where compaction or transactions were
+    records: int  # offsets from start to end; compaction and transactions leave fewer records
     last_write_ms: int | None  # largest timestamp of a record
     received_bytes_per_s: float
     received_records_per_s: float
@@ -46,14 +46,14 @@ class TopicRow(TypedDict):
     retention_ms: int
     retention_bytes: int
     created_ms: int
-    failed: int  # partitions that take no more writes
-    unserved: dict[str, str]  # partitions that cannot be opened, and why; the sums are without them
+    failed: int  # partitions that refuse writes
+    unserved: dict[str, str]  # the reason by unopened partition; sums exclude them
 
 
 class TopicList(TypedDict):
     total: int  # before `limit`
     topics: list[TopicRow]
-    unavailable: dict[str, str]  # topics of which a partition is not served, and why
+    unavailable: dict[str, str]  # the reason by topic with a partition that is not served
 
 
 class Config(TypedDict):
@@ -80,7 +80,7 @@ class NewTopic(TypedDict):
 
 class TopicChange(TypedDict):
     partitions: NotRequired[int]
-    configs: NotRequired[dict[str, str | None]]  # None: back to the broker's
+    configs: NotRequired[dict[str, str | None]]  # None: restores the broker's default
 
 
 class Emptied(TypedDict):
@@ -120,7 +120,7 @@ async def rows_of(call: Call) -> list[TopicRow]:
     found = []
     for number, (name, facts) in enumerate(taken.facts.items()):
         topic = broker.topics.get(name)
-        if topic is not None:  # it was not deleted meanwhile
+        if topic is not None:  # not deleted meanwhile
             found.append(topic_row(broker, topic, facts, taken.rates[name]))
         if number % 100 == 99:
             await asyncio.sleep(0)
@@ -212,8 +212,8 @@ async def empty_topic(call: Call) -> Emptied:
     policy = call.broker.configs.of_topic(topic.name, "cleanup.policy")
     if "delete" not in policy.split(","):
         raise NotDeleting(
-            f"{topic.name} has cleanup.policy {policy}, wanted one with delete: what is compacted "
-            "is kept until its keys are deleted"
+            f"{topic.name} has cleanup.policy {policy}, wanted one with delete: compacted records "
+            "are kept until their keys are deleted"
         )
     logs = topic.all_logs()
     before = [log.log_start_offset for log in logs]
@@ -254,17 +254,17 @@ ROUTES = [
         "Topics with sizes, rates and retention.",
         version=lambda call: call.survey.version,
         params=(
-            Param("q", str, "Only names that hold this text.", ""),
-            Param("internal", bool, "The broker's own topics too.", False),
+            Param("q", str, "Only names that contain this text.", ""),
+            Param("internal", bool, "Include the broker's own topics.", False),
             Param(
                 "order",
                 str,
-                "Column to sort by; with - before it, downward.",
+                "Column to sort by; - in front means descending.",
                 "name",
                 choices=(*ORDERS, *(f"-{each}" for each in ORDERS)),
             ),
-            Param("offset", int, "How many to leave out.", 0, minimum=0),
-            Param("limit", int, "How many to give.", 1000, minimum=1, maximum=10_000),
+            Param("offset", int, "Number to skip.", 0, minimum=0),
+            Param("limit", int, "Largest number.", 1000, minimum=1, maximum=10_000),
         ),
     ),
     post("/topics", create_topic, TopicAnswer, "Make a topic.", body=NewTopic, status=201),

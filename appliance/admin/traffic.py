@@ -1,6 +1,6 @@
-"""What goes through the broker, second by second: the data plane's counters, ten minutes of them.
+"""The broker's traffic by second: ten minutes of the data plane's counters.
 
-Reading the counters stops nobody and costs the same whatever is stored.
+Reading the counters blocks nothing and costs the same for any amount of data.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from appliance.admin.process import Process
 
 INTERVAL_S = 1.0
-KEPT = 600  # samples: what the plots of the console show
+KEPT = 600  # samples: the range of the console's charts
 COUNTED = ("produced_bytes", "fetched_bytes", "produce_requests", "fetch_requests")
 
 
 class Rates(NamedTuple):
-    """A second."""
+    """One second."""
 
     in_bytes_per_s: float
     out_bytes_per_s: float
@@ -45,10 +45,10 @@ class Traffic:
         self._process = process
         self._last: tuple[float, list[int]] | None = None
         self.samples: deque[Sample] = deque(maxlen=KEPT)
-        self.count = 0  # samples taken since the start
+        self.count = 0  # samples since the start
 
     def take(self) -> Sample | None:
-        """None: there is nothing yet that it would be counted from."""
+        """None: there is no earlier sample yet."""
         data_plane = self._process.data_plane
         if data_plane is None:
             self._last = None

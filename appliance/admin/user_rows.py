@@ -1,4 +1,4 @@
-"""Who may use the admin pages, in the catalog: users, and tokens for programs."""
+"""Users of the admin pages in the catalog, and tokens for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AdminUser:
     role: str
     password_hash: str = field(repr=False)
     created_ms: int
-    may_read: int = 1  # messages; 0: not
+    may_read: int = 1  # may read messages; 0: no
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AdminToken:
     role: str
     digest: bytes = field(repr=False)
     created_ms: int
-    may_read: int = 1  # messages; 0: not
+    may_read: int = 1  # may read messages; 0: no
     expires_ms: int | None = None  # None: never
 
 
@@ -59,8 +59,8 @@ class UserRows:
 
 
 def has_users(path: Path) -> bool:
-    """Whether anybody has a password for the admin pages, of a catalog that is not open yet. What
-    cannot be read may hold some."""
+    """Whether a catalog that is not open yet has a user of the admin pages. An unreadable catalog
+    counts as yes."""
     if not path.exists():
         return False
     try:

@@ -1,9 +1,9 @@
-"""Who may use the admin pages: users with passwords, tokens for programs. Both are in the catalog.
+"""Users of the admin pages with passwords, and tokens for programs, in the catalog.
 
-Of a password its argon2id hash is kept, of a token its SHA-256: it is 32 random bytes, which need
-no slow hash. Roles are in order: a viewer looks, an operator changes, an admin also destroys and
-says who may do what. To read messages is a right beside them: who watches over a broker need not
-see what is in it.
+A password is stored as its argon2id hash, a token as its SHA-256: it is 32 random bytes, which need
+no slow hash. Each role includes the one before: a viewer reads, an operator changes, an admin also
+destroys and manages rights. Reading messages is a separate right, because an operator of the broker
+need not see its content.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from appliance.errors import ApplianceError, RequestInvalid
 from appliance.machine.wall_clock import wall_now_ms
 
 NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
-PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; a longer one would be work for nobody's good
-TOKEN_PREFIX = "appliance_"  # so that a scanner for leaked secrets can know it
+PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; longer ones only cost time
+TOKEN_PREFIX = "appliance_"  # lets scanners for leaked secrets recognise it
 USERS_MAX, TOKENS_MAX = 1000, 1000
 # A hash takes 64 MiB and tens of milliseconds of a core. One at a time for strangers, and one for
-# who is known: by a session, or by a browser that logged in before. They never wait for strangers.
+# known users: by a session, or by a browser of an earlier login. They never wait for strangers.
 HASHES_OF_KIND = 1
-STRANGERS_MAX = 8  # that wait for theirs, so that a login takes a second at most
+STRANGERS_MAX = 8  # waiting strangers, so that a login takes at most a second
 
 
 class UserUnknown(ApplianceError):
@@ -51,7 +51,7 @@ class NameTaken(ApplianceError):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks, and what they may."""
+    """The user of a request, and its rights."""
 
     name: str
     role: str
@@ -63,28 +63,28 @@ class Identity:
 
 
 class Users:
-    """All of them, in memory and in the catalog. Lives on the event loop."""
+    """All users, in memory and in the catalog. Lives on the event loop."""
 
     def __init__(self, rows: UserRows, now_ms: Callable[[], int] = wall_now_ms) -> None:
         self._rows = rows
-        self._now_ms = now_ms  # in doubt the latest: what has expired stays so
+        self._now_ms = now_ms  # in doubt the latest: expired tokens stay expired
         self._users = {each.name: each for each in rows.users()}
         self._tokens = {each.digest: each for each in rows.tokens()}
         self._hasher = argon2.PasswordHasher()
         self._hashing = {
             is_known: asyncio.Semaphore(HASHES_OF_KIND) for is_known in (True, False)
         }
-        self._strangers = 0  # whose password is looked at, or waits for that
-        self._changing = asyncio.Lock()  # what was looked at stays so until the change is made
-        self._used: dict[bytes, int] = {}  # when a token was used last, since the start
-        self._nobody = ""  # a hash that fits no password
+        self._strangers = 0  # whose password is checked, or waits for it
+        self._changing = asyncio.Lock()  # keeps checks valid until the change is made
+        self._used: dict[bytes, int] = {}  # last use of each token since the start
+        self._nobody = ""  # a hash without a password
 
     def now_ms(self) -> int:
         return self._now_ms()
 
     @property
     def is_open(self) -> bool:
-        """Nobody has a password yet: whoever reaches the pages may do everything."""
+        """There is no password yet: everybody who reaches the pages may do everything."""
         return not self._users
 
     def users(self) -> list[AdminUser]:
@@ -105,7 +105,7 @@ class Users:
             raise LoginsBusy(f"{self._strangers} logins are being looked at: try again in a second")
 
     async def verify(self, name: str, password: str, *, is_known: bool) -> Identity | None:
-        """None: wrong. Takes as long for a name that does not exist."""
+        """None: wrong. Takes equally long for a name that does not exist."""
         user = self._users.get(name)
         self._strangers += not is_known
         try:
@@ -118,15 +118,15 @@ class Users:
             self._strangers -= not is_known
         return _identity(user) if user and is_right else None
 
-    # Browsers in which a user has logged in. What they keep is signed with what only this broker
-    # knows of him, and good until he has another password.
+    # Browsers of earlier logins. Their cookie is signed with a secret of this broker and user, and
+    # valid until the password changes.
 
     def device_of(self, name: str) -> str:
         nonce = secrets.token_hex(8)
         return f"{name}.{nonce}.{self._signed(name, nonce)}"
 
     def known_device(self, name: str, shown: str) -> str | None:
-        """Its own part of what the browser shows, if that is for this user."""
+        """The own part of a browser's cookie, if it is for this user."""
         rest, _, signature = shown.rpartition(".")
         own, _, nonce = rest.rpartition(".")
         if own != name or name not in self._users:
@@ -164,8 +164,8 @@ class Users:
         password: str | None = None,
         may_read: bool | None = None,
     ) -> None:
-        """None: as it is."""
-        self._known(name)  # before the hash, which is work
+        """None: unchanged."""
+        self._known(name)  # before the expensive hash
         stored = None if password is None else await self._hash(password)
         async with self._changing:
             known = self._known(name)
@@ -210,7 +210,7 @@ class Users:
     async def make_token(
         self, name: str, role: str, may_read: bool = True, expires_ms: int | None = None
     ) -> tuple[AdminToken, str]:
-        """With its secret, which nobody can be told again."""
+        """Returns its secret, which is not stored."""
         check_name(name)
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         async with self._changing:
@@ -224,7 +224,7 @@ class Users:
         return token, secret
 
     def of_token(self, secret: str) -> Identity | None:
-        # Looked up by its digest: how long that takes tells nothing of the secret.
+        # Looked up by its digest: the time of the lookup reveals nothing of the secret.
         token, now = self._tokens.get(digest_of(secret)), self.now_ms()
         if token is None or (token.expires_ms is not None and now >= token.expires_ms):
             return None
@@ -246,7 +246,7 @@ class Users:
 
 
 def reset_password(rows: UserRows, name: str, password: str) -> None:
-    """Of a broker that is stopped: for who can read its directory, and has lost the password."""
+    """For a stopped broker, whose directory the caller can read, and a lost password."""
     known = {each.name: each for each in rows.users()}
     if name not in known:
         there = ", ".join(sorted(known)) or "none: the next start prints a setup link"

@@ -586,5 +586,5 @@ def test_offsets_of_a_topic_that_was_made_anew_are_refused(
     for path in ("/topics/t/plan", "/topics/t/partitions/0/batches"):
         assert refused(rest, path, topic_id=was) == (409, "inconsistent_topic_id")
         answer = rest.ask("GET", path, prefix="/export/v1", topic_id=was)
-        assert f"topic t has id {now}, got {was}: it was deleted and made anew" in str(answer.body)
+        assert f"topic t has id {now}, got {was}: it was deleted and created" in str(answer.body)
     assert rest.raw("GET", f"/export/v1/topics/t/partitions/0/batches?topic_id={now}").status == 200

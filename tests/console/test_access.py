@@ -66,7 +66,7 @@ def make_user(page: Page, name: str, role: str, may_read: bool = True) -> None:
     expect(dialog).to_have_count(0)
 
 
-def test_a_wrong_password_is_told_and_a_viewer_may_only_look(
+def test_a_wrong_password_is_reported_and_a_viewer_may_only_look(
     own_console: Console, own_broker: RunningBroker
 ) -> None:
     page = set_up(own_console, own_broker)
@@ -179,7 +179,7 @@ def test_sessions_are_seen_and_ended(own_console: Console, own_broker: RunningBr
     assert otto.refused("GET", "/topics") == (401, "login_required")
 
 
-def test_who_may_not_read_messages_is_told_so(
+def test_a_user_without_the_right_to_read_messages_sees_a_notice(
     own_console: Console, own_broker: RunningBroker
 ) -> None:
     producer = Producer({"bootstrap.servers": own_broker.bootstrap})
@@ -212,7 +212,7 @@ def test_a_password_is_changed_and_the_old_one_is_wrong(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out_of_it(
+def test_the_page_is_accessible(
     browser: Browser, own_broker: RunningBroker, axe: str, scheme: Any
 ) -> None:
     for size in ((1320, 900), (360, 740)):

@@ -72,7 +72,7 @@ def test_a_range_is_a_file_in_every_format(console: Console) -> None:
         assert [key.decode() for key in table["key"].to_pylist()] == wanted
 
 
-def test_a_filter_that_is_wrong_is_told_before_there_is_a_file(console: Console) -> None:
+def test_a_wrong_filter_is_reported_before_a_download(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
     page.get_by_label("Filter").fill("value ==")
     page.get_by_role("button", name="Export").click()
@@ -361,7 +361,7 @@ def test_of_a_long_list_what_is_in_sight_is_drawn(elsewhere: Console, other: Run
     expect(page.get_by_role("status")).to_have_text(f"10 of {TOPICS}")
 
 
-def test_a_broker_that_is_gone_is_told(elsewhere: Console, other: RunningBroker) -> None:
+def test_a_stopped_broker_is_reported(elsewhere: Console, other: RunningBroker) -> None:
     page = elsewhere.open()
     expect(page.get_by_text("Healthy")).to_be_visible()
     other.stop()

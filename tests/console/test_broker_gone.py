@@ -96,7 +96,7 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
         again.stop(signal.SIGKILL)
 
 
-def test_home_knows_nothing_of_a_broker_that_stands_still(pages: Any, serving: Serving) -> None:
+def test_home_shows_an_unknown_state_of_a_stopped_broker(pages: Any, serving: Serving) -> None:
     """Its connections stand, and nothing comes over them."""
     page = pages()
     expect(page.get_by_text(KNOWN)).to_be_visible()

@@ -28,7 +28,7 @@ def test_what_the_job_reported_is_shown(console: Console) -> None:
     assert page.evaluate("window.hacked") is None
 
 
-def test_the_worst_stands_on_the_first_page(console: Console) -> None:
+def test_home_shows_the_worst_export(console: Console) -> None:
     page = console.open()
     tile = page.locator("a.tile", has_text="Exports")
     expect(tile).to_contain_text("1 failed")
@@ -73,7 +73,7 @@ def test_a_change_keeps_what_the_form_does_not_know(
     assert (found["options"], found["schedule"]["retries"]) == ({"hold_bytes": 1000}, 4)
 
 
-def test_what_is_wrong_is_told_and_stays_in_the_form(console: Console) -> None:
+def test_an_error_is_shown_and_the_form_keeps_its_input(console: Console) -> None:
     page = console.open("exports")
     page.get_by_role("button", name="New export").click()
     page.get_by_label("Name", exact=True).fill("wrong")

@@ -43,7 +43,7 @@ def own_console(
         yield made
 
 
-def test_losses_are_told_until_they_are_acknowledged(
+def test_losses_are_shown_until_they_are_acknowledged(
     own_console: Console, damaged: RunningBroker
 ) -> None:
     page = own_console.open()

@@ -36,7 +36,7 @@ def own_console(browser: Browser, damaged: RunningBroker) -> Iterator[Console]:
         yield made
 
 
-def test_damage_is_found_and_mended(
+def test_damage_is_detected_and_repaired(
     own_console: Console, damaged: RunningBroker, axe: str
 ) -> None:
     rest = Rest(damaged.admin)

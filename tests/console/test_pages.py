@@ -33,7 +33,7 @@ SERIOUS = {"serious", "critical"}
 
 
 @pytest.mark.parametrize("place", PAGES)
-def test_a_page_shows_what_it_is_for(console: Console, place: str) -> None:
+def test_a_page_shows_its_content(console: Console, place: str) -> None:
     page = console.open(place)
     expect(page.get_by_text(PAGES[place]).first).to_be_visible()
     assert page.evaluate("window.hacked") is None
@@ -41,7 +41,7 @@ def test_a_page_shows_what_it_is_for(console: Console, place: str) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("place", PAGES)
-def test_nobody_is_shut_out(console: Console, axe: str, place: str, colours: str) -> None:
+def test_every_page_is_accessible(console: Console, axe: str, place: str, colours: str) -> None:
     page = console.open(place)
     expect(page.get_by_text(PAGES[place]).first).to_be_visible()
     assert page.evaluate("document.documentElement.dataset.theme") == colours

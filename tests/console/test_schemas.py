@@ -159,7 +159,7 @@ def test_a_broker_without_mirrors_says_how_to_begin(console: Console) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1320, 900), (360, 740)])
-def test_nobody_is_shut_out_of_mirrors_and_schemas(
+def test_mirrors_and_schemas_are_accessible(
     mirrored: Rest, sales: Rest, console: Console, axe: str, colours: str, size: tuple[int, int]
 ) -> None:
     for place in ("mirrors", "topics/sales?tab=messages"):

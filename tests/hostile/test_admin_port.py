@@ -213,7 +213,7 @@ def test_who_holds_all_connections_keeps_nobody_out(pages: Pages) -> None:
         with pages.client(next(SOURCES)) as other:
             health = other.ask("GET /healthz").told
         assert any("the admin port has" in each for each in health["reasons"]), health
-    pages.serving.wait_for_log("it kept us waiting longest when one more came to 40")
+    pages.serving.wait_for_log("the broker had waited for it longest when one more came to 40")
 
 
 def test_requests_without_waiting_for_answers(pages: Pages, source: str) -> None:
@@ -224,7 +224,7 @@ def test_requests_without_waiting_for_answers(pages: Pages, source: str) -> None
         with contextlib.suppress(ConnectionError):
             client.send(client.head("GET /api/v1/openapi.json") * 4 * PIPELINED_MAX)
         assert client.ends()
-    pages.serving.wait_for_log(f"requests wait for an answer, wanted at most {PIPELINED_MAX}")
+    pages.serving.wait_for_log(f"requests wait for a response, wanted at most {PIPELINED_MAX}")
 
 
 def test_answers_that_nobody_takes(pages: Pages, source: str) -> None:

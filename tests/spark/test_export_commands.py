@@ -38,12 +38,12 @@ def test_each_command_is_listed() -> None:
 
 
 @pytest.mark.parametrize("verb", ["run", "backfill"])
-def test_a_run_is_told(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_reported(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_run, "run", lambda *_: SUMMARY)
     assert told(verb, "clicks", "--target", str(tmp_path)) == {"target": str(tmp_path), **SUMMARY}
 
 
-def test_files_that_were_made_again_are_told(
+def test_repaired_files_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_run, "reading_of", lambda *_: None)
@@ -53,7 +53,7 @@ def test_files_that_were_made_again_are_told(
 
 
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["a.parquet: 3 rows, wanted 4"], 10)])
-def test_a_verdict_is_told(
+def test_a_result_of_verify_is_reported(
     problems: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = Verdict()
@@ -63,7 +63,7 @@ def test_a_verdict_is_told(
     assert (found["files"], found["rows"], found["problems"]) == (2, 7, problems)
 
 
-def test_what_was_merged_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = {"merged": 5, "into": 1, "deleted": 0}
     monkeypatch.setattr(export_compact, "compact", lambda *_: done)
     assert told("compact", "--target", str(tmp_path)) == done

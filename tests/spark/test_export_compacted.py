@@ -120,7 +120,7 @@ def other_key(table: pa.Table) -> pa.Table:
     ],
     ids=["missing", "different"],
 )
-def test_a_record_that_is_left_and_was_not_exported_so_is_found(
+def test_a_remaining_record_that_differs_from_its_export_is_detected(
     make: Make, request: pytest.FixtureRequest, change: Any, told: str
 ) -> None:
     export, count = exported(make, f"thinned-{request.node.callspec.id}")

@@ -62,7 +62,7 @@ def test_no_catalog_loads_code_by_definition_command_or_manifest(
     assert Planted.made == before
 
 
-def test_a_catalog_is_found_by_its_name_in_the_schedulers_configuration(
+def test_a_catalog_is_looked_up_by_name_in_the_schedulers_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = export_definition.table_of(

@@ -207,7 +207,7 @@ def test_a_broker_that_stays_away_hears_later_how_the_run_ended(
             assert len(place.rest.get("/exports/daily/runs")["runs"]) == 1
 
 
-def test_a_connection_that_is_refused_at_the_start_is_told_later(
+def test_a_connection_refused_at_the_start_is_reported_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with going(tmp_path, monkeypatch) as (place, (first,)):

@@ -166,13 +166,13 @@ ENDS = {
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_a_run_that_is_killed_is_told_by_its_scheduler(place: Place, way: str) -> None:
+def test_a_killed_run_is_reported_by_its_scheduler(place: Place, way: str) -> None:
     script, words = ENDS[way]
     run_once(scheduler_of(place, ["/bin/sh", "-c", script]), time.time())
     place.seen(words)
 
 
-def test_a_run_that_had_begun_and_was_killed_is_ended(place: Place) -> None:
+def test_a_killed_run_that_reported_its_start_is_ended(place: Place) -> None:
     now = time.time()
     begun = {"id": "begun", "state": "running", "started_ms": round((now + 3602) * 1000)}
     place.rest.post("/exports/daily/runs", begun)
@@ -182,14 +182,14 @@ def test_a_run_that_had_begun_and_was_killed_is_ended(place: Place) -> None:
     assert run["id"] == "begun"
 
 
-def test_what_a_run_has_said_itself_is_not_said_again(place: Place) -> None:
+def test_a_report_of_the_run_itself_is_not_repeated(place: Place) -> None:
     place.define(topics=[], pattern="none.*")
     run_once(scheduler_of(place, place.command()), time.time() - 3601)
     place.seen("has no topic now")
     assert len(place.rest.get("/exports/daily/runs")["runs"]) == 1
 
 
-def test_what_the_broker_could_not_hear_is_told_later(place: Place) -> None:
+def test_a_report_that_failed_is_sent_later(place: Place) -> None:
     said: list[str] = []
     port = AdminPort("127.0.0.1:1")
     outcomes = Outcomes(port, said.append)
@@ -202,7 +202,7 @@ def test_what_the_broker_could_not_hear_is_told_later(place: Place) -> None:
     place.seen("was killed by signal 9")
 
 
-def test_a_definition_that_a_scheduler_refuses_is_told(place: Place) -> None:
+def test_a_definition_that_a_scheduler_refuses_is_reported(place: Place) -> None:
     def refuse(definition: dict[str, Any]) -> dict[str, Any]:
         raise ExportFailed(f"{definition['name']}: its target is elsewhere")
 
@@ -213,7 +213,7 @@ def test_a_definition_that_a_scheduler_refuses_is_told(place: Place) -> None:
 
 
 @pytest.mark.parametrize("cron", ["61 * * * *", "0 0 31 2 *", "0 0 * * mon-xyz"])
-def test_a_wrong_cron_is_refused_and_an_old_one_told(
+def test_a_wrong_cron_is_refused_and_an_old_one_reported(
     place: Place, tmp_path: Path, cron: str
 ) -> None:
     body = {"topics": ["orders"], "target": "/x", "schedule": {"cron": cron}}
@@ -231,7 +231,7 @@ def test_a_wrong_cron_is_refused_and_an_old_one_told(
         assert 'appliance_export_last_run_failed{export="daily"} 1.0' in page
 
 
-def test_an_export_that_nobody_runs_is_overdue(tmp_path: Path) -> None:
+def test_an_export_without_a_scheduler_is_overdue(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
     definition = {"name": "daily", "topics": ["t"], "target": "/x", "schedule": HOURLY}
     ExportRows(catalog).put("daily", json.dumps(definition))

@@ -156,7 +156,7 @@ def as_older_versions_had_it(export: Export) -> None:
     export_manifest.save(target, manifest)
 
 
-def test_doubles_that_an_older_version_left_are_found_and_hidden(make: Make) -> None:
+def test_duplicates_of_an_older_version_are_detected_and_hidden(make: Make) -> None:
     export = a_target(make, "older")
     as_older_versions_had_it(export)
     folder = export.target.root / "topic=older"

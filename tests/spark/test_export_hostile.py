@@ -79,7 +79,7 @@ def spoiled(make: Make, tmp_path: Path) -> Export:
     return export
 
 
-def test_a_schema_is_inferred_anew_from_what_the_log_has(spoiled: Export) -> None:
+def test_a_schema_is_inferred_again_from_the_present_log(spoiled: Export) -> None:
     assert told(spoiled)["decided_by"] == "inference"
     refused = told(spoiled, "--infer-again", code=1)
     assert "1 files with 2 rows have other types: id is string, wanted long" in refused

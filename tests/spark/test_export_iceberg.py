@@ -131,7 +131,7 @@ def test_a_snapshot_of_somebody_elses_stops_it_until_the_table_is_made_again(
     assert (exported.offsets(), exported.problems()) == (list(range(20)), [])
 
 
-def test_a_planted_duplicate_and_a_lost_file_are_found(exported: Exported) -> None:
+def test_a_planted_duplicate_and_a_lost_file_are_detected(exported: Exported) -> None:
     first, second = exported.add(), exported.add()
     exported.follow()
     other = exported.target.root / "other.parquet"

@@ -98,7 +98,7 @@ def test_verify_finds_what_is_planted_and_lost_files_are_made_again(make: Make) 
     assert export.rows() == export.topics.log_of(export.topic)
 
 
-def test_a_manifest_that_lies_about_the_log_is_found(make: Make) -> None:
+def test_a_manifest_that_contradicts_the_log_is_detected(make: Make) -> None:
     export = make("lies")
     send(export, 100)
     export.run()
@@ -219,7 +219,7 @@ def test_the_broker_knows_an_export_and_hears_of_its_runs(make: Make) -> None:
     assert row["status"]["behind_records"] == 0
 
 
-def test_an_empty_folder_in_the_place_of_a_target_is_not_exported_into(make: Make) -> None:
+def test_an_empty_folder_instead_of_the_target_is_refused(make: Make) -> None:
     export = make("mounted", 1)
     export.topics.send(export.topic, [b"v"] * 10)
     root = export.target.root

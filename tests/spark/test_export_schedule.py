@@ -72,7 +72,7 @@ def test_a_long_run_is_never_overlapped_and_what_it_missed_is_one_run() -> None:
     assert clock.said[0] == "e: 2 earlier times are caught up by one run"
 
 
-def test_what_was_missed_while_nobody_was_there_is_caught_up_at_once() -> None:
+def test_runs_missed_without_a_scheduler_are_made_up_for_at_once() -> None:
     clock = Clock(Schedule("e", "0 * * * *"))
     clock.now = T0 + 100.5 * HOUR
     clock.go(T0 + 100.6 * HOUR)
@@ -89,7 +89,7 @@ def test_a_failed_run_is_tried_again_with_longer_pauses_and_then_given_up() -> N
     assert clock.export.next_run() == T0 + 48 * HOUR
 
 
-def test_it_is_told_when_the_next_run_begins() -> None:
+def test_the_time_of_the_next_run_is_reported() -> None:
     export = Export(Schedule("e", "0 * * * *", jitter_seconds=600), T0)
     first, second = (due + export.schedule.jitter(due) for due in (T0 + HOUR, T0 + 2 * HOUR))
     assert export.next_run() == first
@@ -126,7 +126,7 @@ def test_a_failed_run_that_succeeds_later_is_done() -> None:
     assert clock.export.last_due == T0 + 24 * HOUR
 
 
-def test_the_next_time_takes_the_place_of_one_that_still_fails() -> None:
+def test_the_next_due_time_replaces_one_that_still_fails() -> None:
     clock = Clock(Schedule("e", "*/1 * * * *", retries=99), seconds=0, codes=(1, 1, 1, 0))
     clock.go(T0 + 300, step=1)
     assert len({due for _, due in clock.started}) >= 4
@@ -232,7 +232,7 @@ def test_a_schedule_that_means_nothing_is_refused(cron: str, zone: str) -> None:
         Schedule("e", cron, zone)
 
 
-def test_where_a_schedule_goes_on_stands_in_the_manifest(tmp_path: Path) -> None:
+def test_the_manifest_has_the_position_of_a_schedule(tmp_path: Path) -> None:
     target = Target(tmp_path / "target")
     definition = {"name": "e", "topics": ["t"], "target": str(target.root)}
     assert last_due(definition, 77.0) == 77.0

@@ -139,7 +139,7 @@ class Counted(str):
         return str.__hash__(self)
 
 
-def test_a_name_that_is_twice_is_found_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_duplicate_name_is_detected_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(Counted(f"k{i}"), i) for i in range(2000)] + [(Counted("x"), 1), (Counted("x"), 2)]
     monkeypatch.setattr(Counted, "steps", 0)
     with pytest.raises(ValueError, match="field 'x' is there twice"):
@@ -147,7 +147,7 @@ def test_a_name_that_is_twice_is_found_in_one_pass(monkeypatch: pytest.MonkeyPat
     assert Counted.steps < 10 * len(pairs)
 
 
-def test_the_type_of_a_list_of_objects_takes_a_step_for_each_name(
+def test_the_type_of_a_list_of_objects_takes_a_step_per_name(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = [{Counted(f"k{i}"): 1} for i in range(2000)]
@@ -157,7 +157,7 @@ def test_the_type_of_a_list_of_objects_takes_a_step_for_each_name(
 
 
 @pytest.mark.parametrize("letters", [b"x" * 1_000_000, b"\\n" * 500_000], ids=["plain", "escaped"])
-def test_a_look_at_the_depth_takes_no_memory_for_each_letter(letters: bytes) -> None:
+def test_measuring_the_depth_takes_no_memory_per_letter(letters: bytes) -> None:
     brackets = b"[" * 150 + b"]" * 150
     value = b'{"a": "' + letters + b'", "b": ' + brackets + b', "c": ' + brackets + b"}"
     tracemalloc.start()

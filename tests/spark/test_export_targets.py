@@ -69,7 +69,7 @@ def test_a_target_is_not_mounted(place: Place) -> None:
     assert len(export_manifest.load(place.target)["runs"]) == 3
 
 
-def test_a_new_one_is_begun_on_purpose_and_once(place: Place) -> None:
+def test_a_new_target_is_confirmed_once(place: Place) -> None:
     assert wants_a_word(place.run())
     assert not place.target.root.exists()
     assert place.run(words="--new-target")[0] == 0
@@ -85,12 +85,12 @@ def test_another_export_is_mounted_there(place: Place) -> None:
     assert place.run("bare other")[0] == 0  # a topic more
 
 
-def test_a_first_run_that_was_stopped_goes_on(place: Place) -> None:
+def test_a_stopped_first_run_continues(place: Place) -> None:
     export_run.opened(place.target)
     assert place.run()[0] == 0
 
 
-def test_a_lost_manifest_is_told_as_such(place: Place) -> None:
+def test_a_lost_manifest_is_reported_as_such(place: Place) -> None:
     folder = place.target.root / "topic=bare/date=2026-11-21/hour=08"
     folder.mkdir(parents=True)
     (folder / "a.parquet").write_text("")

@@ -128,7 +128,7 @@ def test_a_line_that_stays_broken_ends_the_task(broker: Broker) -> None:
         line.close()
 
 
-def test_a_byte_that_changed_on_the_way_is_found(broker: Broker) -> None:
+def test_a_changed_byte_is_detected(broker: Broker) -> None:
     line = BadLine(broker.admin, [200_000], damages=True)
     try:
         with pytest.raises((ApplianceError, StreamDamaged)):

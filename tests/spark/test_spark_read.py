@@ -56,7 +56,7 @@ def test_every_codec_is_read(topics: Topics, codec: str) -> None:
     assert rows_of(topics.read(topic)) == topics.log_of(topic)
 
 
-def test_log_time_is_told(topics: Topics) -> None:
+def test_log_time_is_reported(topics: Topics) -> None:
     topic = topics.create("log-time", message_timestamp_type="LogAppendTime")
     topics.send(topic, [b"v"], timestamp=5)
     frame = topics.read(topic)

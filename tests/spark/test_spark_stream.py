@@ -61,7 +61,7 @@ def test_a_stream_goes_on_where_it_was(topics: Topics, tmp_path: Path) -> None:
     assert values(topics, tmp_path / "out") == Counter(dict.fromkeys(numbers(0, 950), 1))
 
 
-def test_a_stream_begins_at_the_end_unless_told(topics: Topics, tmp_path: Path) -> None:
+def test_a_stream_begins_at_the_end_by_default(topics: Topics, tmp_path: Path) -> None:
     topic = topics.create("at-the-end")
     topics.send(topic, numbers(0, 10))
     rows = stream(topics, topic, startingOffsets="latest")
@@ -177,7 +177,7 @@ def made_anew(topics: Topics, topic: str, records: int, partitions: int = 1) -> 
 
 @pytest.mark.parametrize("records", [5, 10, 60])
 @pytest.mark.parametrize("is_strict", [True, False])
-def test_a_topic_that_was_made_anew_is_refused_with_both_ids(
+def test_a_topic_created_again_is_refused_with_both_ids(
     topics: Topics, tmp_path: Path, records: int, is_strict: bool
 ) -> None:
     """Whether it has fewer records than were read, as many, or more, which nothing else tells."""
@@ -216,7 +216,7 @@ def test_a_batch_that_was_planned_of_a_topic_that_is_gone_is_refused_too(
     assert values(topics, into) == Counter([*numbers(0, 5), *numbers(1000, 1030)])
 
 
-def test_a_topic_made_anew_with_fewer_partitions_is_refused_and_can_be_taken(
+def test_a_topic_created_again_with_fewer_partitions_is_refused_and_can_be_accepted(
     topics: Topics, tmp_path: Path
 ) -> None:
     topic = topics.create("narrower", 3)
@@ -230,7 +230,7 @@ def test_a_topic_made_anew_with_fewer_partitions_is_refused_and_can_be_taken(
     assert run(stream(topics, topic, topicMadeAnew="readFromStart"), into) == [40]
 
 
-def test_a_topic_made_anew_between_two_batches_stops_the_running_stream(
+def test_a_topic_created_again_between_two_batches_stops_the_running_stream(
     topics: Topics, tmp_path: Path
 ) -> None:
     topic = topics.create("running")

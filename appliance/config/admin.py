@@ -15,42 +15,43 @@ class AdminConfig(Part):
     hosts: Hosts = setting(
         "admin.hosts",
         NO_HOSTS,
-        "Names by which browsers reach the admin pages, beside loopback and this machine's "
-        "addresses. Others are refused: a page elsewhere could give itself a name that leads here.",
+        "Names of the admin pages for browsers, beside loopback and this machine's addresses. "
+        "Others are refused: a foreign page could give itself a name that leads here.",
         default_words="none",
     )
     is_read_only: bool = setting(
         "admin.read.only",
         False,
-        "Refuse every change over the admin pages, whoever asks for it.",
+        "Refuse every change over the admin pages.",
     )
     is_behind_tls: bool = setting(
         "admin.behind.tls",
         False,
-        "A proxy in front of the admin pages speaks TLS, so browsers must send the session's "
-        "cookie over it only.",
+        "A proxy in front of the admin pages uses TLS, so browsers must send the session's cookie "
+        "only over TLS.",
     )
     connections_max: int = setting(
         "admin.max.connections.total",
         512,
         "Connections at the admin port at a time, exports among them; each may take two file "
-        "descriptors. When there are as many, the one that has kept the broker waiting longest is "
-        "closed for one more. They get an eighth of the descriptors at most: see File descriptors.",
+        "descriptors. At the limit the connection that the broker has waited for longest is "
+        "closed for a new one. They get at most an eighth of the descriptors: see File "
+        "descriptors.",
         minimum=8,
         maximum=10_000,
     )
     connections_per_ip: int = setting(
         "admin.max.connections.per.ip",
         256,
-        "Connections of one address at the admin port. A browser has six, a Spark worker one for "
-        "each task. Behind a proxy all come from one address.",
+        "Connections of one address at the admin port. A browser has six, a Spark worker one per "
+        "task. Behind a proxy all have one address.",
         minimum=1,
     )
     request_timeout_ms: int = setting(
         "admin.request.timeout.ms",
         10 * SECOND_MS,
-        "How long the head of a request may take to arrive at the admin port, and its body beside "
-        "what its bytes take at 4 KiB a second.",
+        "How long the head of a request may take to arrive at the admin port, and its body, plus "
+        "the time of its bytes at 4 KiB a second.",
         minimum=100,
     )
     idle_timeout_ms: int = setting(
@@ -63,7 +64,7 @@ class AdminConfig(Part):
     send_timeout_ms: int = setting(
         "admin.send.timeout.ms",
         60 * SECOND_MS,
-        "Who takes none of an answer of the admin port for this long is closed.",
+        "A client that reads nothing of a response of the admin port for this long is closed.",
         minimum=100,
     )
     stranger_body_max_bytes: int = setting(
@@ -76,6 +77,7 @@ class AdminConfig(Part):
     streams_per_user: int = setting(
         "admin.streams.per.user",
         32,
-        "Live pages and exports of messages that one user may have open: each page has one or two.",
+        "Live pages and exports of messages that one user may have open: each page uses one or "
+        "two.",
         minimum=1,
     )

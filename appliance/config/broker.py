@@ -62,21 +62,22 @@ class BrokerConfig(Part):
     admin_address: Address = setting(
         "admin.address",
         Address("127.0.0.1", 8780),
-        "Where health and the admin pages are served. As long as nobody has a password it is "
-        "loopback, whatever is set.",
+        "Where health and the admin pages are served. Before the first password it is loopback, "
+        "whatever is set.",
     )
     metrics_partitions_max: int = setting(
         "metrics.partitions.max",
         1000,
-        "Partitions up to which /metrics has rows of each; above it, of topics alone. A partition "
-        "is seven rows, and ten thousand of them are half a second of work for every page.",
+        "Largest number of partitions with rows of their own in /metrics; above it only topics "
+        "have rows. A partition has seven rows, and ten thousand take half a second of work for "
+        "every page.",
         minimum=0,
     )
     log_similar_lines_max: int = setting(
         "log.similar.lines.max",
         200,
-        "Lines of one text that its log has a minute, whatever other facts each has; the rest are "
-        "counted. So many a person can read, and more would fill the disk.",
+        "Lines of the same text per minute in the log, with any facts; the rest are counted. A "
+        "person can read as many, and more would fill the disk.",
         minimum=1,
     )
     retention_check_interval_ms: int = setting(

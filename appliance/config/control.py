@@ -14,8 +14,8 @@ class ControlConfig(Part):
     requests_max: int = setting(
         "control.max.requests",
         1000,
-        "Requests in work at a time, such as topics being made; more wait in the order in which "
-        "they came. Each holds its request in memory.",
+        "Requests in work at a time, such as creations of topics; more wait in order. Each takes "
+        "the memory of its request.",
         minimum=1,
         maximum=1_000_000,
     )

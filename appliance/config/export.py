@@ -14,31 +14,31 @@ class ExportConfig(Part):
     bytes_per_second: int = setting(
         "export.bytes.per.second",
         0,
-        "Bytes a second that all exports read together, so that they leave the disk to producers. "
-        "0: as many as the disk and the readers take.",
+        "Bytes a second that all exports read together, which leaves the disk to producers. 0: no "
+        "limit.",
         minimum=0,
     )
     beside_commits_bytes_per_second: int = setting(
         "export.beside.commits.bytes.per.second",
         200_000_000,
-        "Bytes a second that all exports read together while there was a commit within the last "
-        "second. At full speed an export takes a core and the disk, and producers wait longer for "
-        "both. 0: no bound but export.bytes.per.second.",
+        "Bytes a second that all exports read together if there was a commit within the last "
+        "second. At full speed an export takes a core and the disk, which slows producers. 0: no "
+        "limit but export.bytes.per.second.",
         minimum=0,
     )
     threads: int = setting(
         "export.threads",
         2,
-        "Threads that read for exports. They come last at the disk, and a reader that takes "
-        "nothing away holds none.",
+        "Threads that read for exports. They have the lowest priority at the disk, and a stalled "
+        "reader holds none.",
         minimum=1,
         maximum=64,
     )
     streams_max: int = setting(
         "export.streams.max",
         256,
-        "Exports that are read at a time; each holds up to 3 MiB. More are refused and may ask "
-        "again.",
+        "Exports that are read at a time; each takes up to 3 MiB. Further requests are refused "
+        "and may be retried.",
         minimum=1,
         maximum=10_000,
     )
@@ -46,14 +46,14 @@ class ExportConfig(Part):
     hold_bytes: int = setting(
         "export.hold.bytes",
         10 * GIB,
-        "Bytes that a retention hold keeps at most when whoever puts it does not say. A hold that "
-        "would keep more lets go.",
+        "Default for the bytes that a retention hold keeps. A hold that would keep more is "
+        "released.",
         minimum=0,
     )
     runs_max: int = setting(
         "export.runs.max",
         1000,
-        "Runs of each export that its history has; the oldest go.",
+        "Runs in the history of each export; older ones are deleted.",
         minimum=1,
         maximum=100_000,
     )

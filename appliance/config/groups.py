@@ -15,8 +15,8 @@ class GroupsConfig(Part):
     initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
         200,
-        "How long an empty group waits for more members after one came. Consumers that start "
-        "together join in one rebalance; without it the first would notice the second only with "
+        "How long an empty group waits for more members after the first. Consumers that start "
+        "together join in one rebalance; otherwise the first would notice the second only with "
         "its next heartbeat, seconds later. Kafka's 3 s is for a fleet of machines.",
         minimum=0,
         maximum=HOUR_MS,
@@ -24,23 +24,23 @@ class GroupsConfig(Part):
     min_session_ms: int = setting(
         "group.min.session.timeout.ms",
         6 * SECOND_MS,
-        "Shortest session timeout a consumer may ask for: a shorter one loses its partitions to "
-        "any hiccup.",
+        "Shortest session timeout of a consumer: with a shorter one any hiccup loses its "
+        "partitions.",
         minimum=1,
         maximum=2**31 - 1,
     )
     max_session_ms: int = setting(
         "group.max.session.timeout.ms",
         1800 * SECOND_MS,
-        "Longest session timeout a consumer may ask for: its partitions stand still that long "
-        "after it died.",
+        "Longest session timeout of a consumer: its partitions have no reader for that long after "
+        "it died.",
         minimum=1,
         maximum=2**31 - 1,
     )
     max_size: int = setting(
         "group.max.size",
         10_000,
-        "Members of one group. Each has a connection of its own, of which there are no more.",
+        "Members of one group. Each needs its own connection, so the limit is the connections'.",
         minimum=1,
         maximum=2**31 - 1,
     )
@@ -54,72 +54,72 @@ class GroupsConfig(Part):
     offsets_partitions: int = setting(
         "offsets.topic.num.partitions",
         1,
-        "Partitions of __consumer_offsets when it is made. Commits that come together share one "
-        "sync of one file; Kafka's 50 are for spreading groups over brokers.",
+        "Partitions of __consumer_offsets at its creation. Concurrent commits share one sync of "
+        "one file; Kafka's 50 spread groups over brokers.",
         minimum=1,
         maximum=1000,
     )
     offsets_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
         8 * MIB,
-        "Segment size of __consumer_offsets when it is made. Only sealed segments are compacted, "
-        "and a start reads what is left: Kafka's 100 MiB would be a million records.",
+        "Segment size of __consumer_offsets at its creation. Only sealed segments are compacted, "
+        "and a start reads the rest: Kafka's 100 MiB would be a million records.",
         minimum=MIB,
         maximum=2**31 - 1,
     )
     commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms",
         5 * SECOND_MS,
-        "How long a commit may wait for the disk before its client is told to try again.",
+        "How long a commit may wait for the disk before its client gets a retriable error.",
         minimum=1,
         maximum=HOUR_MS,
     )
     retention_minutes: int = setting(
         "offsets.retention.minutes",
         -1,
-        "How long the offsets of a group without members are kept, and of a topic that its members "
-        "no longer read. -1 keeps them: a job that runs once a year goes on where it was.",
+        "How long offsets are kept for a group without members, and for a topic that its members "
+        "no longer read. -1 keeps them: a yearly job continues at its offset.",
         minimum=-1,
         maximum=2**31 - 1,
     )
     memberless_retention_minutes: int = setting(
         "offsets.memberless.retention.minutes",
         90 * 24 * 60,
-        "How long the offsets of a group that never had a member are kept after they were last "
-        "committed: whoever reaches the port can make such groups. Consumers with assigned "
-        "partitions have them, too; what they commit again stays. -1 keeps them; where "
-        "offsets.retention.minutes is shorter, it holds for them as well.",
+        "How long offsets of a group that never had a member are kept after their last commit: "
+        "anybody who reaches the port can create such groups. Consumers with assigned partitions "
+        "have them, too; new commits extend the time. -1 keeps them; a shorter "
+        "offsets.retention.minutes applies to them as well.",
         minimum=-1,
         maximum=2**31 - 1,
     )
     retention_check_ms: int = setting(
         "offsets.retention.check.interval.ms",
         600 * SECOND_MS,
-        "How often offsets are looked through for those to expire, and groups for empty ones "
-        "without offsets, or of which no member ever read, which are forgotten.",
+        "How often expired offsets are deleted, and groups without members and offsets, or that "
+        "no member ever read.",
         minimum=1,
     )
     lag_interval_s: int = setting(
         "group.lag.interval.seconds",
         10,
-        "How often it is measured how far groups are behind. A partition takes ten microseconds, "
-        "and a small read where its group has moved and is still behind.",
+        "How often the lag of groups is measured. A partition takes ten microseconds, and a small "
+        "read if its group has advanced and still has lag.",
         minimum=1,
         maximum=3600,
     )
     lag_samples_max: int = setting(
         "group.lag.samples.max",
         360,
-        "Samples of lag that are kept of each group and topic, 24 bytes each: an hour, with one "
-        "every ten seconds. They are gone after a restart.",
+        "Samples of lag per group and topic, 24 bytes each: an hour, with one every ten seconds. "
+        "A restart loses them.",
         minimum=1,
         maximum=100_000,
     )
     lag_series_max: int = setting(
         "group.lag.series.max",
         5000,
-        "Groups and topics of which lag is kept over time, and shown in metrics: 43 MB with 360 "
-        "samples each. The rest has its lag of now, in the console and the REST API.",
+        "Groups and topics with a history of lag, and with lag in metrics: 43 MB with 360 samples "
+        "each. The console and the REST API show the present lag of the others.",
         minimum=0,
         maximum=1_000_000,
     )
@@ -142,28 +142,28 @@ class ConsumerGroupsConfig(OfGroups):
     )
     heartbeat_interval_ms: int = heartbeat_interval(
         "consumer",
-        "How often members are told to send a heartbeat. A partition moves with the heartbeats of "
-        "its old and its new owner, so this is the pace of rebalances.",
+        "Interval of members' heartbeats. A partition moves with the heartbeats of its old and "
+        "its new owner, so this is the pace of rebalances.",
     )
     max_size: int = setting(
         "group.consumer.max.size",
         10_000,
-        "Members of one group. Each has a connection of its own, of which there are no more.",
+        "Members of one group. Each needs its own connection, so the limit is the connections'.",
         minimum=1,
         maximum=2**31 - 1,
     )
     assignors: str = setting(
         "group.consumer.assignors",
         "uniform,range",
-        "Which assignors members may ask for; the first is for those who ask for none.",
+        "Assignors that members may choose; the first is the default.",
         choices=("uniform,range", "range,uniform", "uniform", "range"),
     )
     migration_policy: str = setting(
         "group.consumer.migration.policy",
         "bidirectional",
-        "Whether a group with members goes over to the newer protocol with the first member of it "
-        "that joins (upgrade), and back when the last one has left (downgrade). One without "
-        "members takes the protocol of whoever comes next.",
+        "Whether a classic group with members is converted when the first member of the newer "
+        "protocol joins (upgrade), and back when the last one has left (downgrade). A group "
+        "without members takes the protocol of its next member.",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     )
 

@@ -14,35 +14,35 @@ class KeptConfig(Part):
     groups_max: int = setting(
         "max.groups.total",
         50_000,
-        "Groups of all kinds. Each takes some KiB, and a start reads what it has. Tools that make "
-        "a group for each run leave one behind each time: offsets.retention.minutes clears them, "
-        "and offsets.memberless.retention.minutes those that never had a member.",
+        "Groups of all kinds. Each takes some KiB, and a start reads its state. Tools that create "
+        "a group per run leave them behind: offsets.retention.minutes removes them, and "
+        "offsets.memberless.retention.minutes those that never had a member.",
         minimum=1,
     )
     groups_bytes: int = setting(
         "max.groups.bytes",
         256 * MIB,
-        "What groups have in memory: offsets with their metadata, what members say of themselves, "
-        "what they are assigned. A committed offset is 500 bytes and its metadata.",
+        "Memory of groups: offsets with metadata, subscriptions and assignments of members. A "
+        "committed offset takes 500 bytes and its metadata.",
         minimum=MIB,
     )
     member_max_bytes: int = setting(
         "group.member.max.bytes",
         MIB,
-        "What one member of a group may say of itself when it joins. A consumer that subscribes to "
-        "ten thousand topics says 250 KB; the leader of the group is sent that of all.",
+        "Largest metadata of a member at its join. A consumer with ten thousand topics sends 250 "
+        "KB; the leader of the group gets the metadata of all.",
         minimum=KIB,
     )
     transactions_max: int = setting(
         "max.transactional.ids.total",
         50_000,
-        "Transactional ids. One that nobody uses goes after transactional.id.expiration.ms.",
+        "Transactional ids. Unused ones expire after transactional.id.expiration.ms.",
         minimum=1,
     )
     transactions_bytes: int = setting(
         "max.transactional.ids.bytes",
         64 * MIB,
-        "What transactional ids and their partitions have in memory, at 100 bytes a partition.",
+        "Memory of transactional ids and their partitions, at 100 bytes per partition.",
         minimum=MIB,
     )
     entities_max: int = setting(
@@ -55,14 +55,14 @@ class KeptConfig(Part):
     entities_bytes: int = setting(
         "max.entities.bytes",
         64 * MIB,
-        "What these have in memory.",
+        "Memory of these.",
         minimum=MIB,
     )
     percent_per_ip: int = setting(
         "max.kept.percent.per.ip",
         50,
-        "Which part of each of these limits the clients of one address may fill between two "
-        "starts, so that one that does it leaves room for the others. 100 is no limit.",
+        "Largest share of each of these limits that the clients of one address may use between "
+        "two starts, which leaves space for others. 100 is no limit.",
         unit="percent",
         minimum=1,
         maximum=100,

@@ -86,14 +86,15 @@ class LogConfig(Part):
     min_cleanable_dirty_ratio: float = setting(
         "log.cleaner.min.cleanable.ratio",
         0.5,
-        "Share of a log not yet compacted at which it is: lower saves disk, higher saves work.",
+        "Share of uncompacted bytes at which a log is compacted: lower saves disk, higher saves "
+        "work.",
         minimum=0,
         maximum=1,
     )
     delete_retention_ms: int = setting(
         "log.cleaner.delete.retention.ms",
         DAY_MS,
-        "How long a tombstone stays, so that a reader from the start still learns of the delete.",
+        "How long a tombstone stays, so that a reader from the start still sees the delete.",
         minimum=0,
     )
     min_compaction_lag_ms: int = setting(
@@ -119,20 +120,20 @@ class LogConfig(Part):
     message_timestamp_type: str = setting(
         "log.message.timestamp.type",
         "CreateTime",
-        "Whose clock stamps a record: the producer's or ours.",
+        "Whose clock stamps a record: the producer's or the broker's.",
         choices=("CreateTime", "LogAppendTime"),
     )
     message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
-        "How far in the past a producer's timestamp may lie.",
+        "How far in the past a producer's timestamp may be.",
         minimum=0,
         default_words="no limit",
     )
     message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms",
         HOUR_MS,
-        "How far in the future a producer's timestamp may lie: one wrong clock must not keep a "
+        "How far in the future a producer's timestamp may be: one wrong clock must not keep a "
         "segment from retention for years.",
         minimum=0,
     )
@@ -146,8 +147,7 @@ class LogConfig(Part):
     visibility: str = setting(
         "log.visibility",
         "durable",
-        "How far consumers may read: only what a power cut cannot take back, or all that "
-        "is written.",
+        "How far consumers may read: only what survives a power cut, or everything written.",
         choices=("durable", "appended"),
     )
 

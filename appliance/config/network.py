@@ -22,8 +22,8 @@ class NetworkConfig(Part):
     disk_threads: int = setting(
         "fetch.disk.threads",
         4,
-        "Threads that read from the disk what consumers want and the page cache does not have, so "
-        "that network threads do not wait for it. One for each disk of an array keeps them busy.",
+        "Threads that read from the disk what the page cache lacks, so that network threads do "
+        "not wait for it. One per disk of an array keeps them busy.",
         minimum=1,
         maximum=64,
     )
@@ -45,23 +45,22 @@ class NetworkConfig(Part):
     queued_max_bytes: int = setting(
         "queued.max.request.bytes",
         256 * MIB,
-        "Memory promised to requests that are still arriving, and taken by those that the control "
-        "plane has not answered, of all connections together. Beyond it sockets are not read, so "
-        "that clients wait and nothing is lost.",
+        "Memory of requests that are arriving, or wait for the control plane, of all connections "
+        "together. Beyond it sockets are not read: clients wait, and nothing is lost.",
         minimum=MIB,
     )
     held_max_bytes: int = setting(
         "queued.max.response.bytes",
         256 * MIB,
-        "Memory for answers that clients do not take, of all connections together. Beyond it those "
-        "are closed that hold more than their share: a small request can have a large answer.",
+        "Memory for responses that clients do not read, of all connections together. Beyond it "
+        "connections above their share are closed: a small request can have a large response.",
         minimum=MIB,
     )
     max_connections: int = setting(
         "max.connections.total",
         10_000,
-        "Connections at a time: each costs a few KiB and a file descriptor. Half of those that the "
-        "system allows are kept for the logs, so there may be fewer: see File descriptors.",
+        "Connections at a time: each takes a few KiB and a file descriptor. Half of the system's "
+        "descriptors are for the logs, so the limit may be lower: see File descriptors.",
         minimum=1,
     )
     max_connections_per_ip: int = setting(
@@ -73,9 +72,9 @@ class NetworkConfig(Part):
     connections_percent_per_ip: int = setting(
         "max.connections.percent.per.ip",
         50,
-        "Which part of all connections that may be taken one address gets at most, also where "
-        "file descriptors allow fewer of them: the others can still connect. 100 is for a broker "
-        "behind a proxy, or one that only its own machine uses with thousands of connections.",
+        "Largest share of the allowed connections for one address, also if file descriptors allow "
+        "fewer: others can still connect. 100 is for a broker behind a proxy, or one that only "
+        "its own machine uses with thousands of connections.",
         unit="percent",
         minimum=1,
         maximum=100,
@@ -90,7 +89,7 @@ class NetworkConfig(Part):
     control_requests_per_connection: int = setting(
         "connection.max.control.requests",
         64,
-        "Of these, how many the control plane may have to answer: their answers can be large, and "
+        "Of these, how many may wait for the control plane: their responses can be large, and "
         "clients send a few at a time.",
         minimum=1,
         maximum=1_000_000,
@@ -104,62 +103,64 @@ class NetworkConfig(Part):
     frame_timeout_ms: int = setting(
         "connection.frame.timeout.ms",
         30 * SECOND_MS,
-        "How long a request may take to arrive, beside what its bytes take at the rate below. Then "
-        "its connection is closed: it holds memory.",
+        "How long a request may take to arrive, plus the time of its bytes at the rate below. "
+        "Then its connection is closed, because it takes memory.",
         minimum=100,
     )
     frame_min_bytes_per_second: int = setting(
         "connection.frame.bytes.per.second",
         4 * KIB,
-        "The slowest line on which large requests arrive. A byte now and then must not hold the "
-        "memory of a large request for hours.",
+        "The slowest connection for large requests. An occasional byte must not keep the memory "
+        "of a large request for hours.",
         unit="bytes",
         minimum=1,
     )
     send_timeout_ms: int = setting(
         "connection.send.timeout.ms",
         60 * SECOND_MS,
-        "A client that takes none of its answer for this long is closed.",
+        "A client that reads nothing of its response for this long is closed.",
         minimum=100,
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         55 * MIB,
-        "Most that one fetch returns, whatever the client asks for (but always one batch).",
+        "Largest response of a fetch, whatever the client requests (but always at least one "
+        "batch).",
         minimum=KIB,
         maximum=2**31 - 16,
     )
     fetch_max_partitions: int = setting(
         "fetch.max.partitions",
         20_000,
-        "Partitions in one fetch or fetch session: each is looked at whenever one of them moves.",
+        "Partitions in one fetch or fetch session: all are checked whenever one of them gets "
+        "records.",
         minimum=1,
     )
     fetch_max_partitions_all: int = setting(
         "fetch.max.total.partitions",
         1_000_000,
         "Partitions in the sessions and waiting fetches of all connections; each takes about 300 "
-        "bytes. Beyond it there are no new sessions and no waiting: fetches are answered at once.",
+        "bytes. Beyond it there are no new sessions and no waits: fetches get a response at once.",
         minimum=1,
     )
     sendfile_min_bytes: int = setting(
         "fetch.sendfile.min.bytes",
         64 * KIB,
         "A range of this size or more goes from the page cache by sendfile; a smaller one is "
-        "copied into the answer, which saves calls.",
+        "copied into the response, which saves calls.",
         minimum=0,
     )
     quota_window_s: int = setting(
         "quota.window.size.seconds",
         1,
-        "What a client with a quota may use at once when it used nothing before, in seconds of its "
-        "rate. A longer one lets bursts pass; Kafka's ten windows make it 10.",
+        "What a client may use at once after a pause, in seconds of its rate. A longer window "
+        "allows bursts; Kafka's ten windows make it 10.",
         minimum=1,
         maximum=3600,
     )
     drain_timeout_ms: int = setting(
         "shutdown.drain.timeout.ms",
         5 * SECOND_MS,
-        "How long a stop waits for answers that are due.",
+        "How long a stop waits for pending responses.",
         minimum=0,
     )

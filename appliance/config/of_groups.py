@@ -51,10 +51,10 @@ def session_timeout(kind: str, reason: str) -> Any:
         maximum=2**31 - 1,
         least=(
             6 * SECOND_MS,
-            "Shortest session timeout that a group may be given, as for groups of the older "
-            "protocol. Kafka's 45 s leave no choice.",
+            "Shortest session timeout of a group, as for classic groups. Kafka's 45 s leave no "
+            "choice.",
         ),
-        most=(60 * SECOND_MS, "Longest session timeout that a group may be given."),
+        most=(60 * SECOND_MS, "Longest session timeout of a group."),
     )
 
 
@@ -67,8 +67,8 @@ def heartbeat_interval(kind: str, reason: str) -> Any:
         maximum=2**31 - 1,
         least=(
             SECOND_MS,
-            "Shortest heartbeat interval that a group may be given: each heartbeat is a "
-            "request of each member. Kafka's 5 s leave no choice downwards.",
+            "Shortest heartbeat interval of a group: each heartbeat is a request per member. "
+            "Kafka's 5 s allow no shorter one.",
         ),
-        most=(15 * SECOND_MS, "Longest heartbeat interval that a group may be given."),
+        most=(15 * SECOND_MS, "Longest heartbeat interval of a group."),
     )

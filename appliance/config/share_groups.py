@@ -13,17 +13,17 @@ class ShareGroupsConfig(OfGroups):
     """Share groups (KIP-932): the pace of their members, and how records are given out."""
 
     session_timeout_ms: int = session_timeout(
-        "share", "How long a member may be silent before it is out of its group."
+        "share", "How long a member may be silent before it is removed from its group."
     )
     heartbeat_interval_ms: int = heartbeat_interval(
         "share",
-        "How often members are told to send a heartbeat. With it a member hears which partitions "
-        "it is to read, so a new one of a topic waits that long.",
+        "Interval of members' heartbeats. Members get their partitions with it, so a new "
+        "partition waits that long.",
     )
     max_size: int = setting(
         "group.share.max.size",
         200,
-        "Members of one group. All that read a partition wait for its one state in turn, so more "
+        "Members of one group. All readers of a partition wait for its one state in turn, so more "
         "of them would not be faster.",
         minimum=1,
         maximum=1000,
@@ -31,62 +31,61 @@ class ShareGroupsConfig(OfGroups):
     record_lock_duration_ms: int = setting(
         "group.share.record.lock.duration.ms",
         30 * SECOND_MS,
-        "How long a record that was given to a consumer is its own. One that is not acknowledged "
-        "by then is given to another.",
+        "How long a delivered record is locked for its consumer. Without an acknowledgement by "
+        "then it is delivered to another.",
         minimum=1,
         maximum=HOUR_MS,
         least=(
             SECOND_MS,
-            "Shortest record lock that a group may be given. Kafka's 15 s make jobs of a "
-            "moment wait.",
+            "Shortest record lock of a group. Kafka's 15 s delay the retry of short jobs.",
         ),
         most=(
             HOUR_MS,
-            "Longest record lock that a group may be given. Kafka's 60 s are short for jobs of "
-            "minutes; a lock is let go at once when its consumer closes its connection.",
+            "Longest record lock of a group. Kafka's 60 s are short for jobs of minutes; a lock "
+            "ends at once when its consumer closes its connection.",
         ),
     )
     delivery_count_limit: int = setting(
         "group.share.delivery.count.limit",
         5,
-        "How often a record is given out at most. One that nobody could process is then passed "
-        "over, so that it does not come back for ever.",
+        "Largest number of deliveries of a record. After that it is skipped, so that a record "
+        "that nobody can process does not return for ever.",
         minimum=1,
         maximum=2**15 - 1,  # the count in the record of the state is an int16
         least=(
             2,
-            "Smallest delivery count limit that a group may be given: with one the death of a "
-            "consumer would lose the records that it had.",
+            "Smallest delivery count limit of a group: with one, the death of a consumer would "
+            "lose its records.",
         ),
-        most=(10, "Largest delivery count limit that a group may be given."),
+        most=(10, "Largest delivery count limit of a group."),
     )
     partition_max_record_locks: int = setting(
         "group.share.partition.max.record.locks",
         2000,
-        "Records of one partition that a group may have in flight: the state of each is in memory, "
-        "and in the records of __share_group_state.",
+        "Records in flight of a group per partition: the state of each is in memory, and in the "
+        "records of __share_group_state.",
         minimum=100,
         maximum=100_000,
         least=(
             100,
-            "Smallest partition.max.record.locks that a group may be given: a batch is locked "
-            "as a whole, so fewer would hardly be used.",
+            "Smallest partition.max.record.locks of a group: a batch is locked as a whole, so "
+            "fewer would hardly be used.",
         ),
-        most=(4000, "Largest partition.max.record.locks that a group may be given."),
+        most=(4000, "Largest partition.max.record.locks of a group."),
     )
     max_share_sessions: int = setting(
         "group.share.max.share.sessions",
         2000,
         "Members of all share groups that may fetch at a time: the partitions of each are in "
-        "memory. One more is told so after it has waited as long as it would have for records.",
+        "memory. A further one gets an error after the usual wait for records.",
         minimum=1,
         maximum=100_000,
     )
     max_session_partitions: int = setting(
         "group.share.max.session.partitions",
         2000,
-        "Partitions that one member may fetch: each of its requests looks at all of them, on the "
-        "event loop, at some microseconds each.",
+        "Partitions of one member's session: each request checks all of them, on the event loop, "
+        "in some microseconds each.",
         minimum=1,
         maximum=100_000,
     )

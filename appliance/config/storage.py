@@ -15,35 +15,35 @@ class StorageConfig(Part):
     checkpoint_interval_ms: int = setting(
         "checkpoint.interval.ms",
         SECOND_MS,
-        "How often recovery points are saved. After a crash at most what was written since "
+        "How often recovery points are saved. After a crash at most the data since the last one "
         "is read again.",
         minimum=10,
     )
     reserve_bytes: int = setting(
         "storage.reserve.bytes",
         64 * MIB,
-        "A file that holds space back, so that recovery and deletes work with 0 bytes free.",
+        "A file that reserves space, so that recovery and deletes work with 0 bytes free.",
         minimum=0,
     )
     low_water_bytes: int = setting(
         "storage.low.water.bytes",
         256 * MIB,
         "Below this much free space writes are refused with a retriable error; reads, deletes and "
-        "retention go on, and writes resume by themselves.",
+        "retention continue, and writes resume by themselves.",
         minimum=0,
     )
     file_system_accepted: str = setting(
         "storage.file.system.accepted",
         "",
-        "The name of a file system of which nothing is proven, and that is good enough for you: "
-        "zfs. On it health is not degraded for that alone; the start says it all the same. A mount "
-        "that does not flush (nobarrier) is not taken by it.",
+        "The name of an unproven file system that you accept, such as zfs. Then health is not "
+        "degraded because of it; the start still warns. A mount that does not flush (nobarrier) "
+        "is never accepted.",
     )
     sync: str = setting(
         "commit.sync",
         "auto",
         "How a group commit reaches the disk: fdatasync per file, one syncfs, or whichever "
-        "measures better. One syncfs only on ext4 and XFS, where it was proven.",
+        "measures better. One syncfs only on ext4 and XFS, where it is proven.",
         choices=("auto", "files", "filesystem"),
     )
     sync_threads: int = setting(
@@ -80,15 +80,15 @@ class StorageConfig(Part):
         "scrub.bytes.per.second",
         8 * MIB,
         "How fast segments are verified in the background, from the disk: length, checksum and "
-        "offsets of every batch, indexes, files that are gone. A terabyte takes a day and a half, "
-        "and a disk that gives 100 MB/s notices little. 0: not at all.",
+        "offsets of every batch, indexes, missing files. A terabyte takes a day and a half, and "
+        "hardly slows a disk of 100 MB/s. 0: never.",
         unit="bytes",
         minimum=0,
     )
     scrub_interval_ms: int = setting(
         "scrub.interval.ms",
         7 * DAY_MS,
-        "From the begin of one round of verifying all segments to that of the next. What rots on a "
-        "disk should be found while there is a backup, or a mirror, that still has it.",
+        "Time between the starts of two rounds of verifying all segments. Decay of a disk should "
+        "be detected while a backup or a mirror still has the data.",
         minimum=SECOND_MS,
     )

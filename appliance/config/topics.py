@@ -14,13 +14,13 @@ class TopicsConfig(Part):
     auto_create: bool = setting(
         "auto.create.topics.enable",
         True,
-        "Whether a client that asks for a topic by name makes it. Most clients expect that of a "
-        "broker; the price is that a misspelt name is a new, empty topic.",
+        "Whether a client's request for a topic by name creates it. Most clients expect that; but "
+        "a misspelt name creates an empty topic.",
     )
     num_partitions: int = setting(
         "num.partitions",
         1,
-        "Partitions of a topic whose creator names no number.",
+        "Partitions of a topic whose creator gives no number.",
         minimum=1,
         maximum=100_000,
     )
@@ -32,17 +32,17 @@ class TopicsConfig(Part):
     partitions_per_topic_max: int = setting(
         "max.partitions.per.topic",
         1000,
-        "A request for a topic with more is refused. Each partition is a directory, some syncs and "
-        "two open files: a mistyped number must not keep the disk for minutes.",
+        "A request for a topic with more partitions is refused. Each is a directory, some syncs "
+        "and two open files: a mistyped number must not keep the disk busy for minutes.",
         minimum=1,
         maximum=100_000,  # five digits in the name of a directory
     )
     per_request_max: int = setting(
         "max.topics.per.request",
         500,
-        "Topics that one request may make, each with some syncs of the disk: more, and the client "
-        "has given up before it is answered. CreateTopics refuses the rest; a consumer that names "
-        "more gets them when it asks again.",
+        "Topics that one request may create, each with some syncs of the disk: with more, the "
+        "client times out first. CreateTopics refuses the rest; a consumer gets the rest with its "
+        "next request.",
         minimum=1,
         maximum=100_000,
     )

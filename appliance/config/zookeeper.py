@@ -19,8 +19,8 @@ class ZooKeeperConfig(Part):
     ensemble: Ensemble = setting(
         "zookeeper.connect",
         NO_ENSEMBLE,
-        "The ZooKeeper in which this broker and its topics are registered, and the path there. "
-        "Only clients of the original kind look for brokers there.",
+        "The ZooKeeper in which this broker and its topics are registered, with the path. Only "
+        "clients of Kafka's original design look for brokers there.",
         default_words="none",
     )
     format: str = setting(
@@ -33,23 +33,23 @@ class ZooKeeperConfig(Part):
     auth_file: Path = setting(
         "zookeeper.auth.file",
         NO_FILE,
-        "A file with one line, user:password. With it we log in by digest, and our nodes may be "
-        "changed by this user alone. A file, so that no list of settings or processes shows it.",
+        "A file with one line, user:password. The broker logs in with it by digest, and only this "
+        "user may change its nodes. A file, so that no list of settings or processes shows it.",
         default_words="none",
     )
     session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms",
         6 * SECOND_MS,
-        "How long after a broker died its nodes stay, and how long a broker may be out of touch "
-        "before they go. ZooKeeper itself allows 2 to 20 of its ticks.",
+        "How long a dead broker's nodes stay, and how long a broker may be disconnected before "
+        "they are removed. ZooKeeper itself allows 2 to 20 of its ticks.",
         minimum=100,
         maximum=120 * SECOND_MS,  # a stop waits this long when a server does not even refuse
     )
     connection_timeout_ms: int = setting(
         "zookeeper.connection.timeout.ms",
         2 * SECOND_MS,
-        "How long a start waits for ZooKeeper to learn that its id is free. After that the broker "
-        "serves and registers once ZooKeeper is there.",
+        "How long a start waits for ZooKeeper to confirm that its id is free. After that the "
+        "broker serves, and registers once ZooKeeper is back.",
         minimum=1,
         maximum=HOUR_MS,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.exporting import Export, Make
+from tests.support.spark_classes import start_flags
 from tests.support.spark_data import Topics, spark_session
 from tests.test_server import Broker
 
 COMPACTS_AT_ONCE = ("log.roll.ms=200", "log.cleaner.backoff.ms=100",
                     "log.cleaner.min.cleanable.ratio=0.01")  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_jvm_starts_fast() -> None:
+    """Those of this process, and those of the commands that it starts."""
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(start_flags())
 
 
 @pytest.fixture(scope="module")

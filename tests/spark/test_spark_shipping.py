@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from appliance_spark import shipping
 from tests.interop.kafka_jars import java
 from tests.support.exporting import rows_in
+from tests.support.spark_classes import JAVA_FLAGS
 from tests.support.spark_data import (
     DEADLINE_S,
-    JAVA_FLAGS,
     Sending,
     Topics,
     rows_of,

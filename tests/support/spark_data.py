@@ -17,11 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from appliance_spark import ApplianceDataSource
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.stream_read import may_bound_batches
+from tests.support.spark_classes import JAVA_FLAGS
 from tests.test_server import Broker
 
 DEADLINE_S = 180.0  # a driver starts, on a machine where much else does
-# None lives long: most of its work is its start, and what a second compiler made would not be used
-JAVA_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 SETTINGS = {
     "spark.driver.extraJavaOptions": " ".join(JAVA_FLAGS),
     "spark.executor.extraJavaOptions": " ".join(JAVA_FLAGS),

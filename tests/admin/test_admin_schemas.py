@@ -241,8 +241,8 @@ def test_protobuf_is_shown_as_json() -> None:
     [
         ("?", "", "no FileDescriptorSet"),
         (base64.b64encode(b"\xff" * 40).decode(), "", "no FileDescriptorSet.*protoc"),
-        ("", "", "message: which one"),
-        (SET, "", r"message: which one\? There are shop.Line, shop.Order"),
+        ("", "", "message: wanted one of"),
+        (SET, "", r"message: wanted one of shop.Line, shop.Order"),
         (SET, "shop.None", "there are shop.Line, shop.Order"),
     ],
 )

@@ -100,7 +100,7 @@ def test_keys_are_shown_by_a_descriptor_set(sales: Rest, console: Console) -> No
                  "buffer": base64.b64decode(SET)}  # fmt: skip
     dialog.get_by_label("Descriptor set").set_input_files(file)
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("There are shop.Line, shop.Order")
+    expect(dialog.get_by_role("alert")).to_contain_text("wanted one of shop.Line, shop.Order")
     dialog.get_by_label(re.compile("^Message")).fill("shop.Order")
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)

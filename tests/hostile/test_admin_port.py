@@ -115,7 +115,7 @@ def test_half_a_head_and_half_a_body_are_closed_in_time(pages: Pages) -> None:
                 trickling.discard(each)
         time.sleep(0.02)
     assert ended(clients) == 12
-    pages.serving.wait_for_log("did not come in 600 ms .admin.request.timeout.ms")
+    pages.serving.wait_for_log("did not arrive within 600 ms .admin.request.timeout.ms")
 
 
 def test_a_connection_without_a_request_is_closed_in_time(pages: Pages) -> None:

@@ -13,7 +13,7 @@ import gevent
 from gevent import Greenlet
 
 from appliance.errors import ApplianceError
-from appliance.record._record_reader import Progress, RecordReader
+from appliance.record._record_reader import ConsumerPosition, RecordReader
 from loadtest import broker, payload, tally
 from loadtest.broker import Wish
 from loadtest.producer_user import ProducerUser
@@ -54,7 +54,7 @@ class EndToEndUser(ProducerUser):
         """The offset after the read records. The records of a batch have one intended moment."""
         fetched = self.reading.ask(lambda to: broker.fetch(to, self.place, offset, TAIL))
         now = time.monotonic()
-        reader = RecordReader(fetched.records, *self.place, Progress(offset))
+        reader = RecordReader(fetched.records, *self.place, ConsumerPosition(offset))
         for message in reader:
             stamp = payload.read(message.value)
             if stamp is None or stamp.who != self.who or stamp.due_ns == self.read_due:

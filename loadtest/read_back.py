@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from appliance.record._record_reader import Progress, RecordReader
+from appliance.record._record_reader import ConsumerPosition, RecordReader
 from loadtest import broker, payload
 from loadtest.broker import Connect
 from loadtest.ledger import NOWHERE, Batch, Ledger, Place
@@ -130,7 +130,7 @@ def read_partition(connect: Connect, place: Place, batches: list[Batch]) -> LogC
         at = max(first, start)
         while at < end:
             fetched = broker.fetch(connection, place, at, broker.WHOLE)
-            reader = RecordReader(fetched.records, *place, Progress(at))
+            reader = RecordReader(fetched.records, *place, ConsumerPosition(at))
             for message in reader:
                 copy.put(message.offset, message.value)
             if reader.end_offset <= at:

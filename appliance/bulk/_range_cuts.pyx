@@ -10,11 +10,11 @@ from appliance.native._descriptors cimport FileRef
 from appliance.native._native cimport POSIX_FADV_WILLNEED, posix_fadvise
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport index_position_before
-from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._partition_log cimport PartitionLog, log_segments
 from appliance.storage._read cimport log_note_fault
 from appliance.storage._segment cimport Segment, SegmentRef, segment_file
 from appliance.storage._segment_find cimport (
-    WINDOW_SIZE, Found, Walker, segment_find, segment_load_index, walker_next, walker_start,
+    WINDOW_SIZE, LocatedBatch, Walker, segment_find, segment_load_index, walker_next, walker_start,
 )
 
 from appliance.errors import from_code
@@ -35,15 +35,12 @@ cdef struct Part:
 cdef int _cuts(PartitionLog* log, int64_t first_offset, int64_t end_offset, int64_t step,
                int64_t* size, vector[Cut]* cuts) noexcept nogil:
     """`size`: of the range. A cut about every `step` bytes; none with a step of 0."""
-    cdef vector[SegmentRef] segments
+    cdef vector[SegmentRef] segments = log_segments(log)
     cdef Segment* segment
     cdef Part part
     cdef size_t i
     cdef int code
     size[0] = 0
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
     for i in range(segments.size()):
         segment = segments[i].get()
         if segment.base_offset >= end_offset or segment.end_offset.load() <= first_offset:
@@ -62,21 +59,21 @@ cdef int _cuts(PartitionLog* log, int64_t first_offset, int64_t end_offset, int6
 
 cdef int _part(Segment* segment, int64_t first_offset, int64_t end_offset,
                Part* part) noexcept nogil:
-    cdef Found found
+    cdef LocatedBatch batch
     cdef int code = OK
     part.first = 0
     part.end = segment.size.load()
     if segment.base_offset < first_offset:
         bulk_bring_headers(segment, first_offset)
-        code = segment_find(segment, first_offset, &found)
-        part.first = found.position if code == OK else part.end
+        code = segment_find(segment, first_offset, &batch)
+        part.first = batch.position if code == OK else part.end
     if segment.end_offset.load() > end_offset and (code == OK or code == OFFSET_OUT_OF_RANGE):
         bulk_bring_headers(segment, end_offset)
-        code = segment_find(segment, end_offset, &found)
+        code = segment_find(segment, end_offset, &batch)
         if code == OK:
-            part.end = found.position
-            if found.header.base_offset < end_offset:
-                part.end += found.header.size
+            part.end = batch.position
+            if batch.header.base_offset < end_offset:
+                part.end += batch.header.size
     # Compaction leaves segments that end before their last offset.
     return OK if code == OFFSET_OUT_OF_RANGE else code
 
@@ -130,13 +127,13 @@ cdef int _cut_at(Segment* segment, const Part* part, int64_t position, int64_t b
 def cuts(Log log not None, int64_t first_offset, int64_t end_offset, int64_t step=0):
     """The bytes of a range, and where to cut it about every `step` bytes: offsets, each with the
     bytes before it."""
-    cdef vector[Cut] found
+    cdef vector[Cut] batch
     cdef int64_t size
     cdef size_t i
     cdef int code
     with nogil:
-        code = _cuts(log.log.get(), first_offset, end_offset, step, &size, &found)
+        code = _cuts(log.log.get(), first_offset, end_offset, step, &size, &batch)
     if code != OK:
         raise from_code(code, f"{log.name}: offsets {first_offset} to {end_offset} cannot be cut "
                               f"every {step} bytes")
-    return size, [(found[i].offset, found[i].position) for i in range(found.size())]
+    return size, [(batch[i].offset, batch[i].position) for i in range(batch.size())]

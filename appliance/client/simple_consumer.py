@@ -33,7 +33,7 @@ from appliance.client.fetch import Fetched, Wanted
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset, spread
 from appliance.client.partition import BrokerPartition
 from appliance.record import arrow
-from appliance.record._record_reader import Message, Progress, RecordReader, whole_batches
+from appliance.record._record_reader import ConsumerPosition, Message, RecordReader, whole_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,8 @@ class MessageSet:
         self.next_offset = max(self.offset, end_offset)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(RecordReader(self._visible, self.topic, self.partition, Progress(self.offset)))
+        position = ConsumerPosition(self.offset)
+        return iter(RecordReader(self._visible, self.topic, self.partition, position))
 
     def arrow(self) -> pa.RecordBatch:
         """The messages as columns. `next_offset` and `high_watermark` are in the metadata."""

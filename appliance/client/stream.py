@@ -14,7 +14,7 @@ from uuid import UUID
 
 from appliance.client.assignment import StreamId, TopicPartition
 from appliance.client.errors import ConsumerTimeout
-from appliance.record._record_reader import MessageIterator, Progress, RecordReader
+from appliance.record._record_reader import ConsumerPosition, MessageIterator, RecordReader
 
 
 class Claim:
@@ -26,7 +26,7 @@ class Claim:
         self.topic_id: UUID | None = None  # of the offset's topic
         self.is_of_old_topic = False  # a new topic has its name: no commits
         self.size = size  # of the next fetch
-        self.progress = Progress(-1)
+        self.progress = ConsumerPosition(-1)
         self.has_failed = False  # the stream has the error; fetching ended
         self.is_out_of_range = False  # to be reset after all fetched messages are read
         self.has_lost_session = False  # another consumer may own the partition and have committed

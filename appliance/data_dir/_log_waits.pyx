@@ -96,13 +96,13 @@ cdef class LogWaits:
 
     def take(self):
         """The numbers that fired since the last call; some may have been removed."""
-        cdef vector[Mail] found
-        cdef vector[int64_t] told
+        cdef vector[Mail] mails
+        cdef vector[int64_t] numbers
         cdef size_t i
         with nogil:
-            inbox_take(self.inbox.get(), &found)
-            while not found.empty() or not inbox_may_sleep(self.inbox.get()):
-                for i in range(found.size()):
-                    told.push_back(found[i].slot)
-                inbox_take(self.inbox.get(), &found)
-        return list(told)
+            inbox_take(self.inbox.get(), &mails)
+            while not mails.empty() or not inbox_may_sleep(self.inbox.get()):
+                for i in range(mails.size()):
+                    numbers.push_back(mails[i].slot)
+                inbox_take(self.inbox.get(), &mails)
+        return list(numbers)

@@ -160,10 +160,10 @@ cdef class LogWriter:
         cdef uint64_t count
         if eventfd_read(self.writer.event_fd, &count) < 0:
             return None
-        found = [self._told(i) for i in range(len(self.batches))]
+        outcomes = [self._told(i) for i in range(len(self.batches))]
         self.writer.writes.clear()
         self.batches = None
-        return found
+        return outcomes
 
     cdef _told(self, size_t i):
         cdef Write* write = &self.writer.writes[i]
@@ -174,6 +174,6 @@ cdef class LogWriter:
             facts = log._refused(write.append_code, &batch[0], batch.shape[0])
             return from_code(write.append_code, facts), -1
         if write.await_code != OK:
-            told = log._not_durable(write.appended.last_offset, self.timeout_s)
-            return from_code(write.await_code, told), -1
+            facts = log._not_durable(write.appended.last_offset, self.timeout_s)
+            return from_code(write.await_code, facts), -1
         return None, write.appended.base_offset

@@ -60,5 +60,4 @@ cdef bint descriptors_relieve() noexcept nogil
 ctypedef int64_t (*Relief)() noexcept nogil
 cdef void descriptors_relieved_by(Relief relief) noexcept nogil
 
-cdef int64_t descriptors_open() noexcept nogil
 cdef int64_t descriptors_most() noexcept nogil

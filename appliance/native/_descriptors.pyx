@@ -166,10 +166,6 @@ cdef bint descriptors_relieve() noexcept nogil:
     return closed > 0
 
 
-cdef int64_t descriptors_open() noexcept nogil:
-    return count.open.load()
-
-
 cdef int64_t descriptors_most() noexcept nogil:
     return count.most.load()
 

@@ -44,6 +44,11 @@ cdef void fill_cache(int fd, int64_t position, int64_t size, int64_t ahead) noex
 # Up to `size` bytes, fewer only at the end of the file: a count or a code.
 cdef int64_t read_whole(int fd, uint8_t* data, int64_t size, int64_t position) noexcept nogil
 
+# The bytes [position, end) of one file to the start of another, synced: OK or a code; `short_code`
+# where the source ends before.
+cdef int copy_whole(int source, int target, int64_t position, int64_t end,
+                    int short_code) noexcept nogil
+
 # A descriptor or a code. O_CLOEXEC and O_NOFOLLOW are always set.
 cdef int open_file(int directory_fd, const char* name, int flags) noexcept nogil
 

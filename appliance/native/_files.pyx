@@ -41,6 +41,7 @@ cdef extern from * nogil:
 
 cdef enum:
     DOING_SIZE = 32
+    COPY_SIZE = 1048576
     SAMPLE_BYTES = 131072          # Linux reads ahead, and takes memory back, by about as much
 
 
@@ -117,6 +118,26 @@ cdef ssize_t _read(int fd, uint8_t* data, int64_t size, int64_t position) noexce
         if got >= 0 or errno != EOPNOTSUPP:
             return got
     return pread(fd, data, size, position)
+
+
+cdef int copy_whole(int source, int target, int64_t position, int64_t end,
+                    int short_code) noexcept nogil:
+    cdef vector[uint8_t] data
+    cdef int64_t done = 0, got
+    cdef int code
+    data.resize(COPY_SIZE)
+    while position + done < end:
+        got = read_whole(source, data.data(), min(<int64_t>COPY_SIZE, end - position - done),
+                         position + done)
+        if got == 0 and short_code == OK:
+            break
+        if got <= 0:
+            return <int>got if got < 0 else short_code
+        code = write_whole(target, data.data(), got, done)
+        if code != OK:
+            return code
+        done += got
+    return sync_file(target)
 
 
 cdef bint is_media_error(int error) noexcept nogil:

@@ -111,12 +111,12 @@ cdef class Punt:
             self.data_plane.plane.queued_bytes.fetch_add(-<int64_t>len(self.frame))
 
 
-cdef Punt _punt(DataPlane data_plane, const CPunt* found):
+cdef Punt _punt(DataPlane data_plane, const CPunt* c_punt):
     cdef Punt punt = Punt.__new__(Punt)
-    punt.connection = found.connection
-    punt.slot = found.slot
-    punt.peer = found.peer.decode()
-    punt.frame = PyBytes_FromStringAndSize(<const char*>found.frame.data(), found.frame.size())
+    punt.connection = c_punt.connection
+    punt.slot = c_punt.slot
+    punt.peer = c_punt.peer.decode()
+    punt.frame = PyBytes_FromStringAndSize(<const char*>c_punt.frame.data(), c_punt.frame.size())
     punt.data_plane = data_plane
     return punt
 
@@ -208,23 +208,23 @@ cdef class DataPlane:
     def punts(self):
         """The requests that came since the last call, and the connections that ended: nobody waits
         for what they asked."""
-        cdef vector[CPunt] found
+        cdef vector[CPunt] punts
         cdef vector[int64_t] gone
         cdef size_t i
-        punts_take(self.plane, &found, &gone)
-        return [_punt(self, &found[i]) for i in range(found.size())], list(gone)
+        punts_take(self.plane, &punts, &gone)
+        return [_punt(self, &punts[i]) for i in range(punts.size())], list(gone)
 
     def closures(self):
         """Connections that were ended since the last call although their clients wanted more, and
         of how many such nothing else is known."""
-        cdef vector[CClosure] found
+        cdef vector[CClosure] closures
         cdef int64_t left_out
         cdef size_t i
-        left_out = closures_take(self.plane, &found)
+        left_out = closures_take(self.plane, &closures)
         return [
-            Closure(found[i].peer.decode(), CLOSURE_NAMES[found[i].kind], found[i].got,
-                    found[i].wanted, found[i].key, found[i].version)
-            for i in range(found.size())
+            Closure(closures[i].peer.decode(), CLOSURE_NAMES[closures[i].kind], closures[i].got,
+                    closures[i].wanted, closures[i].key, closures[i].version)
+            for i in range(closures.size())
         ], left_out
 
     def reply_all(self, list answers not None):
@@ -331,30 +331,30 @@ cdef class DataPlane:
 
     def connections(self, int64_t timeout_ms):
         """All connections, as their threads see them; None: one did not answer in time. Blocks."""
-        cdef vector[CConnectionFacts] found
+        cdef vector[CConnectionFacts] facts
         cdef int64_t deadline_ns = monotonic_ns() + timeout_ms * 1000000
         cdef bint is_shown = self.is_running
         cdef size_t i
         with nogil:
             for i in range(self.processors.size()):
                 is_shown = is_shown and view_ask(
-                    &self.processors[i].view, self.processors[i].inbox.get(), deadline_ns, &found)
+                    &self.processors[i].view, self.processors[i].inbox.get(), deadline_ns, &facts)
         if not is_shown:
             return None
-        return [_connection_facts(&found[i]) for i in range(found.size())]
+        return [_connection_facts(&facts[i]) for i in range(facts.size())]
 
     # Metrics
 
     def request_times(self):
         """How long requests took, by API key, None for keys that no API has: how many by
         `TIME_BOUNDS_NS`, their sum in nanoseconds, and whether they waited for data."""
-        found = []
+        rows = []
         for row in range(ROWS):
             counts, sum_ns = self._times(row)
             if sum(counts):
                 key = 1 if row == ROW_FETCH_WAITED else row if row < API_KEYS else None
-                found.append((key, counts, sum_ns, row == ROW_FETCH_WAITED))
-        return found
+                rows.append((key, counts, sum_ns, row == ROW_FETCH_WAITED))
+        return rows
 
     cdef _times(self, int row):
         cdef size_t i

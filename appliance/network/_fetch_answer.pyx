@@ -47,27 +47,27 @@ cdef void fetch_put_nothing(Slot* slot, Fetch* fetch, int16_t error,
 cdef void fetch_put_answer(Connection* connection, Slot* slot, Fetch* fetch,
                            vector[FetchResult]* results, int64_t total) noexcept nogil:
     cdef bint is_flexible = fetch.version >= FETCH_FLEXIBLE
-    cdef vector[size_t] told
+    cdef vector[size_t] answered
     cdef size_t i, end, runs = 0
     for i in range(results.size()):
         if _is_news(fetch, &results.at(i)):
-            told.push_back(i)
-    for i in range(told.size()):
-        runs += i == 0 or not _share_topic(fetch, results, told[i - 1], told[i])
+            answered.push_back(i)
+    for i in range(answered.size()):
+        runs += i == 0 or not _share_topic(fetch, results, answered[i - 1], answered[i])
     if total > 0 and connection.quotas.fetch.get() != NULL:
         fetch.throttle_ms = connection_charge(connection, connection.quotas.fetch.get(), total)
     _put_head(&slot.answer, fetch, 0, fetch.session_id)
     put_count(&slot.answer.bytes, runs, is_flexible)
     i = 0
-    while i < told.size():
+    while i < answered.size():
         end = i + 1
-        while end < told.size() and _share_topic(fetch, results, told[i], told[end]):
+        while end < answered.size() and _share_topic(fetch, results, answered[i], answered[end]):
             end += 1
-        put_topic(&slot.answer.bytes, fetch.targets.at(results.at(told[i]).target).topic.get(),
+        put_topic(&slot.answer.bytes, fetch.targets.at(results.at(answered[i]).target).topic.get(),
                   fetch.version >= FETCH_BY_ID, is_flexible)
         put_count(&slot.answer.bytes, end - i, is_flexible)
         while i < end:
-            _put_partition(connection, slot, fetch, &results.at(told[i]))
+            _put_partition(connection, slot, fetch, &results.at(answered[i]))
             i += 1
         put_tags(&slot.answer.bytes, is_flexible)
     put_tags(&slot.answer.bytes, is_flexible)

@@ -21,7 +21,8 @@ from appliance.protocol._frame cimport (
     read_i32, read_i64, read_string, skip_tags,
 )
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
-from appliance.storage._partition_log cimport PartitionLog, log_end_for_epoch
+from appliance.storage._leader_epochs cimport epochs_at
+from appliance.storage._partition_log cimport PartitionLog
 
 cdef enum:
     FIRST_FLEXIBLE = 6
@@ -126,7 +127,7 @@ cdef bint _partition(Asked* asked, const TopicRef& topic, Cursor* cursor,
     put_i64(out, -1)  # only a search by time tells one
     put_i64(out, offset)
     if asked.version >= 4:
-        put_i32(out, _epoch_at(log, offset))
+        put_i32(out, epochs_at(log, offset))
     put_tags(out, asked.is_flexible)
     return True
 
@@ -140,17 +141,6 @@ cdef bint _is_new(Asked* asked, PartitionLog* log) noexcept nogil:
             return False
     asked.logs.push_back(log)
     return True
-
-
-cdef int32_t _epoch_at(PartitionLog* log, int64_t offset) noexcept nogil:
-    """In which the record at `offset` was, or will be, written."""
-    cdef int32_t epoch = <int32_t>log.leader_epoch.load(), before = -1
-    cdef int64_t end_offset = -1
-    while True:
-        log_end_for_epoch(log, epoch - 1, &before, &end_offset)
-        if before < 0 or offset >= end_offset:
-            return epoch
-        epoch = before
 
 
 # ---- with the GIL ----

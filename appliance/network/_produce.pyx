@@ -148,12 +148,12 @@ cdef void _parse_partition(Request* request, TopicTargets* topic, Cursor* cursor
 
 cdef void _parse_source(Request* request, TopicTargets* topic, Cursor* cursor) noexcept nogil:
     """The topic's tags, which may say that its mirror sends this; and who answers, then."""
-    cdef const Topic* found = topic.topic.get()
+    cdef const Topic* written_to = topic.topic.get()
     cdef Piece source = _source_of(cursor, request.is_flexible)
     cdef size_t i
     topic.is_mirrored = (
-        source.size > 0 and <size_t>source.size == found.mirror_source.size()
-        and memcmp(source.data, found.mirror_source.data(), source.size) == 0)
+        source.size > 0 and <size_t>source.size == written_to.mirror_source.size()
+        and memcmp(source.data, written_to.mirror_source.data(), source.size) == 0)
     # A mirror that is not this topic's is told so where both names can be put into words.
     if source.size > 0 and not topic.is_mirrored:
         request.is_for_control = True

@@ -81,12 +81,12 @@ cdef void topic_count(const TopicRef& topic, int thread, int what, int64_t more)
 
 
 cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noexcept nogil:
-    cdef TopicRef found
+    cdef TopicRef named_topic
     table.guard.lock()
     if table.by_name.count(name):
-        found = table.by_name[name]
+        named_topic = table.by_name[name]
     table.guard.unlock()
-    return -1 if found.get() == NULL else found.get().counts.get().sum(what)
+    return -1 if named_topic.get() == NULL else named_topic.get().counts.get().sum(what)
 
 
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil:

@@ -117,10 +117,6 @@ cdef inline uint8_t* put_room(vector[uint8_t]* out, size_t size) noexcept nogil:
     return out.data() + out.size() - size
 
 
-cdef inline void put_i8(vector[uint8_t]* out, int8_t value) noexcept nogil:
-    out.push_back(<uint8_t>value)
-
-
 cdef inline void put_i16(vector[uint8_t]* out, int16_t value) noexcept nogil:
     store_i16(put_room(out, 2), value)
 

@@ -115,7 +115,7 @@ cdef int64_t append_time(const BatchHeader* header) noexcept nogil:
 
 
 cdef int _scan(
-    const uint8_t* data, int64_t size, vector[BatchHeader]& found, int64_t* position
+    const uint8_t* data, int64_t size, vector[BatchHeader]& headers, int64_t* position
 ) except? -1 nogil:
     """Headers of the whole batches that follow each other; `position` is where it ended."""
     cdef BatchHeader header
@@ -130,7 +130,7 @@ cdef int _scan(
             code = batch_check_crc(data + position[0], &header)
         if code != OK:
             return code
-        found.push_back(header)
+        headers.push_back(header)
         position[0] += header.size
     return OK
 
@@ -210,15 +210,15 @@ cdef class Payload:
 
 cdef vector[BatchHeader] scan_batches(const unsigned char[::1] data, bint partial_tail):
     """The headers of all whole batches in `data`, each with its CRC checked."""
-    cdef vector[BatchHeader] found
+    cdef vector[BatchHeader] headers
     cdef int64_t size = data.shape[0], position = 0
     cdef const uint8_t* at = &data[0] if size else NULL
     cdef int code
     with nogil:
-        code = _scan(at, size, found, &position)
+        code = _scan(at, size, headers, &position)
     if code != OK and not (code == BATCH_TORN and partial_tail):
         raise batch_refusal(code, data, position)
-    return found
+    return headers
 
 
 def headers(const unsigned char[::1] data not None, *, bint partial_tail=False):
@@ -269,15 +269,15 @@ def records(
     cdef BatchHeader header
     cdef Payload payload
     cdef int64_t position = 0
-    cdef list found = []
+    cdef list decoded = []
     for header in scan_batches(data, partial_tail):
         if not header.attributes & ATTRIBUTE_CONTROL:
             payload = open_checked(data, position, &header, size_max)
             decode_records(
-                payload.records, &payload.claim, header.base_offset, append_time(&header), found
+                payload.records, &payload.claim, header.base_offset, append_time(&header), decoded
             )
         position += header.size
-    return found
+    return decoded
 
 
 def control(const unsigned char[::1] batch not None):

@@ -192,12 +192,12 @@ cdef class Columns:
         return _buffer(self, self.headers_ends.data(), self.headers_ends.size() * sizeof(int32_t))
 
 
-cdef int _reserve(Columns columns, vector[BatchHeader]& found, int64_t size) except -1:
+cdef int _reserve(Columns columns, vector[BatchHeader]& batches, int64_t size) except -1:
     """Room for what the headers claim, though not for more records than there are bytes."""
     cdef BatchHeader header
     cdef BinaryColumn column
     cdef int64_t count = 0
-    for header in found:
+    for header in batches:
         count += header.records_count
     count = min(count, size // RECORD_SIZE_MIN)
     columns.offsets.reserve(count)
@@ -252,9 +252,9 @@ cdef int _refuse(const unsigned char[::1] data) except -1:
 
 def is_transactional(const unsigned char[::1] data not None):
     """Whether any of the batches in `data` is of a transaction, and might have been aborted."""
-    cdef vector[BatchHeader] found = scan_batches(data, False)
+    cdef vector[BatchHeader] batches = scan_batches(data, False)
     cdef BatchHeader header
-    for header in found:
+    for header in batches:
         if header.attributes & ATTRIBUTE_TRANSACTIONAL:
             return True
     return False
@@ -276,15 +276,15 @@ def columns(
 ):
     """The records in `data` from `first_offset` up to `end_offset`, control batches left out, and
     batches of `aborted` transactions. Keys, values and headers that nobody wants are not copied."""
-    cdef vector[BatchHeader] found = scan_batches(data, partial_tail)
+    cdef vector[BatchHeader] batches = scan_batches(data, partial_tail)
     cdef Columns filled = Columns()
     cdef BatchHeader header
     cdef int64_t position = 0, opened = 0, copied = 0
     filled.first_offset, filled.end_offset = first_offset, end_offset
     filled.with_keys, filled.with_values, filled.with_headers = keys, values, headers
     size_max = min(size_max, <int64_t>INT32_MAX)
-    _reserve(filled, found, data.shape[0])
-    for header in found:
+    _reserve(filled, batches, data.shape[0])
+    for header in batches:
         if _is_wanted(data, position, &header, aborted):
             opened += _open(filled, data, position, &header, min(size_max, compression.SIZE_MAX))
             if copied + opened > size_max:

@@ -241,16 +241,16 @@ def committed(
     cdef int64_t room
     cdef size_t i = 0, end
     _plan_of(&plan, data, next_offset, aborted, False)
-    found = []
+    batches = []
     while i < plan.pieces.size():
         end = _joinable_end(&plan, at, i, next_offset, join_max, &room)
         if end > i + 1:
-            end = i + _join(&plan, at, i, end, room, found)
+            end = i + _join(&plan, at, i, end, room, batches)
             if end > i:
                 i = end
                 continue
         batch_load_header(at + plan.pieces[i].position, &header)
-        found.append(Committed(
+        batches.append(Committed(
             PyByteArray_FromStringAndSize(
                 <const char*>at + plan.pieces[i].position, header.size
             ),
@@ -258,11 +258,11 @@ def committed(
             _is_as_produced(&header) and header.base_offset >= next_offset,
         ))
         i += 1
-    return found, plan.next_offset
+    return batches, plan.next_offset
 
 
 cdef size_t _join(const Plan* plan, const uint8_t* data, size_t first, size_t end, int64_t room,
-                  list found) except? 0:
+                  list batches) except? 0:
     """How many of these pieces were joined to one batch; none when not even two could be."""
     cdef bytearray into = PyByteArray_FromStringAndSize(NULL, room)
     cdef Join join
@@ -279,7 +279,7 @@ cdef size_t _join(const Plan* plan, const uint8_t* data, size_t first, size_t en
     if i < first + 2:
         return 0
     PyByteArray_Resize(into, room)
-    found.append(Committed(into, _runs(plan, first, i), join.records, True))
+    batches.append(Committed(into, _runs(plan, first, i), join.records, True))
     return i - first
 
 

@@ -12,8 +12,10 @@ where a key or a value, of a header too, is its size as i32, or -1 for null, and
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from appliance.native._siphash cimport SipHash, sip_begin, sip_result, sip_take
+
 cdef struct Sip:
-    uint64_t v0, v1, v2, v3
+    SipHash state
     uint64_t tail  # the bytes that do not fill a word yet, the first one lowest
     uint64_t size  # of all bytes so far
 
@@ -33,36 +35,8 @@ cdef struct Lists:  # the lists of headers, and what is in them
 
 # ---- without the GIL ----
 
-cdef inline uint64_t _turned(uint64_t word, int bits) noexcept nogil:
-    return (word << bits) | (word >> (64 - bits))
-
-
-cdef inline void _round(Sip* sip) noexcept nogil:
-    sip.v0 += sip.v1
-    sip.v1 = _turned(sip.v1, 13) ^ sip.v0
-    sip.v0 = _turned(sip.v0, 32)
-    sip.v2 += sip.v3
-    sip.v3 = _turned(sip.v3, 16) ^ sip.v2
-    sip.v0 += sip.v3
-    sip.v3 = _turned(sip.v3, 21) ^ sip.v0
-    sip.v2 += sip.v1
-    sip.v1 = _turned(sip.v1, 17) ^ sip.v2
-    sip.v2 = _turned(sip.v2, 32)
-
-
-cdef inline void _word(Sip* sip, uint64_t word) noexcept nogil:
-    sip.v3 ^= word
-    _round(sip)
-    _round(sip)
-    sip.v0 ^= word
-
-
 cdef inline void _begin(Sip* sip) noexcept nogil:
-    cdef uint64_t low = 0x0706050403020100U, high = 0x0F0E0D0C0B0A0908U  # the key
-    sip.v0 = low ^ 0x736F6D6570736575U
-    sip.v1 = high ^ 0x646F72616E646F6DU
-    sip.v2 = low ^ 0x6C7967656E657261U
-    sip.v3 = high ^ 0x7465646279746573U
+    sip_begin(&sip.state, 0x0706050403020100U, 0x0F0E0D0C0B0A0908U)
     sip.tail = sip.size = 0
 
 
@@ -70,7 +44,7 @@ cdef inline void _feed_byte(Sip* sip, uint8_t byte) noexcept nogil:
     sip.tail |= <uint64_t>byte << (8 * (sip.size & 7))
     sip.size += 1
     if sip.size & 7 == 0:
-        _word(sip, sip.tail)
+        sip_take(&sip.state, sip.tail)
         sip.tail = 0
 
 
@@ -81,7 +55,7 @@ cdef inline void _feed(Sip* sip, const uint8_t* data, int64_t size) noexcept nog
     cdef uint64_t word
     for i in range(words):
         memcpy(&word, data + 8 * i, 8)
-        _word(sip, sip.tail | (word << bits))
+        sip_take(&sip.state, sip.tail | (word << bits))
         sip.tail = word >> (64 - bits) if bits else 0
     sip.size += 8 * words
     for i in range(8 * words, size):
@@ -89,11 +63,9 @@ cdef inline void _feed(Sip* sip, const uint8_t* data, int64_t size) noexcept nog
 
 
 cdef inline uint64_t _end(Sip* sip) noexcept nogil:
-    _word(sip, sip.tail | (sip.size << 56))
-    sip.v2 ^= 0xFF
-    for _ in range(4):
-        _round(sip)
-    return sip.v0 ^ sip.v1 ^ sip.v2 ^ sip.v3
+    sip_take(&sip.state, sip.tail | (sip.size << 56))
+    sip.state.v2 ^= 0xFF
+    return sip_result(&sip.state)
 
 
 cdef inline bint _is_null(const uint8_t* validity, int64_t bit) noexcept nogil:
@@ -149,14 +121,14 @@ cdef class _Column:
         self.ends, self.data, self.validity, self.first = ends, data, validity, first
 
     cdef Bytes bytes(self):
-        cdef Bytes found
-        found.ends, found.first = <const int32_t*>&self.ends[0], self.first
-        found.data = found.validity = <const uint8_t*>NULL
+        cdef Bytes column
+        column.ends, column.first = <const int32_t*>&self.ends[0], self.first
+        column.data = column.validity = <const uint8_t*>NULL
         if self.data is not None and self.data.shape[0]:
-            found.data = &self.data[0]
+            column.data = &self.data[0]
         if self.validity is not None and self.validity.shape[0]:
-            found.validity = &self.validity[0]
-        return found
+            column.validity = &self.validity[0]
+        return column
 
 
 def record_hashes(

@@ -17,13 +17,13 @@ cdef class Message:
     cdef readonly object headers       # tuple of (str, bytes or None)
 
 # How far the reading of a partition is: one for all readers of one claim on it.
-cdef class Progress:
+cdef class ConsumerPosition:
     cdef public int64_t next_offset    # behind what was handed out
     cdef public int64_t done           # everything below is done with: its successor was asked for
     cdef public bint is_over           # nothing more may be handed out
 
 cdef class RecordReader:
-    cdef readonly Progress progress
+    cdef readonly ConsumerPosition progress
     cdef readonly int64_t end_offset   # behind the last batch; without one, what was asked for
     cdef readonly int64_t size         # bytes of whole batches
     cdef object topic

@@ -16,7 +16,7 @@ class Message:
     headers: tuple[tuple[str, bytes | None], ...]
 
 @disjoint_base
-class Progress:
+class ConsumerPosition:
     next_offset: int
     done: int
     is_over: bool
@@ -24,7 +24,7 @@ class Progress:
 
 @disjoint_base
 class RecordReader:
-    progress: Progress
+    progress: ConsumerPosition
     end_offset: int
     size: int
     def __init__(
@@ -32,7 +32,7 @@ class RecordReader:
         data: _Bytes,
         topic: str,
         partition: Any,
-        progress: Progress,
+        progress: ConsumerPosition,
         *,
         end_offset: int = ...,
         size_max: int = ...,

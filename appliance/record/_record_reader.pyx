@@ -9,17 +9,15 @@ offset that is committed in the background, while somebody may still work on the
 """
 
 import cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
-from appliance.native._bytes cimport Cursor
 from appliance.native._codes cimport OK
 from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, append_time, batch_check_header,
     batch_load_header, open_checked, scan_batches,
 )
 from appliance.record._records cimport (
-    HeaderView, RecordView, header_next, record_next, record_timestamp,
+    RecordView, decode_headers, field_bytes, record_next, record_timestamp,
 )
 
 from appliance import errors
@@ -57,25 +55,9 @@ cdef class Message:
         )
 
 
-cdef class Progress:
+cdef class ConsumerPosition:
     def __init__(self, int64_t offset):
         self.next_offset = self.done = offset
-
-
-cdef inline object _copied(const uint8_t* data, int32_t size):
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
-
-
-cdef tuple _headers_of(const RecordView* record):
-    cdef Cursor cursor
-    cdef HeaderView header
-    cdef list found = []
-    cursor.at, cursor.end, cursor.failed = record.headers, record.end, False
-    while cursor.at < cursor.end and header_next(&cursor, &header) == OK:
-        # a name that is not UTF-8 is the producer's mistake and no reason to withhold the record
-        name = _copied(header.key, header.key_size).decode("utf-8", "replace")
-        found.append((name, _copied(header.value, header.value_size)))
-    return tuple(found)
 
 
 def whole_batches(const unsigned char[::1] data not None, int64_t end_offset):
@@ -92,7 +74,8 @@ cdef class RecordReader:
     `end_offset`: batches behind those given were looked at too, and left out."""
 
     def __init__(
-        self, const unsigned char[::1] data not None, topic, partition, Progress progress not None,
+        self, const unsigned char[::1] data not None, topic, partition,
+        ConsumerPosition progress not None,
         *, int64_t end_offset=-1, int64_t size_max=compression.SIZE_MAX,
     ):
         cdef BatchHeader header
@@ -118,7 +101,7 @@ cdef class RecordReader:
         """None at the end."""
         cdef RecordView view
         cdef Message message
-        cdef Progress progress = self.progress
+        cdef ConsumerPosition progress = self.progress
         cdef int64_t offset
         while not progress.is_over:
             if self.left == 0:
@@ -134,9 +117,9 @@ cdef class RecordReader:
             message = Message.__new__(Message)
             message.topic, message.partition, message.offset = self.topic, self.partition, offset
             message.timestamp = record_timestamp(&self.payload.claim, &view, self.append_time)
-            message.key = _copied(view.key, view.key_size)
-            message.value = _copied(view.value, view.value_size)
-            message.headers = _headers_of(&view) if view.headers_count else ()
+            message.key = field_bytes(view.key, view.key_size)
+            message.value = field_bytes(view.value, view.value_size)
+            message.headers = decode_headers(&view) if view.headers_count else ()
             progress.done, progress.next_offset = offset, offset + 1
             return message
         return None
@@ -145,7 +128,7 @@ cdef class RecordReader:
 cdef bint _open_next(RecordReader reader) except -1:
     """The next batch with records for applications; False when there is none left."""
     cdef BatchHeader header
-    cdef Progress progress = reader.progress
+    cdef ConsumerPosition progress = reader.progress
     while reader.index < reader.batches.size():
         header = reader.batches[reader.index]
         has_records = header.records_count and not header.attributes & ATTRIBUTE_CONTROL

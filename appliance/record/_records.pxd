@@ -3,6 +3,7 @@
 What a view points to is borrowed: it lives as long as the bytes under the cursor do.
 """
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
@@ -131,6 +132,13 @@ cdef class Record:
     cdef readonly object key           # bytes or None
     cdef readonly object value         # bytes or None
     cdef readonly object headers       # tuple of (str, bytes or None)
+
+# A key or a value; a size of -1 is null.
+cdef inline object field_bytes(const uint8_t* data, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
+
+# Pairs of a name and bytes or None.
+cdef tuple decode_headers(const RecordView* record)
 
 # Appends decoded records to `into`; the bytes must have passed records_check.
 cdef int decode_records(

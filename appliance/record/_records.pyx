@@ -15,7 +15,7 @@ Varints are zigzag, at most 5 bytes (varint) or 10 (varlong). All of it comes fr
 length is held against the bytes left before it is believed, and nothing is allocated to find out.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -338,19 +338,15 @@ cdef object _bytes_or_none(data, str what):
     raise TypeError(f"a record's {what} is bytes or None, not {type(data).__name__}")
 
 
-cdef inline object _copied(const uint8_t* data, int32_t size):
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
-
-
-cdef tuple _decode_headers(const RecordView* record):
+cdef tuple decode_headers(const RecordView* record):
     cdef Cursor cursor
     cdef HeaderView header
     cdef list headers = []
     cursor.at, cursor.end, cursor.failed = record.headers, record.end, False
     while cursor.at < cursor.end and header_next(&cursor, &header) == OK:
         # a name that is not UTF-8 is the producer's mistake and no reason to withhold the record
-        name = _copied(header.key, header.key_size).decode("utf-8", "replace")
-        headers.append((name, _copied(header.value, header.value_size)))
+        name = field_bytes(header.key, header.key_size).decode("utf-8", "replace")
+        headers.append((name, field_bytes(header.value, header.value_size)))
     return tuple(headers)
 
 
@@ -366,9 +362,9 @@ cdef int decode_records(
         record = Record.__new__(Record)
         record.offset = base_offset + view.offset_delta
         record.timestamp = record_timestamp(claim, &view, append_time)
-        record.key = _copied(view.key, view.key_size)
-        record.value = _copied(view.value, view.value_size)
-        record.headers = _decode_headers(&view) if view.headers_count else ()
+        record.key = field_bytes(view.key, view.key_size)
+        record.value = field_bytes(view.value, view.value_size)
+        record.headers = decode_headers(&view) if view.headers_count else ()
         into.append(record)
     return 0
 

@@ -284,12 +284,12 @@ cdef _infos(const vector[Hole]& holes):
 
 def holes(Log log not None):
     """What is damaged or gone, by offset."""
-    cdef vector[Hole] found
+    cdef vector[Hole] holes
     with nogil:
         log.log.get().list_guard.lock()
-        found = log.log.get().holes
+        holes = log.log.get().holes
         log.log.get().list_guard.unlock()
-    return sorted(_infos(found))
+    return sorted(_infos(holes))
 
 
 def skip(Log log not None, int64_t first_offset, int64_t end_offset):

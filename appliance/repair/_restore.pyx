@@ -1,13 +1,11 @@
 """Writes a segment's file anew from our descriptor, where its name is gone or leads elsewhere."""
 
-from libc.stdint cimport int64_t, uint8_t
-from libcpp.vector cimport vector
+from libc.stdint cimport int64_t
 
 from appliance.native._codes cimport BATCH_TORN, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL
 from appliance.native._descriptors cimport FileRef, file_own
 from appliance.native._files cimport (
-    NAME_SIZE, failure_note, file_name, open_file, read_whole, storage_code, sync_directory,
-    sync_file, write_whole,
+    NAME_SIZE, copy_whole, failure_note, file_name, open_file, storage_code, sync_directory,
 )
 from appliance.native._native cimport (
     AT_SYMLINK_NOFOLLOW, ENOENT, O_CREAT, O_RDWR, O_TRUNC, ScopeLock, c_stat, errno, fstat,
@@ -19,7 +17,6 @@ from appliance.storage._segment cimport Segment, segment_file
 
 cdef enum:
     _AGAIN = 1                     # no code: those are negative
-    COPY_SIZE = 1048576
 
 
 # ---- without the GIL ----
@@ -77,7 +74,7 @@ cdef int _restore(Scan* scan, const FileRef& file) noexcept nogil:
     if fd < 0:
         return fd
     owner = file_own(fd)
-    code = _copy(file.get().fd, fd, size)
+    code = copy_whole(file.get().fd, fd, 0, size, BATCH_TORN)
     if code == OK:
         code = file_keep_aside(directory_fd, segment.base_offset)
     if code == OK:
@@ -124,22 +121,6 @@ cdef int _take_name(Scan* scan, const FileRef& fresh, int64_t size) noexcept nog
         log.is_changed.store(True)
     log.guard.unlock()
     return code if code != OK else sync_directory(directory_fd)
-
-
-cdef int _copy(int source, int target, int64_t size) noexcept nogil:
-    cdef vector[uint8_t] data
-    cdef int64_t done = 0, got
-    cdef int code
-    data.resize(min(size, <int64_t>COPY_SIZE))
-    while done < size:
-        got = read_whole(source, data.data(), min(<int64_t>COPY_SIZE, size - done), done)
-        if got <= 0:
-            return <int>min(got, <int64_t>BATCH_TORN)
-        code = write_whole(target, data.data(), got, done)
-        if code != OK:
-            return code
-        done += got
-    return sync_file(target)
 
 
 # ---- with the GIL ----

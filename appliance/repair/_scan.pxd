@@ -55,7 +55,7 @@ cdef cppclass Scan:
     Flaw flaw                      # what it is that ends where the search does
     bint was_refused               # by the disk, some of what was settled
     vector[Flaw] flaws
-    vector[Flaw] told              # settled
+    vector[Flaw] settled           # and not told yet
     vector[Hole] holes             # of these, to be marked
     IndexCheck index
     TxnTrail trail

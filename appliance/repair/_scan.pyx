@@ -18,10 +18,10 @@ from appliance.repair._index_check cimport (
 from appliance.storage._disk_reader cimport disk_at, disk_have, disk_open
 from appliance.storage._holes cimport holes_cover
 from appliance.storage._journal cimport hole_new
+from appliance.storage._leader_epochs cimport epochs_fit
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._search cimport (
-    SEARCH_MORE, SEARCH_SIZE_MAX, search_crc, search_epoch_is_right, search_good, search_next,
-    search_start,
+    SEARCH_MORE, SEARCH_SIZE_MAX, search_crc, search_good, search_next, search_start,
 )
 from appliance.storage._segment cimport Segment, segment_file
 from appliance.storage._segment_find cimport segment_past_damage
@@ -176,7 +176,7 @@ cdef int scan_look(Scan* scan, int64_t position, int64_t next_offset,
     if header.base_offset > next_offset >= scan.gaps_end:
         if not holes_cover(scan.log.get(), next_offset, header.base_offset):
             return BAD_OFFSET
-    return GOOD if search_epoch_is_right(&scan.epochs, header) else BAD_EPOCH
+    return GOOD if epochs_fit(&scan.epochs, header) else BAD_EPOCH
 
 
 cdef void _take(Scan* scan, const BatchHeader* header) noexcept nogil:
@@ -190,7 +190,7 @@ cdef void scan_tell(Scan* scan, Why why) noexcept nogil:
     cdef Flaw flaw
     flaw.why, flaw.is_refused = why, False
     flaw.hole = hole_new(scan.segment.get().base_offset, scan.segment.get().end_offset.load())
-    scan.told.push_back(flaw)
+    scan.settled.push_back(flaw)
 
 
 # What is not good

@@ -104,11 +104,11 @@ cdef class SegmentScan:
         cdef size_t i
         with nogil:
             code = scan_settle(&self.scan)
-        found = [self._finding(&self.scan.told[i]) for i in range(self.scan.told.size())]
-        self.scan.told.clear()
+        findings = [self._finding(&self.scan.settled[i]) for i in range(self.scan.settled.size())]
+        self.scan.settled.clear()
         if code != OK:
-            found.append(self._failed(code))
-        return found
+            findings.append(self._failed(code))
+        return findings
 
     @property
     def is_moot(self):

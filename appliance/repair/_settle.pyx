@@ -16,11 +16,11 @@ from appliance.repair._scan cimport (
 from appliance.storage._disk_reader cimport disk_forget
 from appliance.storage._holes cimport holes_add, holes_cover
 from appliance.storage._index cimport AbortedTxn, txn_index_load
-from appliance.storage._index_files cimport log_store_aborted
+from appliance.storage._index_files cimport log_aborted_in, log_store_aborted
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport Segment, segment_file, segment_store_index
 from appliance.storage._segment_find cimport segment_rebuild_index
-from appliance.storage._txn_trail cimport TRAIL_FITS, TRAIL_UNSURE, TrailFound, trail_mend
+from appliance.storage._txn_trail cimport TRAIL_FITS, TRAIL_UNSURE, TrailVerdict, trail_mend
 
 
 # ---- without the GIL ----
@@ -88,7 +88,7 @@ cdef int _settle_flaw(Scan* scan, Flaw flaw) noexcept nogil:
     # Below the log start nobody reads, and nobody need be told.
     if flaw.hole.end_offset > log.log_start_offset.load():
         flaw.hole.first_offset = max(flaw.hole.first_offset, log.log_start_offset.load())
-        scan.told.push_back(flaw)
+        scan.settled.push_back(flaw)
     return OK
 
 
@@ -108,14 +108,14 @@ cdef int _settle_aborted(Scan* scan) noexcept nogil:
     """What aborted transactions readers are told of, and after the next start."""
     cdef PartitionLog* log = scan.log.get()
     cdef Segment* segment = scan.segment.get()
-    cdef TrailFound found = trail_mend(log, &scan.trail, segment.base_offset, scan.end_offset)
+    cdef TrailVerdict verdict = trail_mend(log, &scan.trail, segment.base_offset, scan.end_offset)
     cdef bint is_stored = True
     cdef int code = OK
-    if found == TRAIL_FITS and not scan.is_active:
+    if verdict == TRAIL_FITS and not scan.is_active:
         code = _aborted_are_stored(scan, &is_stored)
-    if code != OK or (found == TRAIL_FITS and is_stored):
+    if code != OK or (verdict == TRAIL_FITS and is_stored):
         return code
-    scan_tell(scan, UNSURE_TXN_INDEX if found == TRAIL_UNSURE else WRONG_TXN_INDEX)
+    scan_tell(scan, UNSURE_TXN_INDEX if verdict == TRAIL_UNSURE else WRONG_TXN_INDEX)
     return log_store_aborted(log, segment)
 
 
@@ -130,11 +130,7 @@ cdef int _aborted_are_stored(Scan* scan, bint* is_stored) noexcept nogil:
                                    &stored)
     if code < 0 or segment.txn_is_dirty.load():
         return min(code, OK)
-    log.list_guard.lock()
-    for i in range(log.aborted.size()):
-        if start <= log.aborted[i].last_offset < segment.end_offset.load():
-            wanted.push_back(log.aborted[i])
-    log.list_guard.unlock()
+    wanted = log_aborted_in(log, start, segment.end_offset.load())
     # Below the log's start nobody reads: memory forgets till the next start, the file does not.
     while not stored.empty() and stored.front().last_offset < start:
         stored.erase(stored.begin())

@@ -1,30 +1,26 @@
-"""Appending to a log: which batches are taken, where they land, when they are to be durable."""
+"""Appending to a log: where a batch lands, and when it is to be durable. `_append_check` says which
+are taken."""
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 
-from appliance.native._codes cimport (
-    BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, FILES_EXHAUSTED,
-    LEADER_EPOCH_OLD, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
-    STORAGE_IO, TXN_STATE_INVALID,
-)
+from appliance.native._codes cimport FILES_EXHAUSTED, LOG_FAILED, OK, STORAGE_FULL, STORAGE_IO
 from appliance.native._descriptors cimport descriptors_relieve
 from appliance.native._native cimport ScopeLock, count_own, monotonic_ns
 from appliance.record._batch cimport (
-    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
-    BatchHeader, batch_control_type, batch_load_header, batch_stamp, batch_stamp_append_time,
-    batch_stamp_max_timestamp,
+    ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader, batch_control_type, batch_load_header,
+    batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
 )
-from appliance.record._batch_check cimport batch_check_keys, batch_check_mirrored
+from appliance.record._batch_check cimport batch_check_mirrored
+from appliance.storage._append_check cimport append_check
 from appliance.storage._commit cimport log_tell
 from appliance.storage._committer cimport committer_ask
 from appliance.storage._index cimport AbortedTxn
-from appliance.storage._journal cimport EpochEntry
+from appliance.storage._leader_epochs cimport epoch_of_append, epochs_note
 from appliance.storage._partition_log cimport (
     EndedTxn, LogSettings, log_fail, log_roll_locked,
 )
 from appliance.storage._producers cimport (
-    DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_first_open,
-    producers_note, producers_note_marker, producers_txn_is_open,
+    DUPLICATE, producers_first_open, producers_note, producers_note_marker, producers_txn_is_open,
 )
 from appliance.storage._segment cimport SEGMENT_SIZE_MAX, segment_append, segment_index_bytes
 from appliance.storage._segment_find cimport segment_load_index
@@ -92,15 +88,14 @@ cdef void _ask(Committer* committer, const LogRef& log, bint is_awaited, int64_t
 
 cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,
                  const AppendOptions* options, Appended* appended, Due* due) noexcept nogil:
-    cdef int code
-    log.guard.lock()
-    code = _append_locked(log, data, header, options, appended, due)
-    log.guard.unlock()
-    if code == FILES_EXHAUSTED and descriptors_relieve():
-        # Nothing was written, and what was stamped is stamped again.
+    cdef int code, attempt
+    for attempt in range(2):
         log.guard.lock()
         code = _append_locked(log, data, header, options, appended, due)
         log.guard.unlock()
+        # Nothing was written then, and what was stamped is stamped again.
+        if code != FILES_EXHAUSTED or attempt == 1 or not descriptors_relieve():
+            break
     if log.shows_appended.load() or log.failed.load() != OK:
         log_tell(log)
     return code
@@ -109,14 +104,15 @@ cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,
 cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
                         const AppendOptions* options, Appended* appended,
                         Due* due) noexcept nogil:
-    cdef int32_t epoch = <int32_t>log.leader_epoch.load()
+    cdef int32_t epoch
     cdef Segment* segment
-    cdef int code = _check(log, data, header, options, appended, due)
+    cdef int code = append_check(log, data, header, options, appended)
+    if code == DUPLICATE:
+        _ask_again(log, appended.last_offset, due)
+        return OK
     if code != OK:
-        return OK if code == DUPLICATE else code
-    if options.leader_epoch > epoch:
-        epoch = options.leader_epoch
-        log.leader_epoch.store(epoch)
+        return code
+    epoch = epoch_of_append(log, options.leader_epoch)
     if _must_roll(log, header, options.earliest_ms):
         code = log_roll_locked(log)
         if code != OK:
@@ -154,89 +150,10 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
     return OK
 
 
-cdef int _check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
-                const AppendOptions* options, Appended* appended, Due* due) noexcept nogil:
-    cdef bint is_mirror = options.origin == ORIGIN_MIRROR
-    cdef bint is_client = options.origin != ORIGIN_COORDINATOR and not is_mirror
-    cdef BatchSeen seen
-    cdef int32_t coordinator_epoch
-    cdef int code
-    if log.failed.load() != OK:
-        return LOG_FAILED
-    if log.is_closed.load():
-        return LOG_CLOSED
-    if is_mirror != log.settings.is_mirror:
-        return LOG_MIRRORED
-    if (is_client or is_mirror) and log.storage.get().is_full.load():
-        return STORAGE_FULL
-    if 0 <= options.leader_epoch < log.leader_epoch.load():
-        return LEADER_EPOCH_OLD
-    if is_client and header.size > log.settings.max_message_bytes:
-        return BATCH_TOO_LARGE
-    if header.size > min(log.settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
-        return BATCH_LARGER_THAN_SEGMENT
-    if is_mirror:
-        return _check_place(log, header, appended, due)
-    if is_client and log.settings.cleanup_compact and not header.attributes & ATTRIBUTE_CODEC:
-        if batch_check_keys(data, header) != OK:
-            return BATCH_INVALID
-    if is_client and not _timestamps_are_legal(&log.settings, header, options):
-        return BATCH_TIMESTAMP
-    if header.attributes & ATTRIBUTE_CONTROL:
-        batch_control_type(data, header, &coordinator_epoch)
-        return producers_check_marker(&log.producers, header, coordinator_epoch)
-    code = producers_check(&log.producers, header, &seen)
-    if code == DUPLICATE:
-        appended.base_offset = seen.last_offset - seen.offset_delta
-        appended.last_offset = seen.last_offset
-        appended.append_time = seen.timestamp if log.settings.append_time else -1
-        appended.duplicate = True
-        _ask_again(log, seen.last_offset, due)
-    elif code == OK and options.origin == ORIGIN_UNVERIFIED:
-        # Its transaction may have ended since somebody looked: a batch behind the marker would open
-        # one that nobody knows of, and hold up readers for good.
-        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-            if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
-                return TXN_STATE_INVALID
-    return code
-
-
-cdef int _check_place(PartitionLog* log, const BatchHeader* header,
-                      Appended* appended, Due* due) noexcept nogil:
-    """Whether a batch of another log goes on just where this one ends, or is here already."""
-    cdef int64_t end_offset = log.log_end_offset.load()
-    if header.base_offset == end_offset:
-        return OK
-    if header.base_offset + header.last_offset_delta >= end_offset:
-        return OFFSET_OUT_OF_RANGE
-    appended.base_offset = header.base_offset
-    appended.last_offset = header.base_offset + header.last_offset_delta
-    appended.append_time = -1
-    appended.duplicate = True
-    _ask_again(log, appended.last_offset, due)
-    return DUPLICATE
-
-
 cdef void _ask_again(PartitionLog* log, int64_t last_offset, Due* due) noexcept nogil:
     """For a duplicate: its first answer may have been lost before the data was durable."""
     due.write_behind = False
     due.commit_by_ns = INT64_MAX if last_offset < log.durable_offset.load() else 0
-
-
-cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* header,
-                                const AppendOptions* options) noexcept nogil:
-    if settings.append_time:
-        return not header.attributes & ATTRIBUTE_APPEND_TIME
-    # -1 says that there is no timestamp. No sum here can overflow: now is far from both ends.
-    # A clock in doubt refuses nobody: the producer's may be the right one.
-    if header.max_timestamp > options.latest_ms:
-        if header.max_timestamp - options.latest_ms > settings.timestamp_after_max_ms:
-            return False
-    if header.base_timestamp == -1 or header.base_timestamp > options.earliest_ms:
-        return True
-    if settings.timestamp_before_max_ms == INT64_MAX:
-        return True
-    return header.base_timestamp >= options.earliest_ms - settings.timestamp_before_max_ms
 
 
 cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_ms) noexcept nogil:
@@ -271,11 +188,7 @@ cdef int _refused(PartitionLog* log, int code) noexcept nogil:
 cdef void log_note(PartitionLog* log, Segment* segment, const uint8_t* data,
                    const BatchHeader* header,
                    int64_t now_ms) noexcept nogil:
-    cdef EpochEntry entry
-    if log.epochs.empty() or header.leader_epoch > log.epochs.back().epoch:
-        entry.epoch = header.leader_epoch
-        entry.start_offset = header.base_offset
-        log.epochs.push_back(entry)
+    epochs_note(log, header)
     if header.attributes & ATTRIBUTE_CONTROL:
         _note_marker(log, segment, data, header, now_ms)
         return

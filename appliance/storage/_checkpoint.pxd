@@ -9,6 +9,9 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil
 cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil
 cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
 
+# The log's segments and holes as they are now, so that one that goes missing is missed.
+cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
+
 # Puts the saved checkpoint into the journal; saved_guard is held.
 cdef void log_put_locked(PartitionLog* log) noexcept nogil
 # Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.

@@ -72,13 +72,13 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
             producers_store(&log.producers, &saved.producers)
             log.guard.unlock()
         log.bytes_at_saved = log.bytes_appended.load()
-        _fill_list(log, saved)
+        log_list_segments(log, saved)
         journal_put(&log.storage.get().journal, log.name, saved)
     return OK
 
 
 cdef void log_put_locked(PartitionLog* log) noexcept nogil:
-    _fill_list(log, &log.saved)
+    log_list_segments(log, &log.saved)
     journal_put(&log.storage.get().journal, log.name, &log.saved)
 
 
@@ -90,8 +90,7 @@ cdef int log_save_locked(PartitionLog* log) noexcept nogil:
     return storage_commit(log.storage.get())
 
 
-cdef void _fill_list(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
-    """The list of segments as it is now, so that one that goes missing is missed."""
+cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     cdef size_t i
     cdef ScopeLock lock
     checkpoint.bases.clear()

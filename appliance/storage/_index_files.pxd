@@ -1,6 +1,8 @@
 from libc.stdint cimport int64_t
+from libcpp.vector cimport vector
 
 from appliance.storage._commit cimport CommitPlan
+from appliance.storage._index cimport AbortedTxn
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport Segment
 
@@ -13,3 +15,8 @@ cdef void log_finish_indexes(CommitPlan* plan, bint is_durable) noexcept nogil
 
 # The segment's transaction index, as log.aborted has it.
 cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil
+
+# Aborted transactions whose markers have offsets in [base, end); the same as the file of `base`.
+cdef vector[AbortedTxn] log_aborted_in(PartitionLog* log, int64_t base, int64_t end) noexcept nogil
+cdef int log_store_aborted_in(PartitionLog* log, int directory_fd, int64_t base,
+                              int64_t end) noexcept nogil

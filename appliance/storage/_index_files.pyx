@@ -6,7 +6,8 @@ from libcpp.vector cimport vector
 from appliance.native._codes cimport FILES_EXHAUSTED, LOG_CLOSED, OK
 from appliance.native._descriptors cimport FileRef, descriptors_relieve, directory_hold
 from appliance.native._native cimport ScopeLock
-from appliance.storage._index cimport AbortedTxn, txn_index_store
+from appliance.storage._index cimport txn_index_store
+from appliance.storage._partition_log cimport log_segments
 from appliance.storage._segment cimport SegmentRef, segment_forget_stored, segment_store_index
 
 
@@ -35,15 +36,11 @@ cdef int _store_indexes(CommitPlan* plan, bint is_durable) noexcept nogil:
     so the recovery point must not pass it unsynced: it is always durable.
     """
     cdef PartitionLog* log = plan.log.get()
-    cdef vector[SegmentRef] segments
+    cdef vector[SegmentRef] segments = log_segments(log)
     cdef Segment* segment
-    cdef size_t slot
+    cdef size_t slot = segments.size()
     cdef bint is_sealed
     cdef int code = OK
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
-    slot = segments.size()
     while slot > 0 and code == OK:
         slot -= 1
         segment = segments[slot].get()
@@ -80,23 +77,34 @@ cdef void _finish_segment(PartitionLog* log, Segment* segment) noexcept nogil:
     segment.index_is_final.store(segment.synced_size == segment.size.load())
 
 
-cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
-    cdef vector[AbortedTxn] here
-    cdef int64_t end_offset = segment.end_offset.load()
-    cdef FileRef directory
+cdef vector[AbortedTxn] log_aborted_in(PartitionLog* log, int64_t base, int64_t end) noexcept nogil:
+    cdef vector[AbortedTxn] aborted
     cdef size_t i
+    cdef ScopeLock lock
+    lock.hold(log.list_guard)
+    for i in range(log.aborted.size()):
+        if base <= log.aborted[i].last_offset < end:
+            aborted.push_back(log.aborted[i])
+    return aborted
+
+
+cdef int log_store_aborted_in(PartitionLog* log, int directory_fd, int64_t base,
+                              int64_t end) noexcept nogil:
+    cdef vector[AbortedTxn] aborted = log_aborted_in(log, base, end)
+    return txn_index_store(directory_fd, base, aborted.data(), aborted.size())
+
+
+cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
+    cdef FileRef directory
     cdef int code = directory_hold(segment.directory.get(), &directory)
     if log.is_closed.load():
         code = LOG_CLOSED  # the file may be another log's by now
     if code != OK:
         return code
-    log.list_guard.lock()
+    # First: a marker that comes while this is under way makes it dirty again.
     segment.txn_is_dirty.store(False)
-    for i in range(log.aborted.size()):
-        if segment.base_offset <= log.aborted[i].last_offset < end_offset:
-            here.push_back(log.aborted[i])
-    log.list_guard.unlock()
-    code = txn_index_store(directory.get().fd, segment.base_offset, here.data(), here.size())
+    code = log_store_aborted_in(log, directory.get().fd, segment.base_offset,
+                                segment.end_offset.load())
     if code != OK:
         segment.txn_is_dirty.store(True)
     return code

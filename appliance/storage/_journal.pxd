@@ -70,7 +70,6 @@ cdef cppclass Journal:
     int64_t generation
     int64_t sequence
     unordered_map[string, vector[uint8_t]] live      # partition directory -> its latest record
-    int64_t live_bytes
     vector[uint8_t] pending        # framed, not yet written
     int failed                     # the code of a failed sync: nothing is written any more
     bint was_clean                 # the last life ended with a clean stop

@@ -12,7 +12,8 @@ from appliance.record._batch cimport (
     BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header, batch_load_header,
 )
 from appliance.storage._index cimport AbortedTxn
-from appliance.storage._partition_log cimport PartitionLog, log_end_for_epoch
+from appliance.storage._leader_epochs cimport epochs_end_of
+from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._read cimport (
     READ_END, READ_STABLE, READ_VISIBLE, Slice, log_aborted, log_find_time, log_note_fault,
     log_note_fault_at, log_read,
@@ -185,8 +186,8 @@ cdef class LogReader(LogView):
                 for i in range(aborted.size())]
 
     def end_offset_for_epoch(self, int32_t epoch):
-        cdef int32_t found
+        cdef int32_t last
         cdef int64_t end_offset
         with nogil:
-            log_end_for_epoch(self.log.get(), epoch, &found, &end_offset)
-        return found, end_offset
+            epochs_end_of(self.log.get(), epoch, &last, &end_offset)
+        return last, end_offset

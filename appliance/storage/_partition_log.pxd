@@ -9,7 +9,7 @@ Locks, in the order in which they may be taken:
     watches.guard  (`_watch.pxd`)
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -115,9 +115,8 @@ cdef cppclass PartitionLog:
 
 ctypedef shared_ptr[PartitionLog] LogRef
 
-# Last epoch <= `epoch` and the offset at which it ended.
-cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
-                            int64_t* end_offset) noexcept nogil
+# A copy of the list.
+cdef vector[SegmentRef] log_segments(PartitionLog* log) noexcept nogil
 
 cdef int log_roll(PartitionLog* log) noexcept nogil
 cdef int log_roll_locked(PartitionLog* log) noexcept nogil

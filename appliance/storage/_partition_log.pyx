@@ -14,7 +14,7 @@ Invariants
 States: open -> failed (log_fail, for good); open or failed -> closed (log_close).
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport FILES_EXHAUSTED, LOG_CLOSED, LOG_FAILED, OK
@@ -76,20 +76,10 @@ cdef int log_roll_locked(PartitionLog* log) noexcept nogil:
     return OK
 
 
-cdef void log_end_for_epoch(PartitionLog* log, int32_t epoch, int32_t* found,
-                            int64_t* end_offset) noexcept nogil:
-    cdef size_t i
+cdef vector[SegmentRef] log_segments(PartitionLog* log) noexcept nogil:
     cdef ScopeLock lock
-    lock.hold(log.guard)
-    found[0] = -1
-    end_offset[0] = -1
-    for i in range(log.epochs.size()):
-        if log.epochs[i].epoch > epoch:
-            break
-        found[0] = log.epochs[i].epoch
-        end_offset[0] = log.log_end_offset.load()
-        if i + 1 < log.epochs.size():
-            end_offset[0] = log.epochs[i + 1].start_offset
+    lock.hold(log.list_guard)
+    return log.segments
 
 
 cdef void log_seal_times(PartitionLog* log) noexcept nogil:
@@ -104,13 +94,10 @@ cdef void log_seal_times(PartitionLog* log) noexcept nogil:
 
 
 cdef void log_rest(PartitionLog* log, int64_t before_ns) noexcept nogil:
-    cdef vector[SegmentRef] segments
+    cdef vector[SegmentRef] segments = log_segments(log)
     cdef Segment* active
     cdef size_t i
     cdef ScopeLock lock
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
     lock.hold(log.guard)
     for i in range(segments.size() - 1):
         if segments[i].get().index_is_final.load():

@@ -12,7 +12,7 @@ from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_
 from appliance.storage._read_faults cimport is_read_fault, read_faults_note
 from appliance.storage._segment cimport Segment, SegmentRef, segment_file
 from appliance.storage._segment_find cimport (
-    Found, segment_find, segment_find_time, segment_load_largest, segment_next_damage,
+    LocatedBatch, segment_find, segment_find_time, segment_load_largest, segment_next_damage,
 )
 
 
@@ -46,7 +46,7 @@ cdef int log_read(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
 cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limit,
                   Slice* slice) noexcept nogil:
     cdef SegmentRef segment
-    cdef Found found
+    cdef LocatedBatch batch
     cdef int64_t hole_at
     cdef int code
     slice.position = slice.size = 0
@@ -63,9 +63,9 @@ cdef int _read_at(PartitionLog* log, int64_t offset, int64_t max_bytes, int limi
         if code != OK:
             return code
         slice.segment_base = segment.get().base_offset
-        code = segment_find(segment.get(), offset, &found)
+        code = segment_find(segment.get(), offset, &batch)
         if code == OK:
-            return _fill_slice(log, segment.get(), &found, offset, hole_at, max_bytes, slice)
+            return _fill_slice(log, segment.get(), &batch, offset, hole_at, max_bytes, slice)
         if code != OFFSET_OUT_OF_RANGE:
             return code
         # Compaction left nothing at the end of that segment: the next one begins with what follows.
@@ -128,15 +128,15 @@ cdef bint _next_base(PartitionLog* log, int64_t offset, int64_t* base) noexcept 
     return True
 
 
-cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, int64_t offset,
+cdef int _fill_slice(PartitionLog* log, Segment* segment, const LocatedBatch* batch, int64_t offset,
                      int64_t hole_at, int64_t max_bytes, Slice* slice) noexcept nogil:
-    cdef Found first_hidden
+    cdef LocatedBatch first_hidden
     cdef int64_t end = segment.size.load()
     cdef int code
     # The CRC does not cover the base offset, so a reader could not notice that it is wrong.
-    if found.header.base_offset > offset and offset >= log.gaps_end.load():
+    if batch.header.base_offset > offset and offset >= log.gaps_end.load():
         return BATCH_CORRUPT
-    if found.header.base_offset >= slice.limit_offset:
+    if batch.header.base_offset >= slice.limit_offset:
         return OK
     code = segment_file(segment, &slice.file)
     if code != OK:
@@ -147,13 +147,13 @@ cdef int _fill_slice(PartitionLog* log, Segment* segment, const Found* found, in
             end = first_hidden.position
         elif code != OFFSET_OUT_OF_RANGE:
             return code
-    slice.position = found.position
-    slice.size = min(end - found.position, max(max_bytes, found.header.size))
+    slice.position = batch.position
+    slice.size = min(end - batch.position, max(max_bytes, batch.header.size))
     return _stop_before_hole(segment, hole_at, slice)
 
 
 cdef int _stop_before_hole(Segment* segment, int64_t hole_at, Slice* slice) noexcept nogil:
-    cdef Found damaged
+    cdef LocatedBatch damaged
     cdef int code
     slice.size = min(slice.size, segment_next_damage(segment, slice.position) - slice.position)
     if hole_at >= segment.end_offset.load():
@@ -192,7 +192,7 @@ cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset
 cdef int _find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
                     Slice* slice) noexcept nogil:
     cdef SegmentRef segment
-    cdef Found found
+    cdef LocatedBatch batch
     cdef int64_t next_offset = from_offset
     cdef int code
     slice.position = slice.size = 0
@@ -209,15 +209,15 @@ cdef int _find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, i
         if (segment.get().largest_timestamp.load() < timestamp
                 or segment.get().end_offset.load() <= from_offset):
             continue
-        code = _find_time_in(segment.get(), timestamp, from_offset, &found)
+        code = _find_time_in(segment.get(), timestamp, from_offset, &batch)
         if code == OFFSET_OUT_OF_RANGE:
             if _is_gone(log, segment) and not _starts_in_hole(log, segment.get()):
                 return BATCH_CORRUPT
             continue
-        if code != OK or found.header.base_offset >= slice.limit_offset:
+        if code != OK or batch.header.base_offset >= slice.limit_offset:
             return code
-        slice.position = found.position
-        slice.size = found.header.size
+        slice.position = batch.position
+        slice.size = batch.header.size
         return segment_file(segment.get(), &slice.file)
     return OK
 
@@ -244,12 +244,12 @@ cdef bint _candidate(PartitionLog* log, int64_t timestamp, int64_t* next_offset,
 
 
 cdef int _find_time_in(Segment* segment, int64_t timestamp, int64_t from_offset,
-                       Found* found) noexcept nogil:
-    cdef int code = segment_find_time(segment, timestamp, found)
-    while code == OK and (found.header.base_offset + found.header.last_offset_delta < from_offset
-                          or found.header.max_timestamp < timestamp):
-        code = segment_find(segment, found.header.base_offset + found.header.last_offset_delta + 1,
-                            found)
+                       LocatedBatch* batch) noexcept nogil:
+    cdef int code = segment_find_time(segment, timestamp, batch)
+    while code == OK and (batch.header.base_offset + batch.header.last_offset_delta < from_offset
+                          or batch.header.max_timestamp < timestamp):
+        code = segment_find(segment, batch.header.base_offset + batch.header.last_offset_delta + 1,
+                            batch)
     return code
 
 
@@ -265,9 +265,9 @@ cdef bint _is_gone(PartitionLog* log, const SegmentRef& segment) noexcept nogil:
 
 
 cdef bint _starts_in_hole(PartitionLog* log, Segment* segment) noexcept nogil:
-    cdef SegmentRef found
+    cdef SegmentRef next_segment
     cdef int64_t next_hole
-    return _find_segment(log, segment.base_offset, &found, &next_hole) == OFFSET_IN_HOLE
+    return _find_segment(log, segment.base_offset, &next_segment, &next_hole) == OFFSET_IN_HOLE
 
 
 cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset,

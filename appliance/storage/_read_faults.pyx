@@ -42,12 +42,12 @@ cdef void read_faults_note(ReadFaults* faults, const string& name, int64_t base_
 
 
 cdef void read_faults_take(ReadFaults* faults, vector[ReadFault]* into) noexcept nogil:
-    cdef uint64_t told
+    cdef uint64_t count
     into.clear()
     faults.guard.lock()
     into.swap(faults.noted)
     if faults.wake_fd >= 0:
-        eventfd_read(faults.wake_fd, &told)
+        eventfd_read(faults.wake_fd, &count)
     faults.guard.unlock()
 
 

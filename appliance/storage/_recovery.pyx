@@ -35,17 +35,20 @@ from appliance.storage._holes cimport holes_cut, holes_place
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._journal cimport Checkpoint, journal_find
 from appliance.storage._kafka_dir cimport finish_kafka_swaps
+from appliance.storage._leader_epochs cimport epochs_cut, epochs_open
 from appliance.storage._log_settings cimport settings_apply
 from appliance.storage._partition_dir cimport list_directory, unlink_base
-from appliance.storage._partition_log cimport LogRef, LogSettings, PartitionLog, log_close_idle
+from appliance.storage._partition_log cimport (
+    LogRef, LogSettings, PartitionLog, log_close_idle, log_segments,
+)
 from appliance.storage._producers cimport (
     producers_first_open, producers_load, producers_load_snapshot,
 )
-from appliance.storage._recovery_scan cimport log_scan, scan_file_of, scan_segment
+from appliance.storage._recovery_scan cimport log_scan, scan_segment
 from appliance.storage._recovery_txn cimport txn_index_take, txn_indexes_mend, txn_indexes_store
 from appliance.storage._salvage cimport (
-    CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_SEGMENT_MISSING, Recovered, salvage_hole,
-    salvage_segment,
+    CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_SEGMENT_MISSING, Recovered, salvage_file_of,
+    salvage_hole, salvage_segment,
 )
 from appliance.storage._segment cimport FileRef, Segment, SegmentRef, segment_close, segment_new
 from appliance.storage._storage cimport StorageRef, storage_latest_ms
@@ -264,7 +267,7 @@ cdef int _lost_below_point(PartitionLog* log, size_t slot, const Checkpoint* che
             return code
         cause = CAUSE_BATCH_DAMAGED if code == 1 else CAUSE_FILE_SHORT
         if code == 1:
-            aside = scan_file_of(segment)
+            aside = salvage_file_of(segment)
         first = segment.end_offset.load()
         slot += 1
     elif segment.base_offset < checkpoint.segment_base:
@@ -290,11 +293,8 @@ cdef int _scan_prefix(PartitionLog* log, size_t slot, const Checkpoint* checkpoi
     of producers, epochs and aborted transactions the journal knows more than is left here."""
     cdef vector[AbortedTxn] aborted = log.aborted
     cdef Segment* segment = log.segments[slot].get()
-    cdef size_t kept = 0
     cdef int code
-    while kept < log.epochs.size() and log.epochs[kept].start_offset <= segment.base_offset:
-        kept += 1
-    log.epochs.resize(kept)
+    epochs_cut(log, segment.base_offset + 1)
     log.producers.producers.clear()
     log.producers.open_txns.clear()
     code = scan_segment(log, slot, 0, segment.base_offset, True, INT64_MAX, recovered)
@@ -305,7 +305,7 @@ cdef int _scan_prefix(PartitionLog* log, size_t slot, const Checkpoint* checkpoi
 
 cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) noexcept nogil:
     cdef Segment* active = log.segments.back().get()
-    cdef int64_t end_offset = active.end_offset.load(), epoch
+    cdef int64_t end_offset = active.end_offset.load()
     active.index_is_final.store(False)
     holes_cut(log, end_offset)
     holes_place(log)
@@ -316,10 +316,7 @@ cdef void _publish(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted) n
                                    log.segments.front().get().base_offset))
     log.first_open_offset.store(producers_first_open(&log.producers))
     # After an unclean end a client may have seen records that are gone: a new epoch tells it so.
-    epoch = checkpoint.leader_epoch
-    if not log.epochs.empty():
-        epoch = max(epoch, log.epochs.back().epoch)
-    log.leader_epoch.store(epoch + (0 if is_trusted else 1))
+    epochs_open(log, checkpoint.leader_epoch, not is_trusted)
     log_capture(log, &log.saved)
     log.saved.log_start_offset = log.log_start_offset.load()
     log.saved.end_limit = INT64_MAX
@@ -339,9 +336,7 @@ cdef void log_close(PartitionLog* log) noexcept nogil:
     log.guard.lock()
     log.is_closed.store(True)
     log.guard.unlock()
-    log.list_guard.lock()
-    segments = log.segments
-    log.list_guard.unlock()
+    segments = log_segments(log)
     # Not when the last who knows the log forgets it: that may be a client that is silent for hours,
     # and a deleted file keeps its descriptor and its blocks until it is closed.
     for i in range(segments.size()):

@@ -1,7 +1,6 @@
 """Reads what recovery must not believe unread: a log, a segment, a batch."""
 
 from libc.stdint cimport int64_t, uint8_t
-from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.record._batch cimport BatchHeader
@@ -27,6 +26,3 @@ cdef int scan_batch(int fd, int64_t position, int64_t end, vector[uint8_t]* wind
 
 # The first offset from `offset` on that is in no hole.
 cdef int64_t scan_past_hole(PartitionLog* log, int64_t offset) noexcept nogil
-
-# Its name in the log's directory, for reports.
-cdef string scan_file_of(Segment* segment) noexcept nogil

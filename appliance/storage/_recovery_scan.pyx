@@ -1,12 +1,11 @@
-"""The scan of a recovery: batches are read and checked, and the log ends, or has a hole, where they
-stop being good.
+"""The scan of a recovery: batches are read and checked. Where they stop being good `_damaged_end`
+judges.
 
 The page cache is not believed after an unclean end: after a failed write-back it can show bytes
 that the disk lacks. So what is scanned is first synced, then dropped from the cache, then read.
 """
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
-from libcpp.string cimport string
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libcpp.vector cimport vector
 
 from appliance._crc cimport crc32c
@@ -20,12 +19,13 @@ from appliance.record._batch cimport (
     batch_load_header,
 )
 from appliance.storage._append cimport log_note
-from appliance.storage._index cimport index_truncate
-from appliance.storage._partition_log cimport PartitionLog
-from appliance.storage._salvage cimport (
-    CAUSE_BATCH_DAMAGED, CAUSE_FILE_SHORT, CAUSE_NOT_NOTED, Recovered, salvage_cut, salvage_hole,
-    salvage_segment, salvage_split,
+from appliance.storage._damaged_end cimport (
+    damage_ends_log, damage_is_passed, damage_split,
 )
+from appliance.storage._index cimport index_truncate
+from appliance.storage._leader_epochs cimport epochs_allow
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport (
     FileRef, Segment, segment_file, segment_note, segment_seal_times,
 )
@@ -48,72 +48,21 @@ cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offs
     while True:
         code = scan_segment(log, slot, position, offset, may_have_gaps, end_limit, recovered)
         if code == 1:
-            code = _split(log, slot, may_have_gaps, recovered)
+            code = damage_split(log, slot, may_have_gaps, recovered)
         if code < 0:
             return code
         segment = log.segments[slot].get()
         offset = segment.end_offset.load()
         if slot + 1 == log.segments.size():
-            return OK if code == 0 and offset >= recovered.promised_offset else _end(
+            return OK if code == 0 and offset >= recovered.promised_offset else damage_ends_log(
                 log, slot, code, recovered)
-        if not _passes(log, slot, code, may_have_gaps, recovered):
-            return _end(log, slot, code, recovered)
+        if not damage_is_passed(log, slot, code, may_have_gaps, recovered):
+            return damage_ends_log(log, slot, code, recovered)
         segment.end_offset.store(log.segments[slot + 1].get().base_offset)
         segment_seal_times(segment)
         slot += 1
         position = 0
         offset = log.segments[slot].get().base_offset
-
-
-cdef int _split(PartitionLog* log, size_t slot, bint may_have_gaps,
-                Recovered* recovered) noexcept nogil:
-    """0 where whole batches behind the bad one are kept; 1 where none is there, or is owed."""
-    cdef int64_t offset = log.segments[slot].get().end_offset.load()
-    cdef int64_t high = INT64_MAX
-    cdef bint is_last = slot + 1 == log.segments.size()
-    if not is_last:
-        high = log.segments[slot + 1].get().base_offset
-    if offset < recovered.promised_offset:
-        return salvage_split(log, slot, min(high, recovered.promised_offset + 1),
-                             CAUSE_BATCH_DAMAGED, recovered)
-    # Nobody knows whether these were acknowledged. In the middle of a foreign log they stay as
-    # they are.
-    if not recovered.is_noted and is_last:
-        return salvage_split(log, slot, high, CAUSE_NOT_NOTED, recovered)
-    return 1
-
-
-cdef bint _passes(PartitionLog* log, size_t slot, int code, bint may_have_gaps,
-                  Recovered* recovered) noexcept nogil:
-    """Whether the log goes on with the next segment; what is missing before it is noted."""
-    cdef int64_t offset = log.segments[slot].get().end_offset.load()
-    cdef int64_t next_offset = log.segments[slot + 1].get().base_offset
-    cdef string aside
-    if code == 0 and (may_have_gaps or next_offset == offset):
-        return True
-    if not may_have_gaps and next_offset > recovered.promised_offset:
-        return False
-    if code == 1:
-        aside = scan_file_of(log.segments[slot].get())
-    salvage_hole(log, offset, next_offset,
-                 CAUSE_BATCH_DAMAGED if code == 1 else CAUSE_FILE_SHORT, aside, recovered)
-    return True
-
-
-cdef int _end(PartitionLog* log, size_t slot, int code, Recovered* recovered) noexcept nogil:
-    """The log ends at what is good; or, if more was promised, goes on where that ended, so that no
-    offset is given out twice."""
-    cdef int64_t offset = log.segments[slot].get().end_offset.load()
-    cdef int64_t promised = recovered.promised_offset
-    cdef int cause = CAUSE_BATCH_DAMAGED if code == 1 else CAUSE_FILE_SHORT
-    cdef string aside
-    code = salvage_cut(log, slot, offset < promised, &aside, recovered)
-    if code != OK or offset >= promised:
-        return code
-    salvage_hole(log, offset, promised, cause, aside, recovered)
-    code = salvage_segment(log, promised)
-    log.segments.back().get().end_offset.store(promised)
-    return code
 
 
 # Of one segment
@@ -177,7 +126,7 @@ cdef bint _follows(PartitionLog* log, const BatchHeader* header, int64_t offset,
         return header.base_offset < end_limit
     if header.base_offset < offset or (header.base_offset > offset and not may_have_gaps):
         return False
-    if not log.epochs.empty() and header.leader_epoch < log.epochs.back().epoch:
+    if not epochs_allow(log, header):
         return False
     return header.base_offset + header.last_offset_delta < end_limit
 
@@ -251,12 +200,6 @@ cdef int _check_large(int fd, int64_t position, const BatchHeader* header) noexc
         done += got
     # A marker is small, and its key is read from the window.
     return 0 if crc == header.crc and not header.attributes & ATTRIBUTE_CONTROL else 1
-
-
-cdef string scan_file_of(Segment* segment) noexcept nogil:
-    cdef char[NAME_SIZE] name
-    file_name(name, segment.base_offset, b".log")
-    return string(<const char*>name)
 
 
 # ---- with the GIL ----

@@ -12,13 +12,14 @@ from appliance.storage._index_files cimport log_store_aborted
 from appliance.storage._journal cimport Checkpoint
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._read cimport log_note_fault
-from appliance.storage._recovery_scan cimport scan_batch, scan_file_of, scan_past_hole
-from appliance.storage._salvage cimport CAUSE_TXN_INDEX, Loss, Recovered
+from appliance.storage._recovery_scan cimport scan_batch, scan_past_hole
+from appliance.storage._salvage cimport CAUSE_TXN_INDEX, Loss, Recovered, salvage_file_of
 from appliance.storage._segment cimport FileRef, Segment, segment_file
 from appliance.storage._segment_find cimport segment_past_damage
 from appliance.storage._storage cimport storage_release_reserve
 from appliance.storage._txn_trail cimport (
-    TRAIL_FITS, TRAIL_UNSURE, TrailFound, TxnTrail, trail_lose, trail_mend, trail_note, trail_start,
+    TRAIL_FITS, TRAIL_UNSURE, TrailVerdict, TxnTrail, trail_lose, trail_mend, trail_note,
+    trail_start,
 )
 
 
@@ -66,7 +67,7 @@ cdef int _store(PartitionLog* log, Segment* segment) noexcept nogil:
 
 cdef int txn_indexes_mend(PartitionLog* log, Recovered* recovered) noexcept nogil:
     cdef Segment* segment
-    cdef TrailFound found
+    cdef TrailVerdict verdict
     cdef int64_t end
     cdef size_t i, j
     cdef int code = OK
@@ -75,18 +76,18 @@ cdef int txn_indexes_mend(PartitionLog* log, Recovered* recovered) noexcept nogi
             segment = log.segments[j].get()
             if segment.base_offset != recovered.doubted[i] or code != OK:
                 continue
-            found = _mend(log, segment, &end, recovered)
+            verdict = _mend(log, segment, &end, recovered)
             if end < segment.end_offset.load():
                 # Told by health, and by the scrub what it is, which knows the aborts behind it too.
                 log_note_fault(log, segment.base_offset, end, BATCH_CORRUPT)
-            if found == TRAIL_UNSURE:
+            if verdict == TRAIL_UNSURE:
                 _note_unsure(segment, recovered)
-            recovered.txn_indexes += found != TRAIL_FITS
+            recovered.txn_indexes += verdict != TRAIL_FITS
             code = _store(log, segment)
     return code
 
 
-cdef TrailFound _mend(PartitionLog* log, Segment* segment, int64_t* end,
+cdef TrailVerdict _mend(PartitionLog* log, Segment* segment, int64_t* end,
                       Recovered* recovered) noexcept nogil:
     """`end`: the offset up to which the segment could be read."""
     cdef int64_t position = 0, at = 0, past
@@ -122,7 +123,7 @@ cdef void _note_unsure(Segment* segment, Recovered* recovered) noexcept nogil:
     cdef Loss loss
     loss.first_offset, loss.end_offset = segment.base_offset, segment.end_offset.load()
     loss.cause = CAUSE_TXN_INDEX
-    loss.aside = scan_file_of(segment)
+    loss.aside = salvage_file_of(segment)
     recovered.losses.push_back(loss)
 
 

@@ -5,6 +5,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._segment cimport Segment
 
 cdef enum Cause:
     CAUSE_SEGMENT_MISSING = 0      # the journal lists it, the directory lacks it
@@ -57,3 +58,6 @@ cdef int salvage_split(PartitionLog* log, size_t slot, int64_t high, int cause,
 # whatever it is; otherwise only where whole batches are in it. `aside`: where.
 cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* aside,
                      Recovered* recovered) noexcept nogil
+
+# The segment's file as `Loss.aside` has it: it stays where it was.
+cdef string salvage_file_of(Segment* segment) noexcept nogil

@@ -9,14 +9,12 @@ The copy is on disk before anything is cut, and the new segment has its name bef
 loses those bytes: a crash in between leaves both, and the next start does the rest.
 """
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.string cimport string
-from libcpp.vector cimport vector
 
 from appliance.native._codes cimport BATCH_TORN, OK, STORAGE_FULL, STORAGE_IO
 from appliance.native._files cimport (
-    NAME_SIZE, file_name, file_size, open_file, read_whole, storage_code, sync_directory, sync_file,
-    write_whole,
+    NAME_SIZE, copy_whole, file_name, file_size, open_file, storage_code, sync_directory, sync_file,
 )
 from appliance.native._native cimport (
     O_CREAT, O_EXCL, O_RDWR, O_TRUNC, close, c_stat, errno, fstatat, ftruncate, mutant, renameat,
@@ -28,6 +26,7 @@ from appliance.record._batch cimport (
 from appliance.storage._disk_reader cimport DiskReader, disk_at, disk_have, disk_open
 from appliance.storage._holes cimport holes_place
 from appliance.storage._journal cimport Hole, hole_new
+from appliance.storage._leader_epochs cimport epochs_last
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._search cimport (
     SEARCH_SIZE_MAX, Search, search_good, search_next, search_start,
@@ -40,9 +39,6 @@ from appliance.storage._storage cimport storage_release_reserve
 
 cdef extern from "fcntl.h" nogil:
     int AT_SYMLINK_NOFOLLOW
-
-cdef enum:
-    SCAN_SIZE = 1048576
 
 
 # ---- without the GIL ----
@@ -89,12 +85,18 @@ cdef int salvage_segment(PartitionLog* log, int64_t base) noexcept nogil:
     return code
 
 
+cdef string salvage_file_of(Segment* segment) noexcept nogil:
+    cdef char[NAME_SIZE] name
+    file_name(name, segment.base_offset, b".log")
+    return string(<const char*>name)
+
+
 # Whole batches behind damage
 
 cdef int salvage_split(PartitionLog* log, size_t slot, int64_t high, int cause,
                        Recovered* recovered) noexcept nogil:
     cdef Segment* segment = log.segments[slot].get()
-    cdef int64_t position = segment.size.load(), offset = segment.end_offset.load(), end, found
+    cdef int64_t position = segment.size.load(), offset = segment.end_offset.load(), end, good
     cdef BatchHeader header
     cdef FileRef file
     cdef string aside
@@ -102,12 +104,12 @@ cdef int salvage_split(PartitionLog* log, size_t slot, int64_t high, int cause,
     if code != OK:
         return code
     end = file_size(file.get().fd)
-    code = _find_next(log, file, position, end, offset, high, &found, &header)
+    code = _find_next(log, file, position, end, offset, high, &good, &header)
     if code != 1:
         return 1 if code == 0 else code
-    code = _with_reserve(log, segment, file.get().fd, position, found, wall_ms(), &aside)
+    code = _with_reserve(log, segment, file.get().fd, position, good, wall_ms(), &aside)
     if code == OK:
-        code = _move_behind(log, slot, file.get().fd, found, end, header.base_offset)
+        code = _move_behind(log, slot, file.get().fd, good, end, header.base_offset)
     if code == OK and ftruncate(file.get().fd, position) < 0:
         code = storage_code(errno)
     if code == OK:
@@ -116,8 +118,8 @@ cdef int salvage_split(PartitionLog* log, size_t slot, int64_t high, int cause,
         return code
     segment.synced_size = segment.written_behind = position
     segment.end_offset.store(header.base_offset)
-    _move_holes(log, slot, position, found)
-    recovered.aside_bytes += found - position
+    _move_holes(log, slot, position, good)
+    recovered.aside_bytes += good - position
     salvage_hole(log, offset, header.base_offset, cause, aside, recovered)
     return OK
 
@@ -151,7 +153,7 @@ cdef int _find_next(PartitionLog* log, const FileRef& file, int64_t position, in
     cdef int code = disk_open(&disk, log.storage, file, end)
     search_start(&search, position + 1, end, low)
     search.high = high
-    search.epoch_min = log.epochs.back().epoch if not log.epochs.empty() else -1
+    search.epoch_min = epochs_last(log)
     if code == OK:
         code = disk_have(&disk, position, BATCH_HEADER_SIZE)
     if code != OK:
@@ -181,9 +183,9 @@ cdef int _move_behind(PartitionLog* log, size_t slot, int fd, int64_t position, 
     copy = open_file(directory_fd, fresh, O_RDWR | O_CREAT | O_TRUNC)
     if copy < 0:
         return copy
-    code = _copy(fd, copy, position, end)
+    code = copy_whole(fd, copy, position, end, OK)
     if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
-        code = _copy(fd, copy, position, end)
+        code = copy_whole(fd, copy, position, end, OK)
     close(copy)
     if code == OK and renameat(directory_fd, fresh, directory_fd, name) < 0:
         code = storage_code(errno)
@@ -200,23 +202,6 @@ cdef int _move_behind(PartitionLog* log, size_t slot, int fd, int64_t position, 
         segment.get().end_offset.store(log.segments[slot + 1].get().base_offset)
     log.segments.insert(log.segments.begin() + slot + 1, segment)
     return OK
-
-
-cdef int _copy(int fd, int copy, int64_t position, int64_t end) noexcept nogil:
-    cdef vector[uint8_t] data
-    cdef int64_t got, done = 0
-    cdef int code = OK
-    data.resize(SCAN_SIZE)
-    while code == OK and position + done < end:
-        got = read_whole(fd, data.data(), min(<int64_t>SCAN_SIZE, end - position - done),
-                         position + done)
-        if got < 0:
-            return <int>got
-        if got == 0:
-            break
-        code = write_whole(copy, data.data(), got, done)
-        done += got
-    return sync_file(copy) if code == OK else code
 
 
 # Cutting
@@ -267,7 +252,7 @@ cdef int _count_whole(PartitionLog* log, const FileRef& file, int64_t position, 
     it keeps no log shut."""
     cdef DiskReader disk
     cdef Search search
-    cdef BatchHeader found
+    cdef BatchHeader header
     cdef bint is_any = False
     cdef int code = disk_open(&disk, log.storage, file, end)
     if code != OK:
@@ -275,14 +260,14 @@ cdef int _count_whole(PartitionLog* log, const FileRef& file, int64_t position, 
     search_start(&search, position, end, offset)
     search.size_max = max(log.settings.max_message_bytes, <int64_t>SEARCH_SIZE_MAX)
     search.is_sure = True
-    code = search_next(&disk, &search, INT64_MAX, &found)
+    code = search_next(&disk, &search, INT64_MAX, &header)
     while code == 1:
         is_any = True
-        if not found.attributes & ATTRIBUTE_CONTROL:
-            recovered.cut_records += found.records_count
-        search.low = found.base_offset + found.last_offset_delta + 1
-        search.at += found.size
-        code = search_next(&disk, &search, INT64_MAX, &found)
+        if not header.attributes & ATTRIBUTE_CONTROL:
+            recovered.cut_records += header.records_count
+        search.low = header.base_offset + header.last_offset_delta + 1
+        search.at += header.size
+        code = search_next(&disk, &search, INT64_MAX, &header)
     return code if code < 0 and code != STORAGE_IO else is_any
 
 
@@ -303,7 +288,7 @@ cdef int _copy_aside(PartitionLog* log, Segment* segment, int fd, int64_t positi
     copy = open_file(log.directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
     if copy < 0:
         return copy
-    code = _copy(fd, copy, position, end)
+    code = copy_whole(fd, copy, position, end, OK)
     close(copy)
     if code != OK:
         unlinkat(log.directory.get().fd, name, 0)

@@ -40,11 +40,7 @@ cdef int search_good(DiskReader* disk, const Search* search, int64_t at, int64_t
 
 # 1: found, at `search.at`; 0: there is none; SEARCH_MORE after about `most` bytes; or a code.
 cdef int search_next(DiskReader* disk, Search* search, int64_t most,
-                     BatchHeader* found) noexcept nogil
+                     BatchHeader* header) noexcept nogil
 
 # The checksum of the batch at `at`. OK; BATCH_CORRUPT; BATCH_TORN: the file ends in it; or a code.
 cdef int search_crc(DiskReader* disk, int64_t at, const BatchHeader* header) noexcept nogil
-
-# False where it is known which epoch the batch's offset was written in, and that is another one.
-cdef bint search_epoch_is_right(const vector[EpochEntry]* epochs,
-                                const BatchHeader* header) noexcept nogil

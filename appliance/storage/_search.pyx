@@ -5,10 +5,7 @@ owners of internal topics. It can be stopped between two calls, and whoever pays
 the pace. What a damaged header claims costs neither memory nor, beyond `size_max`, time.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
-from libcpp.vector cimport vector
-
-from cython.operator cimport dereference
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
 
 from appliance._crc cimport crc32c
 from appliance.native._bytes cimport load_i64
@@ -18,6 +15,7 @@ from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check_header, batch_load_header,
 )
 from appliance.storage._disk_reader cimport DiskReader, disk_at, disk_have, disk_open
+from appliance.storage._leader_epochs cimport epochs_fit
 from appliance.storage._storage cimport StorageRef
 
 from appliance.errors import from_code
@@ -43,7 +41,7 @@ cdef void search_start(Search* search, int64_t at, int64_t end, int64_t low) noe
 
 
 cdef int search_next(DiskReader* disk, Search* search, int64_t most,
-                     BatchHeader* found) noexcept nogil:
+                     BatchHeader* header) noexcept nogil:
     cdef int64_t passed, done = 0
     cdef int code
     while search.at + BATCH_HEADER_SIZE <= search.end:
@@ -58,11 +56,11 @@ cdef int search_next(DiskReader* disk, Search* search, int64_t most,
         done += passed + 1
         if search.at + BATCH_HEADER_SIZE > min(disk.begin + disk.size, search.end):
             continue
-        code = _begins(disk, search, found)
+        code = _begins(disk, search, header)
         if code != 0:
             return code
         # What was summed for it counts, too.
-        done += min(<int64_t>found.size, search.size_max)
+        done += min(<int64_t>header.size, search.size_max)
         search.at += 1
     search.at = search.end
     return 0
@@ -81,20 +79,21 @@ cdef int64_t _pass_unlike(DiskReader* disk, Search* search) noexcept nogil:
     return i
 
 
-cdef int _begins(DiskReader* disk, const Search* search, BatchHeader* found) noexcept nogil:
+cdef int _begins(DiskReader* disk, const Search* search, BatchHeader* header) noexcept nogil:
     """1: a good batch that is known for one; 0: not so; or a code."""
     cdef BatchHeader second
     cdef size_t i
-    cdef int code = search_good(disk, search, search.at, search.low, search.high, found)
-    if code != 1 or search.is_sure or search.at + found.size >= search.end:
+    cdef int code = search_good(disk, search, search.at, search.low, search.high, header)
+    if code != 1 or search.is_sure or search.at + header.size >= search.end:
         return code
     if search.index != NULL:
         for i in range(search.index.offsets.size()):
             if search.index.offsets[i].position == search.at:
                 return 1
-    code = search_good(disk, search, search.at + found.size,
-                       found.base_offset + found.last_offset_delta + 1, search.end_offset, &second)
-    return 0 if code == 1 and second.leader_epoch < found.leader_epoch else code
+    code = search_good(
+        disk, search, search.at + header.size, header.base_offset + header.last_offset_delta + 1,
+        search.end_offset, &second)
+    return 0 if code == 1 and second.leader_epoch < header.leader_epoch else code
 
 
 cdef int search_good(DiskReader* disk, const Search* search, int64_t at, int64_t low, int64_t high,
@@ -114,7 +113,7 @@ cdef int search_good(DiskReader* disk, const Search* search, int64_t at, int64_t
         return 0
     if header.base_offset + header.last_offset_delta >= search.end_offset:
         return 0
-    if search.epochs != NULL and not search_epoch_is_right(search.epochs, header):
+    if search.epochs != NULL and not epochs_fit(search.epochs, header):
         return 0
     code = search_crc(disk, at, header)
     if code == BATCH_CORRUPT or code == BATCH_TORN:
@@ -135,16 +134,6 @@ cdef int search_crc(DiskReader* disk, int64_t at, const BatchHeader* header) noe
         crc = crc32c(crc, disk_at(disk, position), size)
         position += size
     return OK if crc == header.crc else BATCH_CORRUPT
-
-
-cdef bint search_epoch_is_right(const vector[EpochEntry]* epochs,
-                                const BatchHeader* header) noexcept nogil:
-    cdef int32_t epoch = -1
-    cdef size_t i
-    for i in range(epochs.size()):
-        if dereference(epochs)[i].start_offset <= header.base_offset:
-            epoch = dereference(epochs)[i].epoch
-    return epoch < 0 or header.leader_epoch == epoch
 
 
 # ---- with the GIL ----
@@ -178,24 +167,24 @@ cdef class WholeBatches:
         return self
 
     def __next__(self):
-        cdef BatchHeader found
+        cdef BatchHeader header
         cdef Search* search = &self.search
         cdef int code = 0
         with nogil:
             if self.is_next:
-                code = search_good(&self.disk, search, search.at, search.low, search.high, &found)
+                code = search_good(&self.disk, search, search.at, search.low, search.high, &header)
         while code == 0 or code == SEARCH_MORE:
             with nogil:
-                code = search_next(&self.disk, search, TURN_SIZE, &found)
+                code = search_next(&self.disk, search, TURN_SIZE, &header)
             if code == 0:
                 raise StopIteration
         if code < 0:
             raise from_code(code, f"a file that was set aside cannot be read at {search.at}")
         position = search.at
-        search.at += found.size
+        search.at += header.size
         self.is_next = True
         if search.is_sure:
-            search.low = found.base_offset + found.last_offset_delta + 1
-        return (position, found.size, found.base_offset,
-                found.base_offset + found.last_offset_delta, found.records_count,
-                bool(found.attributes & ATTRIBUTE_CONTROL))
+            search.low = header.base_offset + header.last_offset_delta + 1
+        return (position, header.size, header.base_offset,
+                header.base_offset + header.last_offset_delta, header.records_count,
+                bool(header.attributes & ATTRIBUTE_CONTROL))

@@ -7,8 +7,8 @@ from appliance.storage._segment cimport Damaged, Segment
 cdef enum:
     WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
 
-# A batch found in a segment.
-cdef struct Found:
+# A batch, and where it stands in a segment's file.
+cdef struct LocatedBatch:
     int64_t position
     BatchHeader header
 
@@ -23,10 +23,10 @@ cdef struct Walker:
     uint8_t[WINDOW_SIZE] window
 
 # First batch whose last offset is >= `offset`. OFFSET_OUT_OF_RANGE: none in this segment.
-cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil
+cdef int segment_find(Segment* segment, int64_t offset, LocatedBatch* batch) noexcept nogil
 
 # First batch with max_timestamp >= `timestamp`. OFFSET_OUT_OF_RANGE: none in this segment.
-cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil
+cdef int segment_find_time(Segment* segment, int64_t timestamp, LocatedBatch* batch) noexcept nogil
 
 # Fills largest_timestamp from the time index and the batches after it.
 cdef int segment_load_largest(Segment* segment) noexcept nogil

@@ -22,7 +22,7 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept nogil:
+cdef int segment_find(Segment* segment, int64_t offset, LocatedBatch* batch) noexcept nogil:
     cdef Walker walker
     cdef FileRef file
     cdef int64_t last_offset
@@ -30,18 +30,18 @@ cdef int segment_find(Segment* segment, int64_t offset, Found* found) noexcept n
     if code != OK:
         return code
     while True:
-        code = walker_next(&walker, &found.header)
+        code = walker_next(&walker, &batch.header)
         if code <= 0:
             return OFFSET_OUT_OF_RANGE if code == 0 else code
-        last_offset = found.header.base_offset + found.header.last_offset_delta
+        last_offset = batch.header.base_offset + batch.header.last_offset_delta
         # One that claims offsets beyond the segment is damaged: what follows it may still be good.
         if offset <= last_offset < segment.end_offset.load():
-            found.position = walker.position
+            batch.position = walker.position
             return OK
-        walker.position += found.header.size
+        walker.position += batch.header.size
 
 
-cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) noexcept nogil:
+cdef int segment_find_time(Segment* segment, int64_t timestamp, LocatedBatch* batch) noexcept nogil:
     cdef Walker walker
     cdef FileRef file
     cdef int64_t relative
@@ -56,13 +56,13 @@ cdef int segment_find_time(Segment* segment, int64_t timestamp, Found* found) no
     if code != OK:
         return code
     while True:
-        code = walker_next(&walker, &found.header)
+        code = walker_next(&walker, &batch.header)
         if code <= 0:
             return OFFSET_OUT_OF_RANGE if code == 0 else code
-        if found.header.max_timestamp >= timestamp and found.header.records_count > 0:
-            found.position = walker.position
+        if batch.header.max_timestamp >= timestamp and batch.header.records_count > 0:
+            batch.position = walker.position
             return OK
-        walker.position += found.header.size
+        walker.position += batch.header.size
 
 
 cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* file) noexcept nogil:
@@ -249,16 +249,16 @@ cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept no
 
 
 cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil:
-    cdef int64_t found = INT64_MAX
+    cdef int64_t nearest = INT64_MAX
     cdef size_t i
     cdef ScopeLock lock
     if not segment.is_damaged.load():
-        return found
+        return nearest
     lock.hold(segment.guard)
     for i in range(segment.damaged.size()):
         if segment.damaged[i].position > position:
-            found = min(found, segment.damaged[i].position)
-    return found
+            nearest = min(nearest, segment.damaged[i].position)
+    return nearest
 
 
 cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil:

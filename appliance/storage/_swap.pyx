@@ -13,9 +13,9 @@ from appliance.native._codes cimport LOG_CLOSED, OFFSET_OUT_OF_RANGE, OK
 from appliance.native._descriptors cimport directory_hold
 from appliance.native._files cimport NAME_SIZE, failure_note, file_name, sync_directory
 from appliance.native._native cimport ENOENT, ScopeLock, errno, mutant, renameat, unlinkat
-from appliance.storage._checkpoint cimport log_save_locked
+from appliance.storage._checkpoint cimport log_list_segments, log_save_locked
 from appliance.storage._holes cimport holes_forget_bytes
-from appliance.storage._index cimport AbortedTxn, txn_index_store
+from appliance.storage._index_files cimport log_store_aborted_in
 from appliance.storage._journal cimport Checkpoint, Hole, journal_put
 from appliance.storage._last_stable_offset cimport log_high_watermark
 from appliance.storage._partition_dir cimport list_directory, unlink_base
@@ -59,7 +59,9 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const Segm
     # Until it has the segment's name only its descriptor leads to it.
     cleaned.get().is_replaced = True
     if not mutant(b"swap_without_directory_sync"):
-        code = _store_group_aborted(log, base, end)
+        # Also when none is left: an entry without its marker would hide what the producer wrote
+        # later.
+        code = log_store_aborted_in(log, directory_fd, base, end)
         if code == OK:
             code = sync_directory(directory_fd)
         if code != OK:
@@ -86,19 +88,6 @@ cdef int log_swap(PartitionLog* log, const vector[SegmentRef]& group, const Segm
     return code
 
 
-cdef int _store_group_aborted(PartitionLog* log, int64_t base, int64_t end) noexcept nogil:
-    """All of the group's aborted transactions under the one name that stays."""
-    cdef vector[AbortedTxn] here
-    cdef size_t i
-    log.list_guard.lock()
-    for i in range(log.aborted.size()):
-        if base <= log.aborted[i].last_offset < end:
-            here.push_back(log.aborted[i])
-    log.list_guard.unlock()
-    # Also when none is left: an entry without its marker would hide what the producer wrote later.
-    return txn_index_store(log.directory.get().fd, base, here.data(), here.size())
-
-
 cdef int _decide_swap(PartitionLog* log, const vector[SegmentRef]& group,
                       const SegmentRef& cleaned, bint leaves_gaps,
                       const vector[Hole]* holes) noexcept nogil:
@@ -122,23 +111,12 @@ cdef int _decide_swap(PartitionLog* log, const vector[SegmentRef]& group,
         if holes == NULL:
             code = log_save_locked(log)
         else:
-            _fill_bases(log)
+            log_list_segments(log, &log.saved)
             log.saved.holes = holes[0]
             journal_put(&log.storage.get().journal, log.name, &log.saved)
             code = storage_commit(log.storage.get())
     _put_in_list(log, group, cleaned, holes)
     return code
-
-
-cdef void _fill_bases(PartitionLog* log) noexcept nogil:
-    """The list of segments as it is before the swap."""
-    cdef size_t i
-    cdef ScopeLock list_guard
-    log.saved.bases.clear()
-    list_guard.hold(log.list_guard)
-    for i in range(log.segments.size()):
-        if log.segments[i].get().base_offset < log.saved.segment_base:
-            log.saved.bases.push_back(log.segments[i].get().base_offset)
 
 
 cdef int _end_swap(PartitionLog* log, int64_t base, int64_t end) noexcept nogil:

@@ -15,8 +15,8 @@ from appliance.native._codes cimport (
 )
 from appliance.native._descriptors cimport directory_hold
 from appliance.native._files cimport (
-    NAME_SIZE, file_name, open_file, read_whole, storage_code, sync_directory, sync_file,
-    write_whole,
+    NAME_SIZE, copy_whole, file_name, open_file, read_whole, storage_code, sync_directory,
+    sync_file,
 )
 from appliance.native._native cimport (
     O_CREAT, O_RDWR, O_TRUNC, ScopeLock, close, errno, mutant, renameat,
@@ -26,6 +26,7 @@ from appliance.storage._checkpoint cimport log_capture, log_save_locked
 from appliance.storage._holes cimport holes_cut, holes_place
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._index_files cimport log_store_aborted
+from appliance.storage._leader_epochs cimport epochs_cut
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._producers cimport (
     producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
@@ -36,12 +37,13 @@ from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef, segment_file, segment_new, segment_pin, segment_unlink,
 )
-from appliance.storage._segment_find cimport Found, Walker, segment_find, walker_next, walker_start
+from appliance.storage._segment_find cimport (
+    LocatedBatch, Walker, segment_find, walker_next, walker_start,
+)
 from appliance.storage._storage cimport storage_latest_ms
 from appliance.storage._watermarks cimport watermarks_take_back
 
 cdef enum:
-    COPY_SIZE = 1048576
     MARKER_SIZE_MAX = 4096         # a control batch has some 80 bytes; a damaged length any number
 
 
@@ -175,11 +177,8 @@ cdef void _forget_from(PartitionLog* log, int64_t offset) noexcept nogil:
     log.producers.open_txns.clear()
     if had_producers:
         _replay_producers(log, offset)
-    while kept < log.epochs.size() and log.epochs[kept].start_offset < offset:
-        kept += 1
-    log.epochs.resize(kept)
+    epochs_cut(log, offset)
     list_guard.hold(log.list_guard)
-    kept = 0
     while kept < log.aborted.size() and log.aborted[kept].last_offset < offset:
         kept += 1
     log.aborted.resize(kept)
@@ -238,16 +237,16 @@ cdef int _replace_by_prefix(PartitionLog* log, size_t slot, int64_t offset) noex
     cdef Segment* old = log.segments[slot].get()
     cdef SegmentRef fresh
     cdef FileRef file
-    cdef Found found
+    cdef LocatedBatch batch
     cdef int64_t position = old.size.load()
     cdef ScopeLock list_guard
     cdef int fd, code = segment_pin(old)
     if code == OK:
         code = segment_file(old, &file)
     if code == OK:
-        code = segment_find(old, offset, &found)
+        code = segment_find(old, offset, &batch)
         if code == OK:
-            position = found.position
+            position = batch.position
     if code != OK and code != OFFSET_OUT_OF_RANGE:
         return code
     file_name(name, old.base_offset, b".log.cleaned")
@@ -255,7 +254,7 @@ cdef int _replace_by_prefix(PartitionLog* log, size_t slot, int64_t offset) noex
     fd = open_file(log.directory.get().fd, name, O_RDWR | O_CREAT | O_TRUNC)
     if fd < 0:
         return fd
-    code = _copy_prefix(file.get().fd, fd, position)
+    code = copy_whole(file.get().fd, fd, 0, position, STORAGE_IO)
     close(fd)
     if code == OK and renameat(log.directory.get().fd, name, log.directory.get().fd, target) < 0:
         code = storage_code(errno)
@@ -269,22 +268,6 @@ cdef int _replace_by_prefix(PartitionLog* log, size_t slot, int64_t offset) noex
     list_guard.hold(log.list_guard)
     log.segments[slot] = fresh
     return OK
-
-
-cdef int _copy_prefix(int source, int target, int64_t size) noexcept nogil:
-    cdef vector[uint8_t] data
-    cdef int64_t done = 0, got
-    cdef int code
-    data.resize(min(size, <int64_t>COPY_SIZE))
-    while done < size:
-        got = read_whole(source, data.data(), min(<int64_t>COPY_SIZE, size - done), done)
-        if got <= 0:
-            return STORAGE_IO
-        code = write_whole(target, data.data(), got, done)
-        if code != OK:
-            return code
-        done += got
-    return sync_file(target)
 
 
 cdef void _refill_saved(PartitionLog* log) noexcept nogil:

@@ -12,7 +12,7 @@ from appliance.storage._index cimport AbortedTxn
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._producers cimport ProducerTable
 
-cdef enum TrailFound:
+cdef enum TrailVerdict:
     TRAIL_FITS = 0
     TRAIL_MENDED = 1               # the log says all that was wrong
     TRAIL_UNSURE = 2               # the log says some of it: what was open before is not known
@@ -41,5 +41,5 @@ cdef void trail_lose(TxnTrail* trail) noexcept nogil
 
 # Puts log.aborted right for the batches from a segment's `base` up to `end`, which the trail has
 # seen. maintenance is held, or nobody else knows the log yet.
-cdef TrailFound trail_mend(PartitionLog* log, const TxnTrail* trail, int64_t base,
+cdef TrailVerdict trail_mend(PartitionLog* log, const TxnTrail* trail, int64_t base,
                            int64_t end) noexcept nogil

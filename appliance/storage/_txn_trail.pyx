@@ -22,6 +22,7 @@ from appliance.record._batch cimport (
 )
 from appliance.storage._holes cimport holes_cover
 from appliance.storage._index cimport AbortedTxn
+from appliance.storage._index_files cimport log_aborted_in
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._producers cimport (
     producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
@@ -67,57 +68,47 @@ cdef void trail_note(TxnTrail* trail, const uint8_t* data,
         trail.marks.push_back(mark)
 
 
-cdef TrailFound trail_mend(PartitionLog* log, const TxnTrail* trail, int64_t base,
+cdef TrailVerdict trail_mend(PartitionLog* log, const TxnTrail* trail, int64_t base,
                            int64_t end) noexcept nogil:
-    cdef vector[AbortedTxn] told, right
-    cdef TrailFound found = TRAIL_FITS
+    cdef vector[AbortedTxn] right
+    cdef TrailVerdict verdict = TRAIL_FITS
     cdef int64_t start = max(base, log.log_start_offset.load())
     cdef bint has_gaps = base < log.gaps_end.load()
+    cdef vector[AbortedTxn] entries = log_aborted_in(log, start, end)
     cdef size_t i, at = 0
-    _copy_told(log, start, end, &told)
     for i in range(trail.marks.size()):
         if not start <= trail.marks[i].txn.last_offset < end:
             continue
-        while at < told.size() and told[at].last_offset < trail.marks[i].txn.last_offset:
-            found = max(found, _keep_unseen(log, &told[at], &right))
+        while at < entries.size() and entries[at].last_offset < trail.marks[i].txn.last_offset:
+            verdict = max(verdict, _keep_unseen(log, &entries[at], &right))
             at += 1
-        if at < told.size() and told[at].last_offset == trail.marks[i].txn.last_offset:
-            found = max(found, _judge(log, &trail.marks[i], &told[at], has_gaps, &right))
+        if at < entries.size() and entries[at].last_offset == trail.marks[i].txn.last_offset:
+            verdict = max(verdict, _judge(log, &trail.marks[i], &entries[at], has_gaps, &right))
             at += 1
         else:
-            found = max(found, _judge(log, &trail.marks[i], NULL, has_gaps, &right))
-    while at < told.size():
-        found = max(found, _keep_unseen(log, &told[at], &right))
+            verdict = max(verdict, _judge(log, &trail.marks[i], NULL, has_gaps, &right))
+    while at < entries.size():
+        verdict = max(verdict, _keep_unseen(log, &entries[at], &right))
         at += 1
-    if found != TRAIL_FITS:
+    if verdict != TRAIL_FITS:
         _put_right(log, start, end, &right)
-    return found
+    return verdict
 
 
-cdef void _copy_told(PartitionLog* log, int64_t start, int64_t end,
-                     vector[AbortedTxn]* told) noexcept nogil:
-    cdef size_t i
-    log.list_guard.lock()
-    for i in range(log.aborted.size()):
-        if start <= log.aborted[i].last_offset < end:
-            told.push_back(log.aborted[i])
-    log.list_guard.unlock()
-
-
-cdef TrailFound _keep_unseen(PartitionLog* log, const AbortedTxn* told,
+cdef TrailVerdict _keep_unseen(PartitionLog* log, const AbortedTxn* entry,
                              vector[AbortedTxn]* right) noexcept nogil:
     """An entry for which no marker was met."""
-    if not holes_cover(log, told.last_offset, told.last_offset + 1):
+    if not holes_cover(log, entry.last_offset, entry.last_offset + 1):
         return TRAIL_MENDED
-    right.push_back(told[0])
+    right.push_back(entry[0])
     return TRAIL_FITS
 
 
-cdef TrailFound _judge(PartitionLog* log, const AbortMark* mark, const AbortedTxn* told,
+cdef TrailVerdict _judge(PartitionLog* log, const AbortMark* mark, const AbortedTxn* entry,
                        bint has_gaps, vector[AbortedTxn]* right) noexcept nogil:
     cdef bint has_data = mark.txn.first_offset >= 0
-    if told != NULL and _fits(mark, told, has_gaps):
-        right.push_back(told[0])
+    if entry != NULL and _fits(mark, entry, has_gaps):
+        right.push_back(entry[0])
         return TRAIL_FITS
     if has_data:
         right.push_back(mark.txn)
@@ -125,22 +116,22 @@ cdef TrailFound _judge(PartitionLog* log, const AbortMark* mark, const AbortedTx
             # Nothing that can be read begins below it: no search for aborts ends too soon.
             right.back().last_stable_offset = min(right.back().last_stable_offset,
                                                   log.log_start_offset.load())
-    elif told == NULL:
+    elif entry == NULL:
         return TRAIL_FITS
     return TRAIL_MENDED if mark.is_whole else TRAIL_UNSURE
 
 
-cdef bint _fits(const AbortMark* mark, const AbortedTxn* told, bint has_gaps) noexcept nogil:
+cdef bint _fits(const AbortMark* mark, const AbortedTxn* entry, bint has_gaps) noexcept nogil:
     cdef int64_t most = mark.txn.first_offset
-    if told.producer_id != mark.txn.producer_id:
+    if entry.producer_id != mark.txn.producer_id:
         return False
     if mark.is_whole and not has_gaps:
-        return (told.first_offset == mark.txn.first_offset
-                and told.last_stable_offset == mark.txn.last_stable_offset)
+        return (entry.first_offset == mark.txn.first_offset
+                and entry.last_stable_offset == mark.txn.last_stable_offset)
     if most < 0:
         most = mark.txn.last_offset - 1
-    return (mark.after < told.first_offset <= most
-            and told.last_stable_offset <= mark.txn.last_stable_offset)
+    return (mark.after < entry.first_offset <= most
+            and entry.last_stable_offset <= mark.txn.last_stable_offset)
 
 
 cdef void _put_right(PartitionLog* log, int64_t start, int64_t end,

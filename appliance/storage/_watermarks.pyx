@@ -140,14 +140,14 @@ cdef uint32_t _seed(int64_t life, const uint8_t* name, int64_t size) noexcept no
 
 
 cdef int64_t watermarks_find(Watermarks* marks, const string& name) noexcept nogil:
-    cdef int64_t found = -1
+    cdef int64_t offset = -1
     marks.guard.lock()
     if marks.found.count(name) > 0:
-        found = marks.found[name]
+        offset = marks.found[name]
     if marks.marks.count(name) > 0:  # a log that is opened again
-        found = max(found, marks.marks[name].offset)
+        offset = max(offset, marks.marks[name].offset)
     marks.guard.unlock()
-    return found
+    return offset
 
 
 # Writing

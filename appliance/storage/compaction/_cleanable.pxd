@@ -13,11 +13,11 @@ cdef cppclass Cleanable:
     bint is_due
 
 # maintenance is held. OK or a code.
-cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* found) except? -1 nogil
+cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* cleanable) except? -1 nogil
 
 # Seals the active segment if it holds records that max.compaction.lag.ms wants compacted; True when
 # it did: ask the committer for this log.
 cdef bint cleanable_roll(PartitionLog* log, int64_t now_ms) noexcept nogil
 
 # One past the last of the segments from slot `first` on that may become one segment.
-cdef size_t cleanable_group(const Cleanable* found, size_t first, size_t end) noexcept nogil
+cdef size_t cleanable_group(const Cleanable* cleanable, size_t first, size_t end) noexcept nogil

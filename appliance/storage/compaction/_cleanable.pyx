@@ -24,21 +24,21 @@ from appliance.storage._swap cimport log_has_unfinished_swap, log_sealed
 
 # ---- without the GIL ----
 
-cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* found) except? -1 nogil:
+cdef int cleanable_find(PartitionLog* log, int64_t now_ms, Cleanable* cleanable) except? -1 nogil:
     cdef int code
-    found.is_due = False
+    cleanable.is_due = False
     if log.failed.load() != OK or log.is_closed.load():
         return OK
     log.guard.lock()
-    found.settings = log.settings
+    cleanable.settings = log.settings
     log.guard.unlock()
-    if not found.settings.cleanup_compact or log_has_unfinished_swap(log):
+    if not cleanable.settings.cleanup_compact or log_has_unfinished_swap(log):
         return OK
-    found.dirty_offset = _dirty_offset(log)
-    log_sealed(log, &found.segments)
-    _drop_from(found, _first_barred(log))
-    code = _drop_young(log, found, now_ms)
-    return code if code != OK else _decide(found, now_ms)
+    cleanable.dirty_offset = _dirty_offset(log)
+    log_sealed(log, &cleanable.segments)
+    _drop_from(&cleanable.segments, _first_barred(log))
+    code = _drop_young(log, cleanable, now_ms)
+    return code if code != OK else _decide(cleanable, now_ms)
 
 
 cdef int64_t _dirty_offset(PartitionLog* log) noexcept nogil:
@@ -63,51 +63,51 @@ cdef int64_t _first_barred(PartitionLog* log) noexcept nogil:
     return offset
 
 
-cdef void _drop_from(Cleanable* found, int64_t offset) noexcept nogil:
-    while not found.segments.empty() and found.segments.back().get().end_offset.load() > offset:
-        found.segments.pop_back()
+cdef void _drop_from(vector[SegmentRef]* segments, int64_t offset) noexcept nogil:
+    while not segments.empty() and segments.back().get().end_offset.load() > offset:
+        segments.pop_back()
 
 
-cdef int _drop_young(PartitionLog* log, Cleanable* found, int64_t now_ms) noexcept nogil:
+cdef int _drop_young(PartitionLog* log, Cleanable* cleanable, int64_t now_ms) noexcept nogil:
     cdef Segment* segment
     cdef size_t i
     cdef int code
-    if found.settings.min_compaction_lag_ms == 0:
+    if cleanable.settings.min_compaction_lag_ms == 0:
         return OK
-    for i in range(found.segments.size()):
-        segment = found.segments[i].get()
-        if segment.end_offset.load() <= found.dirty_offset:
+    for i in range(cleanable.segments.size()):
+        segment = cleanable.segments[i].get()
+        if segment.end_offset.load() <= cleanable.dirty_offset:
             continue
         code = segment_load_largest(segment)
         if code != OK:
             log_note_unknown_age(log, segment, code)
             return code
-        if segment.largest_timestamp.load() > now_ms - found.settings.min_compaction_lag_ms:
-            found.segments.resize(i)
+        if segment.largest_timestamp.load() > now_ms - cleanable.settings.min_compaction_lag_ms:
+            cleanable.segments.resize(i)
             break
     return OK
 
 
-cdef int _decide(Cleanable* found, int64_t now_ms) noexcept nogil:
+cdef int _decide(Cleanable* cleanable, int64_t now_ms) noexcept nogil:
     cdef Segment* segment
     cdef int64_t clean = 0, dirty = 0, first_timestamp = -1
     cdef bint is_overdue = False
     cdef size_t i
     cdef int code
-    for i in range(found.segments.size()):
-        segment = found.segments[i].get()
-        if segment.end_offset.load() <= found.dirty_offset:
+    for i in range(cleanable.segments.size()):
+        segment = cleanable.segments[i].get()
+        if segment.end_offset.load() <= cleanable.dirty_offset:
             clean += segment.size.load()
             continue
         dirty += segment.size.load()
         code = _first_timestamp(segment, &first_timestamp)
         if code != OK:
             return code
-        if 0 < first_timestamp < now_ms - found.settings.max_compaction_lag_ms:
+        if 0 < first_timestamp < now_ms - cleanable.settings.max_compaction_lag_ms:
             is_overdue = True
     if dirty > 0:
-        found.is_due = is_overdue or (
-            <double>dirty / <double>(clean + dirty) > found.settings.min_cleanable_dirty_ratio
+        cleanable.is_due = is_overdue or (
+            <double>dirty / <double>(clean + dirty) > cleanable.settings.min_cleanable_dirty_ratio
         )
     return OK
 
@@ -139,18 +139,18 @@ cdef bint cleanable_roll(PartitionLog* log, int64_t now_ms) noexcept nogil:
     return 0 < first < now_ms - lag and log_roll(log) == OK
 
 
-cdef size_t cleanable_group(const Cleanable* found, size_t first, size_t end) noexcept nogil:
-    cdef int64_t base = found.segments[first].get().base_offset
-    cdef int64_t interval = max(found.settings.index_interval_bytes, <int64_t>1)
+cdef size_t cleanable_group(const Cleanable* cleanable, size_t first, size_t end) noexcept nogil:
+    cdef int64_t base = cleanable.segments[first].get().base_offset
+    cdef int64_t interval = max(cleanable.settings.index_interval_bytes, <int64_t>1)
     cdef int64_t size = 0
     cdef size_t slot = first
     while slot < end:
-        size += found.segments[slot].get().size.load()
+        size += cleanable.segments[slot].get().size.load()
         if slot > first and (
-            size > found.settings.segment_bytes
+            size > cleanable.settings.segment_bytes
             # more entries than one an interval no index can get
-            or size // interval * TIME_ENTRY_SIZE > found.settings.segment_index_bytes
-            or found.segments[slot].get().end_offset.load() - 1 - base > SEGMENT_SIZE_MAX
+            or size // interval * TIME_ENTRY_SIZE > cleanable.settings.segment_index_bytes
+            or cleanable.segments[slot].get().end_offset.load() - 1 - base > SEGMENT_SIZE_MAX
         ):
             break
         slot += 1

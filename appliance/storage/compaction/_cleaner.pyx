@@ -49,7 +49,7 @@ from appliance.record import compression
 
 cdef cppclass Round:
     LogRef log
-    Cleanable found
+    Cleanable cleanable
     Rules rules
     size_t slot                    # of the segment being read
     size_t slots_end               # where this walk stops
@@ -63,22 +63,23 @@ cdef cppclass Round:
 
 cdef int _start(Round* round, int64_t now_ms, int64_t latest_ms, int64_t keys_max) except? -1 nogil:
     cdef PartitionLog* log = round.log.get()
-    cdef int code = cleanable_find(log, now_ms, &round.found)
-    if code != OK or not round.found.is_due:
+    cdef int code = cleanable_find(log, now_ms, &round.cleanable)
+    if code != OK or not round.cleanable.is_due:
         return code
     round.into.storage = log.storage
     round.into.directory = log.directory
     round.into.may_fill = log.storage.get().is_full.load()
-    round.into.index_interval = round.found.settings.index_interval_bytes
+    round.into.index_interval = round.cleanable.settings.index_interval_bytes
     round.rules.now_ms, round.rules.latest_ms = now_ms, latest_ms
-    round.rules.mapped_end = round.found.segments.back().get().end_offset.load()
+    round.rules.mapped_end = round.cleanable.segments.back().get().end_offset.load()
     code = offset_map_start(&round.rules.map, keys_max)
     if code == OK:
-        code = rules_start(&round.rules, log, round.found.settings.delete_retention_ms)
+        code = rules_start(&round.rules, log, round.cleanable.settings.delete_retention_ms)
     if code == OK:
         code = rules_walk(&round.rules, log)
-    round.slots_end = round.found.segments.size()
-    while round.found.segments[round.slot].get().end_offset.load() <= round.found.dirty_offset:
+    round.slots_end = round.cleanable.segments.size()
+    while (round.cleanable.segments[round.slot].get().end_offset.load()
+           <= round.cleanable.dirty_offset):
         round.slot += 1
     return code
 
@@ -90,7 +91,7 @@ cdef int _next_batch(Round* round) except? -1 nogil:
         if round.reader.file.get() == NULL:
             if round.slot == round.slots_end:
                 return 0
-            code = reader_open(&round.reader, round.found.segments[round.slot])
+            code = reader_open(&round.reader, round.cleanable.segments[round.slot])
         else:
             code = reader_next(&round.reader)
             if code == 0:
@@ -105,7 +106,7 @@ cdef int _next_batch(Round* round) except? -1 nogil:
 cdef int _damaged(Round* round, int code) noexcept nogil:
     if BATCH_INVALID <= code <= BATCH_TORN or code == STORAGE_IO:
         round.damage.code = code
-        round.damage.base_offset = round.found.segments[round.slot].get().base_offset
+        round.damage.base_offset = round.cleanable.segments[round.slot].get().base_offset
         round.damage.position = round.reader.position
         round.damage.text.clear()
     return code
@@ -135,7 +136,7 @@ cdef int _map_batch(Round* round) except? -1 nogil:
     cdef int code
     if header.attributes & ATTRIBUTE_CONTROL or header.records_count == 0:
         return OK
-    if header.base_offset + header.last_offset_delta < round.found.dirty_offset:
+    if header.base_offset + header.last_offset_delta < round.cleanable.dirty_offset:
         return OK
     if rules_is_aborted(&round.rules, header):
         return OK
@@ -145,7 +146,7 @@ cdef int _map_batch(Round* round) except? -1 nogil:
     for _i in range(round.batch.claim.count):
         record_next(&round.batch.records, &record)
         offset = header.base_offset + record.offset_delta
-        if record.key_size < 0 or offset < round.found.dirty_offset:
+        if record.key_size < 0 or offset < round.cleanable.dirty_offset:
             continue
         if not offset_map_put(&round.rules.map, record.key, record.key_size, offset):
             round.rules.mapped_end = offset
@@ -155,7 +156,7 @@ cdef int _map_batch(Round* round) except? -1 nogil:
 
 
 cdef void _end_before_damage(Round* round) noexcept nogil:
-    round.found.segments.resize(round.slot)
+    round.cleanable.segments.resize(round.slot)
     round.rules.mapped_end = min(round.rules.mapped_end, round.damage.base_offset)
 
 
@@ -163,7 +164,7 @@ cdef void _end_before_damage(Round* round) noexcept nogil:
 
 cdef int _start_cleaning(Round* round, size_t* end) except? -1 nogil:
     """The walk over everything; `end` is the slot behind the last segment that the map reaches."""
-    cdef vector[SegmentRef]* segments = &round.found.segments
+    cdef vector[SegmentRef]* segments = &round.cleanable.segments
     round.reader.file.reset()
     round.batch.has_records = False
     end[0] = segments.size()
@@ -173,7 +174,7 @@ cdef int _start_cleaning(Round* round, size_t* end) except? -1 nogil:
 
 
 cdef int _start_group(Round* round, size_t first, size_t end) except? -1 nogil:
-    replacement_start(&round.into, round.found.segments[first].get().base_offset)
+    replacement_start(&round.into, round.cleanable.segments[first].get().base_offset)
     round.slot = first
     round.slots_end = end
     # A segment alone may turn out to need no change; several become one in any case.
@@ -222,9 +223,9 @@ cdef int _finish_group(Round* round, size_t first, size_t end) except? -1 nogil:
     cdef size_t i
     cdef int code
     for i in range(first, end):
-        group.push_back(round.found.segments[i])
+        group.push_back(round.cleanable.segments[i])
         # The old file goes with its last reader, which this round shall not be.
-        round.found.segments[i].reset()
+        round.cleanable.segments[i].reset()
     round.reader.segment.reset()
     if round.into.file.get() == NULL:
         return OK
@@ -296,13 +297,13 @@ cdef bint _compact(Round* round, int64_t now_ms, int64_t latest_ms,
     with nogil:
         code = _start(round, now_ms, latest_ms, keys_max)
     _raise(round, code)
-    if round.found.is_due:
+    if round.cleanable.is_due:
         _map(round)
-        if round.rules.mapped_end > round.found.dirty_offset:
+        if round.rules.mapped_end > round.cleanable.dirty_offset:
             _clean(round)
-    if round.found.settings.cleanup_compact:
+    if round.cleanable.settings.cleanup_compact:
         _raise_damage(round)
-    return round.found.is_due
+    return round.cleanable.is_due
 
 
 # A loop around the block, for once: each turn is as long as decompressing a batch.
@@ -328,7 +329,7 @@ cdef int _clean(Round* round) except -1:
     cdef int code
     _start_cleaning(round, &end)
     while first < end:
-        group_end = cleanable_group(&round.found, first, end)
+        group_end = cleanable_group(&round.cleanable, first, end)
         try:
             _clean_group(round, first, group_end)
         finally:

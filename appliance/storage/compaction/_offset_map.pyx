@@ -11,6 +11,7 @@ from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport OK, STORAGE_IO
+from appliance.native._siphash cimport SipHash, sip_begin, sip_result, sip_take
 
 cdef extern from "sys/random.h" nogil:
     ssize_t getrandom(void* data, size_t size, unsigned int flags)
@@ -18,65 +19,29 @@ cdef extern from "sys/random.h" nogil:
 cdef enum:
     SLOTS_FIRST = 1024             # most logs have few keys
 
-cdef struct Sip:
-    uint64_t v0, v1, v2, v3
-
 
 # ---- without the GIL ----
-
-cdef inline uint64_t _rotated(uint64_t word, int bits) noexcept nogil:
-    return word << bits | word >> (64 - bits)
-
-
-cdef inline void _mix(Sip* sip) noexcept nogil:
-    sip.v0 += sip.v1
-    sip.v1 = _rotated(sip.v1, 13) ^ sip.v0
-    sip.v0 = _rotated(sip.v0, 32)
-    sip.v2 += sip.v3
-    sip.v3 = _rotated(sip.v3, 16) ^ sip.v2
-    sip.v0 += sip.v3
-    sip.v3 = _rotated(sip.v3, 21) ^ sip.v0
-    sip.v2 += sip.v1
-    sip.v1 = _rotated(sip.v1, 17) ^ sip.v2
-    sip.v2 = _rotated(sip.v2, 32)
-
-
-cdef inline void _take(Sip* sip, uint64_t word) noexcept nogil:
-    sip.v3 ^= word
-    _mix(sip)
-    _mix(sip)
-    sip.v0 ^= word
-
-
-cdef inline uint64_t _result(Sip* sip) noexcept nogil:
-    cdef int _i
-    for _i in range(4):
-        _mix(sip)
-    return sip.v0 ^ sip.v1 ^ sip.v2 ^ sip.v3
-
 
 cdef void _digest(
     const uint64_t* secret, const uint8_t* key, int32_t key_size, Slot* slot
 ) noexcept nogil:
-    cdef Sip sip
+    cdef SipHash sip
     cdef uint64_t word
     cdef int32_t left = key_size
-    sip.v0 = secret[0] ^ 0x736F6D6570736575ULL
-    sip.v1 = secret[1] ^ 0x646F72616E646F6DULL ^ 0xEE
-    sip.v2 = secret[0] ^ 0x6C7967656E657261ULL
-    sip.v3 = secret[1] ^ 0x7465646279746573ULL
+    sip_begin(&sip, secret[0], secret[1])
+    sip.v1 ^= 0xEE                 # 128 bits are asked for
     while left >= 8:
         memcpy(&word, key, 8)
-        _take(&sip, word)
+        sip_take(&sip, word)
         key += 8
         left -= 8
     word = 0
     memcpy(&word, key, left)
-    _take(&sip, word | <uint64_t>(key_size & 0xFF) << 56)
+    sip_take(&sip, word | <uint64_t>(key_size & 0xFF) << 56)
     sip.v2 ^= 0xEE
-    slot.low = _result(&sip)
+    slot.low = sip_result(&sip)
     sip.v1 ^= 0xDD
-    slot.high = _result(&sip)
+    slot.high = sip_result(&sip)
 
 
 cdef int offset_map_start(OffsetMap* map, int64_t keys_max) except? -1 nogil:

@@ -1,0 +1,10 @@
+from libc.stdint cimport uint8_t
+
+from appliance.record._batch cimport BatchHeader
+from appliance.storage._append cimport AppendOptions, Appended
+from appliance.storage._partition_log cimport PartitionLog
+
+# OK; DUPLICATE, with the answer of the first time in `appended`; or why it is refused. guard is
+# held.
+cdef int append_check(PartitionLog* log, const uint8_t* data, const BatchHeader* header,
+                      const AppendOptions* options, Appended* appended) noexcept nogil

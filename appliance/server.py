@@ -37,7 +37,7 @@ from appliance.catalog.catalog import NAME as CATALOG
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.config.broker_configs import CLEANER_BACKOFF
 from appliance.data_dir import descriptors
-from appliance.data_dir.recovery import Progress
+from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.machine import limits, memory
 from appliance.network._data_plane import DataPlane
@@ -114,7 +114,7 @@ class Server:
 
     # life
 
-    async def run(self, progress: Progress) -> None:
+    async def run(self, progress: RecoveryProgress) -> None:
         loop = asyncio.get_running_loop()
         # Not the own ones of the loop: they are gone before the process is.
         stop_signals.hold()
@@ -124,7 +124,7 @@ class Server:
         finally:
             stop_signals.tell(None)
 
-    async def serve(self, progress: Progress) -> None:
+    async def serve(self, progress: RecoveryProgress) -> None:
         """From start to stop; `stop` ends it."""
         with event_log.kept():
             try:
@@ -135,7 +135,7 @@ class Server:
                 event_log.repeats.flush(is_end=True)
         log.info("stopped")
 
-    async def _serve(self, progress: Progress) -> None:
+    async def _serve(self, progress: RecoveryProgress) -> None:
         limits.require(threads_of(self.config), limits.look())
         tell_of_memory(self.config)
         runner, self.admin_address = await admin_http.start(self, self._admin_address())
@@ -157,7 +157,7 @@ class Server:
             watching.cancel()
             await runner.cleanup()
 
-    def _open(self, progress: Progress) -> Broker:
+    def _open(self, progress: RecoveryProgress) -> Broker:
         def on_progress(done: int, found: int) -> None:
             if self.stopping.is_set():
                 raise StartStopped("the start was stopped")

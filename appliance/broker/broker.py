@@ -36,7 +36,7 @@ from appliance.catalog.producer_id_rows import ProducerIdRows
 from appliance.config import Address, BrokerConfig, broker_configs
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
-from appliance.data_dir.recovery import Progress
+from appliance.data_dir.recovery import RecoveryProgress
 from appliance.export.book import Book
 from appliance.export.export_rows import ExportRows
 from appliance.export.hold_rows import HoldRows
@@ -136,7 +136,9 @@ class Broker:
         self.client_metrics = ClientMetrics(metrics, change, entities)
 
     @classmethod
-    def open(cls, config: BrokerConfig, progress: Progress = lambda done, found: None) -> Broker:
+    def open(
+        cls, config: BrokerConfig, progress: RecoveryProgress = lambda done, found: None
+    ) -> Broker:
         """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
         with ExitStack() as undo:
             locked = LockedDir.lock(
@@ -155,7 +157,7 @@ class Broker:
             undo.pop_all()
         return broker
 
-    def _recover(self, progress: Progress) -> None:
+    def _recover(self, progress: RecoveryProgress) -> None:
         start = Reconciliation(self.topics, self.config.topics)
         self.log_dir.recover(progress, start.log_config)
         self.ledger.note(untold(self.log_dir, self.ledger.entries()))

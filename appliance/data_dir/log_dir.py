@@ -25,7 +25,14 @@ from appliance.data_dir.creation import LogExists
 from appliance.data_dir.directories import DELETED, ORPHANS, storage_error
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.partition_names import Key, directory_name
-from appliance.data_dir.recovery import LogConfigs, Losses, NoLedger, Progress, Recovery, note
+from appliance.data_dir.recovery import (
+    LogConfigs,
+    Losses,
+    NoLedger,
+    Recovery,
+    RecoveryProgress,
+    note,
+)
 from appliance.data_dir.recovery_report import Knowledge, RecoveryReport
 from appliance.errors import ApplianceError
 from appliance.machine.wall_clock import Doubt
@@ -88,7 +95,7 @@ class LogDir:
         cls,
         path: Path | str,
         config: StorageConfig | None = None,
-        progress: Progress = lambda done, found: None,
+        progress: RecoveryProgress = lambda done, found: None,
         log_config: LogConfigs = lambda topic, partition: LogConfig(),
     ) -> LogDir:
         log_dir = cls(LockedDir.lock(path, config))
@@ -97,7 +104,7 @@ class LogDir:
 
     def recover(
         self,
-        progress: Progress = lambda done, found: None,
+        progress: RecoveryProgress = lambda done, found: None,
         log_config: LogConfigs = lambda topic, partition: LogConfig(),
     ) -> None:
         """Opens every log. `log_config` returns the settings of each."""
@@ -160,9 +167,9 @@ class LogDir:
         except ApplianceError as error:
             self.unopened[key] = str(error)
             raise
-        found = RecoveryReport(was_clean=False)
-        found.note(log, recovered, self.path / log.name)
-        note(self.engine, self.ledger, found.losses)
+        report = RecoveryReport(was_clean=False)
+        report.note(log, recovered, self.path / log.name)
+        note(self.engine, self.ledger, report.losses)
         try:
             self.engine.commit_journal()
         except ApplianceError as error:
@@ -329,9 +336,6 @@ class LogDir:
     @property
     def free_bytes(self) -> int:
         return self.engine.free_bytes
-
-    def poll_space(self) -> None:
-        self.engine.poll()
 
     def counters(self) -> dict[str, int]:
         return self.engine.counters()

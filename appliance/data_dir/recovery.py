@@ -25,7 +25,7 @@ from appliance.process.owner_only import make_directory
 
 events = event_log.named("log_dir")
 
-Progress = Callable[[int, int], None]
+RecoveryProgress = Callable[[int, int], None]
 LogConfigs = Callable[[str, int], LogConfig]
 
 
@@ -64,7 +64,7 @@ class Recovery:
         self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
         self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
 
-    def run(self, progress: Progress, log_config: LogConfigs) -> None:
+    def run(self, progress: RecoveryProgress, log_config: LogConfigs) -> None:
         begin = time.monotonic()
         if self.where.belief.is_new:
             # After the journal is rewritten its age says nothing of the earlier time.
@@ -73,9 +73,9 @@ class Recovery:
             # A name that only the page cache had must not count below.
             self.engine.sync_directory()
         dead = self._forget_deleted()
-        found = sorted(partitions_in(self.where.path))
-        self._miss({name for _, _, name in found})
-        self._open_all(found, progress, log_config)
+        names = sorted(partitions_in(self.where.path))
+        self._miss({name for _, _, name in names})
+        self._open_all(names, progress, log_config)
         self._tell_ledger()
         self.engine.start()
         for each in dead:
@@ -96,13 +96,13 @@ class Recovery:
         self.engine.forget_names(gone)
         return dead
 
-    def _miss(self, found: set[str]) -> None:
+    def _miss(self, names: set[str]) -> None:
         """Logs of the journal without a directory. One that had records stays in the journal: if
         created again, it continues at its end."""
         empty = []
         for name in self.engine.known():
             key = key_of(name)
-            if key is None or name in found:
+            if key is None or name in names:
                 continue
             first, end = self.engine.promised(name)
             if first >= end or any((self.where.path / ORPHANS).glob(f"{name}*")):
@@ -113,11 +113,11 @@ class Recovery:
         self.engine.forget_names(empty)
 
     def _open_all(
-        self, found: list[tuple[str, int, str]], progress: Progress, log_config: LogConfigs
+        self, names: list[tuple[str, int, str]], progress: RecoveryProgress, log_config: LogConfigs
     ) -> None:
         with ThreadPoolExecutor(self.where.config.recovery_threads, "recovery") as pool:
-            opened = pool.map(lambda each: self._open_one(each, log_config), found)
-            results = zip(found, opened, strict=True)
+            opened = pool.map(lambda each: self._open_one(each, log_config), names)
+            results = zip(names, opened, strict=True)
             for done, ((topic, partition, name), result) in enumerate(results, 1):
                 if isinstance(result, ApplianceError):
                     self.report.failures.append(f"{name}: {result}")
@@ -126,15 +126,15 @@ class Recovery:
                     self.logs[topic, partition] = result[0]
                     self.report.note(*result, self.where.path / name)
                 try:
-                    progress(done, len(found))
+                    progress(done, len(names))
                 except BaseException:
                     pool.shutdown(cancel_futures=True)  # the start must stop here
                     raise
 
     def _open_one(
-        self, found: tuple[str, int, str], log_config: LogConfigs
+        self, partition_name: tuple[str, int, str], log_config: LogConfigs
     ) -> tuple[Log, Recovered] | ApplianceError:
-        topic, partition, name = found
+        topic, partition, name = partition_name
         try:
             return self.where.open_log(name, log_config(topic, partition))
         except ApplianceError as error:  # one bad partition never stops the others

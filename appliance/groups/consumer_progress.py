@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from appliance.groups.group_table import OF_CONSUMERS, GroupTable
-from appliance.groups.lag import Progress
+from appliance.groups.lag import GroupProgress
 from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.modern_group import TopicView
 from appliance.groups.wanted_places import wanted_places
@@ -20,7 +20,7 @@ class ConsumerProgress:
         with_members = {each.id for each in self._table.groups.values() if each.members}
         return with_members.union(self._table.offsets.groups())
 
-    def progress(self, group_id: str) -> Progress | None:
+    def progress(self, group_id: str) -> GroupProgress | None:
         """None: there is no such group of consumers."""
         group = self._table.groups.get(group_id)
         if not isinstance(group, OF_CONSUMERS) or group.is_dead:
@@ -28,4 +28,4 @@ class ConsumerProgress:
         own = self._table.offsets.of_group(group_id)
         protocol = "consumer" if isinstance(group, MixedGroup) else "classic"
         offsets = {place: each.value.offset for place, each in own.items()}
-        return Progress(protocol, offsets, wanted_places(group, self._topics))
+        return GroupProgress(protocol, offsets, wanted_places(group, self._topics))

@@ -45,7 +45,7 @@ logger = event_log.named("groups.lag")
 
 # Partitions looked at between two turns of the event loop, and read in one visit of a thread: a
 # millisecond or two.
-TURN_PLACES = 200
+TURN_PARTITIONS = 200
 
 # Records of one batch that lie this close in time are told apart by nobody who looks at lag; else
 # the batch is read whole, and decompressed.
@@ -110,7 +110,7 @@ class LagHistory(NamedTuple):
     topics: Mapping[str, tuple[LagSample, ...]]
 
 
-class Progress(NamedTuple):
+class GroupProgress(NamedTuple):
     """How far a group is."""
 
     protocol: str
@@ -126,10 +126,10 @@ class Source(Protocol):
         """Those with a commit or with members."""
         ...
 
-    def progress(self, group_id: str) -> Progress | None: ...
+    def progress(self, group_id: str) -> GroupProgress | None: ...
 
 
-class Place(NamedTuple):
+class PartitionProgress(NamedTuple):
     """One group at one partition, with the numbers of one moment."""
 
     group: str
@@ -232,17 +232,17 @@ class Lag:
         """As they are now; reads no log, and costs what the group has partitions."""
         progress = self._progress(group_id)
         rows = [] if progress is None else _rows(progress)
-        places = [each for row in rows for each in self._place(group_id, *row)]
-        own = [each.records for each in places if each.committed is None]
+        partitions = [each for row in rows for each in self._partition(group_id, *row)]
+        own = [each.records for each in partitions if each.committed is None]
         return RecordsBehind(
-            sum(each.records for each in places),
+            sum(each.records for each in partitions),
             WithoutCommit(len(own), sum(own)),
             frozenset(partition.topic for partition, _, _ in rows),
         )
 
-    def _progress(self, group_id: str) -> Progress | None:
-        found = (source.progress(group_id) for source in self.sources)
-        return next((each for each in found if each is not None), None)
+    def _progress(self, group_id: str) -> GroupProgress | None:
+        known = (source.progress(group_id) for source in self.sources)
+        return next((each for each in known if each is not None), None)
 
     # Measuring
 
@@ -250,49 +250,49 @@ class Lag:
         """All groups, once."""
         at_ms = self._now_ms()
         oldest: dict[tuple[str, Partition], Oldest] = {}
-        found: list[GroupLag] = []
+        groups: list[GroupLag] = []
         for source in self.sources:
             for group_id in list(source.groups_that_read()):
                 progress = source.progress(group_id)
                 if progress is not None:
-                    found.append(await self._group(group_id, progress, oldest))
+                    groups.append(await self._group(group_id, progress, oldest))
         self._oldest = oldest
-        self._history.add(at_ms, dict(_series(found)))
-        groups = tuple(sorted(each for each in found if each.partitions))
-        self._snapshot = LagSnapshot(at_ms, groups, self._history.left_out)
+        self._history.add(at_ms, dict(_series(groups)))
+        reading = tuple(sorted(each for each in groups if each.partitions))
+        self._snapshot = LagSnapshot(at_ms, reading, self._history.left_out)
 
     async def _group(
         self,
         group_id: str,
-        progress: Progress,
+        progress: GroupProgress,
         oldest: dict[tuple[str, Partition], Oldest],
     ) -> GroupLag:
         lags: list[PartitionLag] = []
         rows = _rows(progress)
-        for first in range(0, len(rows), TURN_PLACES):
-            turn = rows[first : first + TURN_PLACES]
-            places = [each for row in turn for each in self._place(group_id, *row)]
-            await self._look_up(places, oldest)
-            lags += [self._lag(each, oldest) for each in places]
+        for first in range(0, len(rows), TURN_PARTITIONS):
+            turn = rows[first : first + TURN_PARTITIONS]
+            partitions = [each for row in turn for each in self._partition(group_id, *row)]
+            await self._look_up(partitions, oldest)
+            lags += [self._lag(each, oldest) for each in partitions]
         records = sum(each.records for each in lags)
         return GroupLag(group_id, progress.protocol, records, _largest(lags), tuple(lags))
 
-    def _place(
+    def _partition(
         self, group_id: str, partition: Partition, committed: int | None, begins_at_end: bool
-    ) -> Iterator[Place]:
+    ) -> Iterator[PartitionProgress]:
         """None of a partition that is not served, or no more."""
         log = self._find_log(*partition)
         if log is not None:
             start, end = log.log_start_offset, log.high_watermark
-            yield Place(group_id, partition, log, committed, start, end, begins_at_end)
+            yield PartitionProgress(group_id, partition, log, committed, start, end, begins_at_end)
 
     async def _look_up(
-        self, places: list[Place], oldest: dict[tuple[str, Partition], Oldest]
+        self, partitions: list[PartitionProgress], oldest: dict[tuple[str, Partition], Oldest]
     ) -> None:
-        """Fills in the oldest record of each place that has one."""
+        """Fills in the oldest record of each partition that has one."""
         now_s = time.monotonic()
-        unknown: list[Place] = []
-        for each in places:
+        unknown: list[PartitionProgress] = []
+        for each in partitions:
             if each.next >= each.end:
                 continue
             key = each.group, each.partition
@@ -310,20 +310,20 @@ class Lag:
             await asyncio.sleep(0)
 
     def _lag(
-        self, place: Place, oldest: Mapping[tuple[str, Partition], Oldest]
+        self, progress: PartitionProgress, oldest: Mapping[tuple[str, Partition], Oldest]
     ) -> PartitionLag:
-        found = oldest.get((place.group, place.partition))
+        first = oldest.get((progress.group, progress.partition))
         seconds: float | None = 0.0
-        if found is not None:
-            age_ms = max(0, self._now_ms() - found.timestamp)
-            seconds = None if found.timestamp == NO_TIMESTAMP else age_ms / 1000
-        lost = min(place.records, max(0, place.start - place.position))
+        if first is not None:
+            age_ms = max(0, self._now_ms() - first.timestamp)
+            seconds = None if first.timestamp == NO_TIMESTAMP else age_ms / 1000
+        lost = min(progress.records, max(0, progress.start - progress.position))
         return PartitionLag(
-            *place.partition, place.committed, place.end, place.records, lost, seconds
+            *progress.partition, progress.committed, progress.end, progress.records, lost, seconds
         )
 
 
-def _rows(progress: Progress) -> list[tuple[Partition, int | None, bool]]:
+def _rows(progress: GroupProgress) -> list[tuple[Partition, int | None, bool]]:
     """Partitions in order, with what was committed for each."""
     return [
         (each, progress.offsets.get(each), progress.begins_at_end)
@@ -331,22 +331,22 @@ def _rows(progress: Progress) -> list[tuple[Partition, int | None, bool]]:
     ]
 
 
-def _still_holds(known: Oldest, place: Place, now_s: float) -> bool:
-    is_same = known.log is place.log and known.offset == place.next
+def _still_holds(known: Oldest, progress: PartitionProgress, now_s: float) -> bool:
+    is_same = known.log is progress.log and known.offset == progress.next
     return is_same and now_s - known.found_s < REMEMBERED_S
 
 
-def _timestamps(places: Iterable[Place]) -> list[int]:
-    return [_timestamp(each) for each in places]
+def _timestamps(partitions: Iterable[PartitionProgress]) -> list[int]:
+    return [_timestamp(each) for each in partitions]
 
 
-def _timestamp(place: Place) -> int:
+def _timestamp(progress: PartitionProgress) -> int:
     """Of the first record from `next` on."""
     try:
-        offset = place.next
-        for first, end in place.log.holes():
+        offset = progress.next
+        for first, end in progress.log.holes():
             offset = end if first <= offset < end else offset
-        return _timestamp_at(place.log, offset)
+        return _timestamp_at(progress.log, offset)
     except ApplianceError:
         return NO_TIMESTAMP  # deleted meanwhile, or failed, which health tells
 

@@ -13,8 +13,7 @@ from appliance.record._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, CODEC_MAX, MAGIC_AT, BatchHeader, Payload,
     batch_check_count, batch_check_crc, batch_check_frame, batch_check_header, batch_claim,
-    batch_info, batch_load_header, batch_records, batch_refusal, batch_stamp,
-    batch_stamp_append_time, batch_stamp_max_timestamp, open_batch,
+    batch_info, batch_load_header, batch_records, batch_refusal, open_batch,
 )
 from appliance.record._records cimport RecordsClaim, RecordView, record_next, records_check
 
@@ -177,28 +176,3 @@ cdef int _check_deep(
     if code == OK and keys_required:
         code = _check_keys(&payload.records, header.records_count)
     return code
-
-
-def stamp(
-    unsigned char[::1] batch not None, int64_t base_offset, int32_t leader_epoch,
-    append_time_ms=None,
-):
-    """Hold a client's `batch` against the rules and make it the log's, in place: base offset,
-    leader epoch and, unless the topic wants `append_time_ms`, the records' own largest timestamp.
-    """
-    cdef BatchHeader header
-    cdef int64_t size = batch.shape[0]
-    cdef uint8_t* data = &batch[0] if size else NULL
-    cdef bint has_append_time = append_time_ms is not None
-    cdef int64_t timestamp = append_time_ms if has_append_time else -1
-    cdef int code
-    with nogil:
-        code = batch_check(data, size, &header)
-        if code == OK:
-            batch_stamp(data, base_offset, leader_epoch)
-            if has_append_time:
-                batch_stamp_append_time(data, size, timestamp)
-            else:
-                batch_stamp_max_timestamp(data, &header)
-    if code != OK:
-        raise batch_refusal(code, batch, 0)

@@ -6,16 +6,12 @@ from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport store_i16, store_i32, store_u32
-from appliance.native._codes cimport OK
 from appliance.record._batch cimport (
-    ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON,
-    ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BATCH_LOG_OVERHEAD, CONTROL_ABORT, CONTROL_COMMIT,
-    CONTROL_KEY_SIZE, CONTROL_VALUE_SIZE, CRC_AT, MAGIC, BatchHeader, Payload, batch_claim,
-    batch_crc, batch_load_header, batch_store_header, open_checked, scan_batches,
+    ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE,
+    BATCH_LOG_OVERHEAD, CONTROL_ABORT, CONTROL_COMMIT, CONTROL_KEY_SIZE, CONTROL_VALUE_SIZE, CRC_AT,
+    MAGIC, BatchHeader, batch_crc, batch_store_header,
 )
-from appliance.record._records cimport (
-    Record, RecordsClaim, encode_record, records_check, records_retain,
-)
+from appliance.record._records cimport Record, encode_record
 
 from appliance import errors
 from appliance.record import compression
@@ -108,70 +104,3 @@ def control_batch(
     header.last_offset_delta = 0
     header.attributes = ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
     return _sealed(&header, payload.data(), payload.size())
-
-
-cdef bytearray _mask(keep, int32_t count):
-    mask = bytearray(count)
-    for i in keep:
-        if not 0 <= i < count:
-            raise IndexError(f"record {i} of a batch of {count}")
-        mask[i] = 1
-    return mask
-
-
-cdef bytes _emptied(BatchHeader* header):
-    """What is left when every record went: the header, so that offsets and sequence stay known."""
-    header.attributes &= ~(ATTRIBUTE_CODEC | ATTRIBUTE_DELETE_HORIZON)
-    header.base_timestamp = -1
-    header.records_count = 0
-    return _sealed(header, NULL, 0)
-
-
-def retain_records(
-    const unsigned char[::1] batch not None, keep, delete_horizon_ms=None,
-    *, int64_t size_max=compression.SIZE_MAX,
-):
-    """The batch with only the records whose indices are in `keep`, for compaction.
-
-    Offsets, sequence and producer stay. A delete horizon goes into base timestamp, once: a batch
-    that has one keeps it, else tombstones would outlive every cleaning.
-    """
-    cdef vector[uint8_t] kept
-    cdef BatchHeader header
-    cdef Payload payload
-    cdef int64_t base_timestamp
-    if scan_batches(batch, False).size() != 1:
-        raise errors.BatchInvalid(f"{batch.shape[0]} bytes are not exactly one batch")
-    batch_load_header(&batch[0], &header)
-    payload = open_checked(batch, 0, &header, size_max)
-    mask = _mask(keep, header.records_count)
-    has_horizon = header.attributes & ATTRIBUTE_DELETE_HORIZON
-    sets_horizon = delete_horizon_ms is not None and not has_horizon
-    if 1 not in mask:
-        return _emptied(&header)
-    if 0 not in mask and not sets_horizon:
-        return bytes(batch)
-    base_timestamp = delete_horizon_ms if sets_horizon else header.base_timestamp
-    cdef const unsigned char[::1] flags = mask
-    records_retain(payload.records, &payload.claim, &flags[0], base_timestamp, kept)
-    _relabel(&header, kept, base_timestamp, sum(mask))
-    if sets_horizon:
-        header.attributes |= ATTRIBUTE_DELETE_HORIZON
-    return _compressed(&header, kept)
-
-
-cdef int _relabel(
-    BatchHeader* header, vector[uint8_t]& kept, int64_t base_timestamp, int32_t count
-) except -1:
-    """The fields that follow from the records that stayed."""
-    cdef RecordsClaim claim
-    cdef int64_t max_timestamp
-    header.base_timestamp, header.records_count = base_timestamp, count
-    claim = batch_claim(header)
-    cdef int code = records_check(kept.data(), kept.size(), &claim, &max_timestamp)
-    if code != OK:
-        facts = f"{count} retained records in {kept.size()} bytes do not read back"
-        raise errors.from_code(code, facts)
-    if not header.attributes & ATTRIBUTE_APPEND_TIME:
-        header.max_timestamp = max_timestamp
-    return 0

@@ -22,7 +22,7 @@ from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Place, Places
 from appliance.groups.group_table import GroupTable, check_alive
-from appliance.groups.lag import Progress
+from appliance.groups.lag import GroupProgress
 from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
 from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
@@ -66,10 +66,6 @@ class ShareCoordinator:
 
     # Asked by the share partitions
 
-    def is_member(self, group_id: str, member_id: str) -> bool:
-        group = self._groups.groups.get(group_id)
-        return isinstance(group, ShareGroup) and member_id in group.members
-
     def epoch(self, group_id: str) -> int | None:
         group = self._groups.groups.get(group_id)
         return group.epoch if isinstance(group, ShareGroup) else None
@@ -85,7 +81,7 @@ class ShareCoordinator:
     def groups_that_read(self) -> Collection[str]:
         return [each.id for each in self._all() if each.shared.initialized or each.members]
 
-    def progress(self, group_id: str) -> Progress | None:
+    def progress(self, group_id: str) -> GroupProgress | None:
         """Where it is in what it has read, and what it is to read. None: no such share group."""
         group = self._groups.groups.get(group_id)
         if not isinstance(group, ShareGroup) or group.is_dead or not self._loading.is_loaded:
@@ -98,7 +94,7 @@ class ShareCoordinator:
                 offsets[Partition(name, partition)] = start_offset
         config = self._topics.share_group_config(group_id)
         wanted = wanted_places(group, self._topics)
-        return Progress(SHARE, offsets, wanted, config.auto_offset_reset == "latest")
+        return GroupProgress(SHARE, offsets, wanted, config.auto_offset_reset == "latest")
 
     # Members
 
@@ -124,14 +120,14 @@ class ShareCoordinator:
         self._loading.check_loaded()
 
     def _find_or_make(self, group_id: str, may_make: bool) -> ShareGroup:
-        found = self._groups.groups.get(group_id)
-        if found is None and may_make:
+        group = self._groups.groups.get(group_id)
+        if group is None and may_make:
             return self._make(group_id)
-        if not isinstance(found, ShareGroup):
-            what = "is not a share group" if found else "not found"
+        if not isinstance(group, ShareGroup):
+            what = "is not a share group" if group else "not found"
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        check_alive(found)
-        return found
+        check_alive(group)
+        return group
 
     def _make(self, group_id: str) -> ShareGroup:
         def terms() -> Terms:
@@ -174,8 +170,8 @@ class ShareCoordinator:
     # Administrators
 
     def find(self, group_id: str) -> ShareGroup | None:
-        found = self._groups.find(group_id)
-        return found if isinstance(found, ShareGroup) else None
+        group = self._groups.find(group_id)
+        return group if isinstance(group, ShareGroup) else None
 
     def get(self, group_id: str) -> ShareGroup:
         group = self._groups.get(group_id)
@@ -313,8 +309,8 @@ class ShareCoordinator:
 
     # A start
 
-    def restore(self, found: Mapping[str, StoredShareGroup], now_ms: int) -> None:
-        for group_id, stored in found.items():
+    def restore(self, replayed: Mapping[str, StoredShareGroup], now_ms: int) -> None:
+        for group_id, stored in replayed.items():
             if stored.epoch is not None and group_id not in self._groups.groups:
                 group = self._make(group_id)
                 group.restore(stored, now_ms)
@@ -348,8 +344,8 @@ async def _each(
         return None
 
     ordered = list(items)
-    found = await asyncio.gather(*map(one, ordered))
-    return {item: error for item, error in zip(ordered, found, strict=True) if error}
+    errors = await asyncio.gather(*map(one, ordered))
+    return {item: error for item, error in zip(ordered, errors, strict=True) if error}
 
 
 async def _stored(write: Callable[[Done], None]) -> None:

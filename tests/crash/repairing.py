@@ -21,9 +21,10 @@ from appliance._log import Log
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, OffsetInHole
-from appliance.record import _batch, _batch_check, _build
+from appliance.record import _batch, _build
 from appliance.repair import repair
 from appliance.repair._scrub import SegmentScan
+from tests.support.batch_model import stamped
 
 from .session import SMALL, STORAGE
 from .trace import Recorder
@@ -186,9 +187,8 @@ def _is_there(log: Any, offset: int, wrong: list[str]) -> bool:
         if not isinstance(error, OffsetInHole):
             wrong.append(f"offset {offset} is not there, and no hole: {error}")
         return False
-    expected = bytearray(batch_at(offset))
     info = _batch.headers(data)[0]
-    _batch_check.stamp(expected, offset, info.leader_epoch)
+    expected = stamped(batch_at(offset), offset, info.leader_epoch)
     if info.base_offset != offset or data[: info.size] != expected:
         wrong.append(f"other bytes at {offset}")
     return True

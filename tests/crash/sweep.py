@@ -204,7 +204,7 @@ def acts_of(session: Session, log: Any, topic: str) -> list[Callable[[], Any]]:
 def finish(session: Session) -> list[str]:
     """The fault is gone: a log that did not stop takes records again; then everything is let go."""
     wrong = []
-    session.dir.poll_space()  # what a timer does: writes resume by themselves
+    session.dir.engine.poll()  # what a timer does: writes resume by themselves
     for log in session.dir.logs().values():
         if log.failed is not None:
             wrong += [] if log.failed.strip() else ["a log stopped without a reason"]

@@ -17,7 +17,7 @@ from appliance.admin import metrics_of_groups
 from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.groups import lag as lag_module
-from appliance.groups.lag import GroupLag, Lag, PartitionLag, Progress
+from appliance.groups.lag import GroupLag, GroupProgress, Lag, PartitionLag
 from appliance.groups.lag_history import History, LagSample
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
@@ -42,11 +42,11 @@ class Committed:
     def groups_that_read(self) -> list[str]:
         return [*{**self.offsets, **self.wanted}]
 
-    def progress(self, group_id: str) -> Progress | None:
+    def progress(self, group_id: str) -> GroupProgress | None:
         if group_id not in self.groups_that_read():
             return None
         offsets, wanted = self.offsets.get(group_id, {}), self.wanted.get(group_id, set())
-        return Progress("classic", offsets, wanted, self.begins_at_end)
+        return GroupProgress("classic", offsets, wanted, self.begins_at_end)
 
 
 class World:
@@ -358,7 +358,7 @@ def test_many_places_do_not_hold_up_the_loop(world: World) -> None:
             await asyncio.sleep(0)
         return turns
 
-    assert asyncio.run(turns_during_a_round()) >= 1000 // lag_module.TURN_PLACES
+    assert asyncio.run(turns_during_a_round()) >= 1000 // lag_module.TURN_PARTITIONS
     assert world.lag.snapshot().groups[0].records == 1000
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance import errors
-from appliance.record import _batch, _batch_check, _build, _columns, _records, arrow
-from tests.support.batch_model import batch_of, record_bytes, varint
+from appliance.record import _batch, _build, _columns, _records, arrow
+from tests.support.batch_model import batch_of, record_bytes, stamped, varint
 
 DATA = Path(__file__).parents[1] / "data"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -174,8 +174,7 @@ def test_it_is_told_whether_any_batch_is_of_a_transaction() -> None:
 
 
 def test_the_kind_of_a_timestamp_is_told_record_by_record() -> None:
-    times = bytearray(_build.batch([(7, None, b"v")] * 2))
-    _batch_check.stamp(times, 2, 0, append_time_ms=9)
+    times = stamped(_build.batch([(7, None, b"v")] * 2), 2, 0, append_time_ms=9)
     filled = _columns.columns(_build.batch([(7, None, b"v")] * 2) + times)
     assert arrow.numbers(pa.int32(), filled.timestamp_type).to_pylist() == [0, 0, 1, 1]
     assert arrow.numbers(pa.int64(), filled.timestamp).to_pylist() == [7, 7, 9, 9]

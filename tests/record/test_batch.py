@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from appliance import errors
 from appliance.record import _batch, _batch_check, _build, _records
 from tests.support import batch_model
-from tests.support.batch_model import batch_of, record_bytes, resealed, varint
+from tests.support.batch_model import DATA, batch_of, golden, record_bytes, resealed, varint
+from tests.support.logs import one_log
 
-DATA = Path(__file__).parents[1] / "data"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 GOLDEN = sorted(path.stem for path in DATA.glob("*.hex"))
 
@@ -27,11 +27,6 @@ THE_FOUR = [
     (1699999999000, None, b"x" * 300, ()),
     (1700000000100, b"", b"", ()),
 ]
-
-
-def golden(name: str) -> bytes:
-    lines = (DATA / f"{name}.hex").read_text().splitlines()
-    return bytes.fromhex("".join(line for line in lines if not line.startswith("#")))
 
 
 def facts(record: _records.Record) -> tuple[object, ...]:
@@ -54,10 +49,10 @@ def test_a_captured_java_batch_reads_as_it_was_sent() -> None:
     assert [facts(record)[1:] for record in _batch.records(batch)] == [(b"k1", b"v1", ())]
 
 
-def test_stamping_makes_of_the_sent_batch_the_stored_one() -> None:
-    batch = bytearray(golden("produce-java-4.3.0"))
-    _batch_check.stamp(batch, base_offset=0, leader_epoch=0)
-    assert bytes(batch) == golden("fetch-java-4.3.0")
+def test_stamping_makes_of_the_sent_batch_the_stored_one(tmp_path: Path) -> None:
+    with one_log(tmp_path) as log:
+        log.append(golden("produce-java-4.3.0"))
+        assert log.read(0, up_to="end") == golden("fetch-java-4.3.0")
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -342,26 +337,28 @@ def test_a_refusal_has_the_numbers_in_it() -> None:
 # Stamps
 
 
-def test_a_lying_largest_timestamp_is_put_right() -> None:
-    for lie in (0, 1 << 62, -1):
-        batch = bytearray(resealed(small_batch(), max_timestamp=lie))
-        assert _batch_check.check(batch).max_timestamp == 1000
-        _batch_check.stamp(batch, base_offset=0, leader_epoch=-1)
-        assert bytes(batch) == small_batch()
+@pytest.mark.parametrize("lie", [0, 1 << 62, -1])
+def test_a_lying_largest_timestamp_is_put_right(lie: int, tmp_path: Path) -> None:
+    batch = bytearray(resealed(small_batch(), max_timestamp=lie))
+    assert _batch_check.check(batch).max_timestamp == 1000
+    with one_log(tmp_path) as log:
+        log.append_in_place(batch, leader_epoch=4)
+    assert bytes(batch) == resealed(small_batch(), leader_epoch=4)
 
 
-def test_a_refused_batch_is_not_stamped() -> None:
+def test_a_refused_batch_is_not_stamped(tmp_path: Path) -> None:
     batch = bytearray(resealed(small_batch(), crc=7))
     before = bytes(batch)
-    with pytest.raises(errors.BatchCorrupt):
-        _batch_check.stamp(batch, base_offset=9, leader_epoch=9)
+    with one_log(tmp_path) as log, pytest.raises(errors.BatchCorrupt):
+        log.append_in_place(batch, leader_epoch=9)
     assert bytes(batch) == before
 
 
-def test_append_time_changes_flag_timestamp_and_crc_only() -> None:
+def test_append_time_changes_flag_timestamp_and_crc_only(tmp_path: Path) -> None:
     batch = bytearray(small_batch())
-    _batch_check.stamp(batch, base_offset=77, leader_epoch=4, append_time_ms=123456)
-    fields = {"base_offset": 77, "leader_epoch": 4, "attributes": 8, "max_timestamp": 123456}
+    with one_log(tmp_path, message_timestamp_type="LogAppendTime") as log:
+        log.append_in_place(batch, leader_epoch=4, now_ms=123456)
+    fields = {"leader_epoch": 4, "attributes": 8, "max_timestamp": 123456}
     assert bytes(batch) == resealed(small_batch(), **fields)
     assert {record.timestamp for record in _batch.records(batch)} == {123456}
 
@@ -445,82 +442,6 @@ def test_records_are_values() -> None:
     assert pickle.loads(pickle.dumps(record)) == record
     assert len({record, _batch.records(small_batch())[0]}) == 1
     assert "offset=0" in repr(record)
-
-
-# Compaction
-
-
-def test_a_cleaned_batch_is_java_s_to_the_byte() -> None:
-    batch = golden("java-codec-none")
-    assert _build.retain_records(batch, [1, 3], 1700000061000) == golden("java-cleaned")
-    assert _batch.headers(golden("java-cleaned"))[0].delete_horizon_ms == 1700000061000
-
-
-def test_an_emptied_batch_is_java_s_to_the_byte() -> None:
-    for codec in CODECS:
-        assert _build.retain_records(golden(f"java-codec-{codec}"), []) == golden("java-emptied")
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("horizon", [None, 0, 1700000061000])
-def test_what_is_retained_keeps_everything_but_the_rest(codec: str, horizon: int | None) -> None:
-    batch = golden(f"java-codec-{codec}")
-    kept = _build.retain_records(batch, [0, 2], horizon)
-    before, after = _batch.headers(batch)[0], _batch.headers(kept)[0]
-    for name in (
-        "base_offset",
-        "last_offset",
-        "producer_id",
-        "producer_epoch",
-        "base_sequence",
-        "leader_epoch",
-        "codec",
-    ):
-        assert getattr(after, name) == getattr(before, name), name
-    assert (after.records_count, after.delete_horizon_ms) == (2, horizon)
-    assert after.max_timestamp == 1700000000000
-    all_records = _batch.records(batch)
-    assert _batch.records(kept) == [all_records[0], all_records[2]]
-
-
-def test_keeping_every_record_changes_no_byte() -> None:
-    for name in GOLDEN:
-        batch = golden(name)
-        count = _batch.headers(batch)[0].records_count
-        if count:
-            assert _build.retain_records(batch, range(count)) == batch
-
-
-def test_a_delete_horizon_is_set_once() -> None:
-    once = golden("java-cleaned")
-    assert _build.retain_records(once, [0, 1], 9) == once
-    assert _batch.headers(_build.retain_records(once, [0], 9))[0].delete_horizon_ms == 1700000061000
-
-
-def test_append_time_survives_cleaning() -> None:
-    batch = golden("java-append-time")
-    kept = _build.retain_records(batch, [1], 1700000061000)
-    assert _batch.records(kept) == [_batch.records(batch)[1]]
-    assert _batch.headers(kept)[0].max_timestamp == _batch.headers(batch)[0].max_timestamp
-
-
-def test_a_marker_can_be_given_a_horizon_and_still_be_read() -> None:
-    marker = _build.retain_records(golden("java-control-abort"), [0], 55)
-    assert _batch.control(marker) == ("abort", 6)
-    assert _batch.headers(marker)[0].delete_horizon_ms == 55
-
-
-def test_only_records_that_exist_can_be_kept() -> None:
-    for index in (-1, 2):
-        with pytest.raises(IndexError, match=f"record {index} of a batch of 2"):
-            _build.retain_records(small_batch(), [index])
-
-
-def test_timestamps_at_the_ends_of_64_bits_survive_a_horizon() -> None:
-    for timestamp in (-(1 << 63), (1 << 63) - 1):
-        batch = _build.batch([(timestamp, b"k", None), (timestamp, b"l", None)])
-        kept = _build.retain_records(batch, [1], 1700000061000)
-        assert [record.timestamp for record in _batch.records(kept)] == [timestamp]
 
 
 # Against the oracle

@@ -10,6 +10,7 @@ import pytest
 from appliance._crc import crc32c
 from appliance.errors import BatchCorrupt, BatchTorn
 from appliance.record import _batch, _batch_check, _build, _mirror
+from tests.support.batch_model import retained, stamped
 from tests.support.logs import NOW, bases, batch, end_txn, marker, one_log, produced, values
 
 SPAN_MAX = 2**31 - 1
@@ -105,11 +106,10 @@ def test_committed_batches_come_one_by_one_for_a_broker_that_gives_offsets(
 
 def test_what_no_broker_takes_from_a_producer_is_told_apart() -> None:
     whole = batch("a", "b", "c", base_offset=4)
-    compacted = _build.retain_records(whole, [0, 2])
-    stamped = bytearray(whole)
-    _batch_check.stamp(stamped, 4, 0, append_time_ms=5)
+    compacted = retained(whole, [0, 2])
+    of_the_log = stamped(whole, 4, 0, append_time_ms=5)
     for data, offset, wanted in ((whole, 0, True), (whole, 5, False), (compacted, 0, False),
-                                 (bytes(stamped), 0, False)):
+                                 (of_the_log, 0, False)):
         (found,), _ = _mirror.committed(data, offset, [])
         assert found.is_as_produced is wanted
 
@@ -168,20 +168,13 @@ def test_offsets_that_are_missing_between_joined_batches_are_told() -> None:
 
 def test_what_cannot_be_joined_stands_for_itself() -> None:
     whole = batch("a", "b", base_offset=0)
-    stamped = bytearray(batch("c", base_offset=2))
-    _batch_check.stamp(stamped, 2, 0, append_time_ms=5)
+    of_the_log = stamped(batch("c", base_offset=2), 2, 0, append_time_ms=5)
     packed = batch("d", base_offset=3, codec="lz4")
-    compacted = _build.retain_records(batch("e", "f", base_offset=4), [1])
-    data = (whole + bytes(stamped) + packed + packed_from(packed, 4) + bytes(compacted)
+    compacted = retained(batch("e", "f", base_offset=4), [1])
+    data = (whole + of_the_log + packed + stamped(packed, 4, 0) + compacted
             + batch("g", base_offset=6) + batch("h", base_offset=7))
     found, _ = _mirror.committed(data, 1, [], 1000)
     assert [each.records for each in found] == [2, 1, 1, 1, 1, 2]
-
-
-def packed_from(data: bytes, offset: int) -> bytes:
-    moved = bytearray(data)
-    _batch_check.stamp(moved, offset, 0)
-    return bytes(moved)
 
 
 def test_records_that_are_not_what_their_batch_says_go_as_they_are() -> None:

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.errors import BatchCorrupt
-from appliance.record import _batch, _batch_check, _build
+from appliance.record import _batch, _build
 from appliance.record._record_reader import (
+    ConsumerPosition,
     Message,
     MessageIterator,
-    Progress,
     RecordReader,
     whole_batches,
 )
+from tests.support.batch_model import batch_of
 
 HEADERS = (("name", b"value"), ("null", None))
 
@@ -24,13 +25,11 @@ def batch(base_offset: int, count: int, codec: str = "none") -> bytes:
         (1000 + i, None if i == 1 else b"key", None if i == 2 else b"%d" % i, HEADERS[: i % 3])
         for i in range(count)
     ]
-    octets = bytearray(_build.batch(records, codec=codec))
-    _batch_check.stamp(octets, base_offset, 0)
-    return bytes(octets)
+    return _build.batch(records, codec=codec, base_offset=base_offset, leader_epoch=0)
 
 
 def reader(data: bytes, offset: int = 0, **facts: int) -> RecordReader:
-    return RecordReader(data, "t", "1-0", Progress(offset), **facts)
+    return RecordReader(data, "t", "1-0", ConsumerPosition(offset), **facts)
 
 
 def offsets(messages: Iterator[Message]) -> list[int]:
@@ -63,7 +62,7 @@ def test_a_batch_that_was_cut_waits_for_the_next_fetch() -> None:
 
 def test_control_batches_and_emptied_ones_move_the_offset_only() -> None:
     control = _build.control_batch("commit", 1, 0, 0, 1000, base_offset=4)
-    emptied = _build.retain_records(batch(5, 3), [])
+    emptied = batch_of(b"", 0, base_offset=5, last_offset_delta=2, base_timestamp=-1)
     some = reader(batch(0, 4) + control + emptied)
     assert (offsets(some), some.end_offset) == ([0, 1, 2, 3], 8)
     assert (some.progress.done, some.progress.next_offset) == (8, 8)
@@ -101,7 +100,7 @@ def test_a_broken_batch_is_refused_before_the_first_message() -> None:
 def test_a_batch_that_cannot_be_opened_is_not_passed_over() -> None:
     packed = bytearray(_build.batch([(0, None, b"x" * 100)] * 9, codec="gzip"))
     good = batch(0, 2)
-    some = RecordReader(good + bytes(packed), "t", "1-0", Progress(0), size_max=50)
+    some = RecordReader(good + bytes(packed), "t", "1-0", ConsumerPosition(0), size_max=50)
     assert [next(some).offset, next(some).offset] == [0, 1]
     for _ in range(2):
         with pytest.raises(Exception, match="at least"):
@@ -110,7 +109,7 @@ def test_a_batch_that_cannot_be_opened_is_not_passed_over() -> None:
 
 
 def test_an_iterator_goes_from_reader_to_reader() -> None:
-    progress = Progress(0)
+    progress = ConsumerPosition(0)
     readers = [RecordReader(batch(i * 3, 3), "t", "1-0", progress) for i in range(3)]
 
     class Chain(MessageIterator):

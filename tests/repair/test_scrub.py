@@ -18,8 +18,9 @@ import pytest
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import OffsetInHole
-from appliance.record import _batch, _batch_check, _build
+from appliance.record import _batch, _build
 from appliance.repair._scrub import ScrubFinding, SegmentScan
+from tests.support.batch_model import stamped
 from tests.support.damaged import BASES, END, SETTINGS, Damaged, build, served
 from tests.support.logs import (
     NOW,
@@ -449,10 +450,9 @@ def test_damage_that_a_compacted_log_may_hide_is_found(tmp_path: Path) -> None:
 
 
 def test_bytes_in_a_record_that_look_like_a_batch_are_not_taken_for_one(tmp_path: Path) -> None:
-    forged = bytearray(batch("forged"))
-    _batch_check.stamp(forged, 2, 0)
+    forged = stamped(batch("forged"), 2, 0)
     with one_log(tmp_path, index_interval_bytes=1 << 20) as log:
-        for value in (b"zero", b"before " + bytes(forged) + b" behind", b"two", b"three"):
+        for value in (b"zero", b"before " + forged + b" behind", b"two", b"three"):
             log.append(batch(value))
         log.roll()
         log.append(batch("four"))

@@ -8,12 +8,68 @@ import pytest
 
 from appliance.errors import BatchInvalid
 from appliance.record import _batch, _build
-from tests.support.batch_model import read_client_batch
+from tests.support.batch_model import golden, read_client_batch
 from tests.support.compaction import LATER, cleaned, compacted, put, settle
 from tests.support.compaction_model import batches, pairs, shown
-from tests.support.logs import NOW, everything
+from tests.support.logs import LONG, NOW, everything
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+# What Java's cleaner left of the same batch, in tests/data
+
+HORIZON_MS = 1700000061000
+
+
+def java_cleaned(path: Path, name: str, again: str) -> bytes:
+    """What is left of Java's batch when the keys `again` were written after it."""
+    directory = path / "t-0"
+    directory.mkdir(parents=True)
+    (directory / f"{42:020d}.log").write_bytes(golden(name))
+    with compacted(path, delete_retention_ms=1000) as (log_dir, log):
+        log.append(_build.batch([(NOW, key.encode(), b"2") for key in again.split(",")]))
+        assert cleaned(log_dir, log, NOW, latest_ms=HORIZON_MS - 1000)
+        return everything(log)[0]
+
+
+def test_a_cleaned_batch_is_java_s_to_the_byte(tmp_path: Path) -> None:
+    assert java_cleaned(tmp_path, "java-codec-none", "k1") == golden("java-cleaned")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_emptied_batch_is_java_s_to_the_byte(codec: str, tmp_path: Path) -> None:
+    assert java_cleaned(tmp_path, f"java-codec-{codec}", "k1,gone,") == golden("java-emptied")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_cleaned_batch_keeps_everything_but_the_rest(codec: str, tmp_path: Path) -> None:
+    before = golden(f"java-codec-{codec}")
+    after = java_cleaned(tmp_path, f"java-codec-{codec}", "k1")
+    (old,), (new,) = _batch.headers(before), _batch.headers(after)
+    for field in ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence",
+                  "leader_epoch", "codec", "max_timestamp"):
+        assert getattr(new, field) == getattr(old, field), field
+    assert (new.records_count, new.delete_horizon_ms) == (2, HORIZON_MS)
+    records = _batch.records(before)
+    assert _batch.records(after) == [records[1], records[3]]
+
+
+def test_a_delete_horizon_is_set_once(tmp_path: Path) -> None:
+    cleaned_again = java_cleaned(tmp_path, "java-cleaned", "")
+    (header,) = _batch.headers(cleaned_again)
+    assert (header.records_count, header.delete_horizon_ms) == (1, HORIZON_MS)
+
+
+@pytest.mark.parametrize("timestamp", [-(1 << 63), LONG])
+def test_timestamps_at_the_ends_of_64_bits_survive_a_horizon(
+    timestamp: int, tmp_path: Path
+) -> None:
+    with compacted(tmp_path) as (log_dir, log):
+        log.append(_build.batch([(timestamp, b"k", None), (timestamp, b"l", None)]))
+        put(log, "k=1")
+        assert cleaned(log_dir, log)
+        assert batches(log)[0].delete_horizon_ms is not None
+        assert (shown(log)[0].offset, shown(log)[0].timestamp) == (1, timestamp)
 
 
 # What stays

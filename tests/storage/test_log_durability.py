@@ -75,7 +75,7 @@ def test_an_idle_log_is_left_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as log_dir:
         log = log_dir.create("t", 0, log_config(flush_ms=DAY_MS))
         log.append(batch("a"))
-        log_dir.poll_space()
+        log_dir.engine.poll()
         before = log_dir.counters()
         until(lambda: log.unflushed_age_ms >= 50)
         assert (log.durable_offset, log_dir.counters()) == (0, before)

@@ -13,7 +13,8 @@ from appliance.errors import (
     LogMirrored,
     OffsetOutOfRange,
 )
-from appliance.record import _batch, _batch_check, _build, _mirror
+from appliance.record import _batch, _build, _mirror
+from tests.support.batch_model import retained, stamped
 from tests.support.logs import (
     NOW,
     bases,
@@ -113,9 +114,8 @@ def test_the_rules_for_clients_were_the_sources(tmp_path: Path) -> None:
 
 
 def test_a_compacted_batch_and_its_append_time_stay(tmp_path: Path) -> None:
-    stamped = bytearray(batch("a", "b", "c", base_offset=0))
-    _batch_check.stamp(stamped, 0, 0, append_time_ms=5)
-    data = _build.retain_records(bytes(stamped), [0, 2])
+    of_the_log = stamped(batch("a", "b", "c", base_offset=0), 0, 0, append_time_ms=5)
+    data = retained(of_the_log, [0, 2])
     with one_log(tmp_path, **MIRROR) as log:
         log.append_mirrored(data)
         log.flush()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from appliance.errors import OffsetOutOfRange
-from appliance.record import _batch, _batch_check
+from appliance.record import _batch, 
+from tests.support.batch_model import stamped
 from tests.support.logs import (
     LONG,
     bases,
@@ -32,8 +33,7 @@ def test_a_batch_comes_back_stamped_and_otherwise_as_it_was(tmp_path: Path) -> N
         log.append(batch("a", "b"), leader_epoch=3)
         appended = log.append(batch("c", codec="lz4"), leader_epoch=3)
         assert appended == (2, 2, -1, False)
-        wanted = bytearray(batch("c", codec="lz4"))
-        _batch_check.stamp(wanted, 2, 3)
+        wanted = stamped(batch("c", codec="lz4"), 2, 3)
         assert log.read(2, up_to="end") == wanted
         assert values(log.read(0, up_to="end")) == ["a", "b", "c"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import OffsetInHole
-from appliance.record import _batch_check
+from tests.support.batch_model import stamped
 from tests.support.damaged import (
     BASES,
     END,
@@ -32,9 +32,7 @@ Damage = Callable[[Damaged], object]
 
 def stale(offset: int, epoch: int = EPOCH) -> bytes:
     """A whole batch with a good CRC that an earlier use of the blocks left behind."""
-    data = bytearray(produced(offset))
-    _batch_check.stamp(data, offset, epoch)
-    return bytes(data)
+    return stamped(produced(offset), offset, epoch)
 
 
 def torn_with_a_hole(d: Damaged) -> None:

@@ -181,7 +181,7 @@ def upkeep(log_dir: LogDir, log: Log) -> Callable[[random.Random], None]:
         chance.choice(
             [
                 log_dir.checkpoint,
-                log_dir.poll_space,
+                log_dir.engine.poll,
                 log.flush,
                 lambda: log.rest(0),
                 lambda: log.configure(log_config(**SETTINGS)),

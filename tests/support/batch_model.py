@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from pathlib import Path
 
+DATA = Path(__file__).parents[1] / "data"
 HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -42,6 +44,12 @@ class ModelBatch:
     base_sequence: int
     records_count: int
     records: list[ModelRecord] = field(default_factory=list)
+
+
+def golden(name: str) -> bytes:
+    """A batch as Java's client or broker wrote it."""
+    lines = (DATA / f"{name}.hex").read_text().splitlines()
+    return bytes.fromhex("".join(line for line in lines if not line.startswith("#")))
 
 
 def crc32c(data: bytes) -> int:
@@ -150,6 +158,30 @@ def resealed(data: bytes | bytearray, **fields: int) -> bytes:
     if "crc" not in fields:
         batch.crc = crc32c(packed()[21:])
     return packed()
+
+
+def stamped(
+    data: bytes, base_offset: int, leader_epoch: int, append_time_ms: int | None = None
+) -> bytes:
+    """As a log stores what a client sent. The CRC covers neither offset nor epoch."""
+    stored = bytearray(data)
+    struct.pack_into(">q", stored, 0, base_offset)
+    struct.pack_into(">i", stored, 12, leader_epoch)
+    if append_time_ms is None:
+        return bytes(stored)
+    attributes = read_header(data).attributes | 8
+    return resealed(stored, attributes=attributes, max_timestamp=append_time_ms)
+
+
+def retained(data: bytes, keep: list[int]) -> bytes:
+    """An uncompressed batch of which compaction left these records."""
+    reader, records = _Reader(data[HEADER.size :]), []
+    while reader.at < len(reader.data):
+        begin = reader.at
+        reader.take(reader.varint(32))
+        records.append(reader.data[begin : reader.at])
+    payload = b"".join(records[i] for i in keep)
+    return resealed(data[: HEADER.size] + payload, records_count=len(keep))
 
 
 def varint(value: int) -> bytes:

@@ -1,8 +1,8 @@
 """Consumer groups of both protocols, and committed offsets.
 
 states          the state machine, as tables
-group           one group: generations, rebalances, time; no clock, no I/O. `joins` is how members
-                enter it, `members` who they are
+group           one group: generations, rebalances; no clock, no I/O. `joins` is how members enter
+                it, `members` who they are, `classic_timeouts` puts out who is silent
 consumer_group  one group of the newer protocol (KIP-848), which gives out the partitions itself:
                 `assignors` for all of them, `consumer_member` step by step for each member
 modern_group    what that and a share group (`appliance/share`) have in common

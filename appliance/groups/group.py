@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
-from appliance.groups import joins, subscription
+from appliance.groups import classic_timeouts, joins, subscription
 from appliance.groups.member import (
     MEMBER_BYTES,
     NEVER_MS,
@@ -40,10 +40,6 @@ from appliance.groups.states import REFUSED, TRANSITIONS, Ask, GroupRefused, Sta
 from appliance.groups.subscription import CONSUMER
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record
-
-# Sessions end up to so much late: a thousand members that die together are a few looks at all of
-# them, not a thousand.
-SESSION_GRAIN_MS = 100
 
 
 @dataclass(slots=True)
@@ -103,7 +99,7 @@ class Group:
         """Begins one, unless one is under way; ends it, if everybody is there."""
         if self.state is not State.PREPARING_REBALANCE:
             self._prepare_rebalance(now_ms)
-        self._complete_join(now_ms)
+        self.complete_join(now_ms)
 
     def _prepare_rebalance(self, now_ms: int) -> None:
         # out of Stable they have what they were assigned until they join again
@@ -118,30 +114,14 @@ class Group:
         self.rebalance = Rebalance(self.due_at(now_ms + wait_ms), is_first, time_ms - wait_ms)
         self._go(State.PREPARING_REBALANCE)
 
-    def _complete_join(self, now_ms: int) -> None:
+    def complete_join(self, now_ms: int) -> None:
         rebalance = self.rebalance
         if rebalance is None or rebalance.is_first:
             return
         if self.members.joining == len(self.members) and not self.named:
-            self._begin_generation(now_ms)
+            self.begin_generation(now_ms)
 
-    def _join_time_is_over(self, rebalance: Rebalance, now_ms: int) -> None:
-        if rebalance.has_newcomer and rebalance.left_ms > 0:
-            wait_ms = min(self.config.initial_rebalance_delay_ms, rebalance.left_ms)
-            rebalance.has_newcomer = False
-            rebalance.left_ms -= wait_ms
-            rebalance.deadline_ms = now_ms + wait_ms
-            return
-        for each in [each for each in self.members if each.join is None]:
-            if each.instance_id is None:
-                self.remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.members and not self.members.joining:
-            # Static members only, none of which is back: each has until the end of its session.
-            rebalance.deadline_ms = now_ms + self.members.rebalance_timeout_ms()
-            return
-        self._begin_generation(now_ms)
-
-    def _begin_generation(self, now_ms: int) -> None:
+    def begin_generation(self, now_ms: int) -> None:
         self.rebalance = None
         self.generation += 1
         if not self.members:
@@ -238,7 +218,7 @@ class Group:
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> None:
         """By its id, or a static one by its instance id, as administrators do."""
         if self.named.pop(member_id, None) is not None:
-            self._complete_join(now_ms)
+            self.complete_join(now_ms)
             return
         holder = self.members.static.get(instance_id or "", "")
         member = self.members.find(member_id or holder, instance_id)
@@ -305,39 +285,10 @@ class Group:
     # Time
 
     def tick(self, now_ms: int) -> None:
-        """Whatever is over by now. Cheap when nothing is."""
-        if self.rebalance and self.rebalance.deadline_ms <= now_ms:
-            self._join_time_is_over(self.rebalance, now_ms)
-        self._expire([each for each in self.members if each.is_late(now_ms)], now_ms)
-        if self.sync_deadline_ms <= now_ms:
-            self._expire([each for each in self.members if each.id in self.unsynced], now_ms)
-        for each in [each for each, end_ms in self.named.items() if end_ms <= now_ms]:
-            del self.named[each]
-            self._complete_join(now_ms)
-        self.due_ms = min(self._deadlines(now_ms), default=NEVER_MS)
-
-    def _expire(self, members: Iterable[Member], now_ms: int) -> None:
-        late = list(members)
-        for each in late:
-            self.remove(each, ErrorCode.UNKNOWN_MEMBER_ID)
-        if late:
-            self.begin_rebalance(now_ms)
-
-    def _deadlines(self, now_ms: int) -> Iterable[int]:
-        if self.rebalance:
-            yield self.rebalance.deadline_ms
-        yield self.sync_deadline_ms
-        yield from self.named.values()
-        for each in self.members:
-            # one that is parked past its deadline is looked at again when it is answered
-            if each.deadline_ms > now_ms:
-                yield max(each.deadline_ms, now_ms + SESSION_GRAIN_MS)
+        classic_timeouts.tick(self, now_ms)
 
     def postpone(self, by_ms: int, now_ms: int) -> None:
-        """The process stood still so long: signs of life wait unread, and nobody is late yet."""
-        for each in self.members:
-            grace_ms = min(by_ms, each.session_timeout_ms)
-            each.deadline_ms = max(each.deadline_ms, now_ms + grace_ms)
+        classic_timeouts.postpone(self, by_ms, now_ms)
 
     def stop(self, why: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> None:
         """The broker is about to end. Whoever waits is told to look for a coordinator again."""

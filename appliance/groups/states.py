@@ -11,7 +11,7 @@ make each transition:
 
     Empty, Stable, CompletingRebalance -> PreparingRebalance   Group._prepare_rebalance
     (what is left of a newer group) -> PreparingRebalance      Group.take_back
-    PreparingRebalance -> CompletingRebalance, Empty           Group._begin_generation
+    PreparingRebalance -> CompletingRebalance, Empty           Group.begin_generation
     CompletingRebalance -> Stable                              Group._assigned
     Empty -> Dead                                              Group.delete
 

@@ -98,9 +98,9 @@ class Adoption:
         partitions of which that is not decided yet: those are read again."""
         table = self._table
         owners = {each.producer.id: each.id for each in table.transactions.values()}
-        found = await asyncio.to_thread(lambda: [(log, open_transactions(log)) for log in logs])
+        read = await asyncio.to_thread(lambda: [(log, open_transactions(log)) for log in logs])
         undecided: Unread = set()
-        for log, producers in found:
+        for log, producers in read:
             place = Partition(log.topic, log.partition)
             for each in producers:
                 own = table.transactions.get(owners.get(each.producer_id, ""))
@@ -111,12 +111,12 @@ class Adoption:
                     undecided |= await self._give(log, each, own)
         return undecided
 
-    async def _give(self, log: Log, found: ProducerInfo, own: Transaction | None) -> Unread:
+    async def _give(self, log: Log, info: ProducerInfo, own: Transaction | None) -> Unread:
         """As `_adopt`, of one open transaction and the last of the id that it is of."""
         place = Partition(log.topic, log.partition)
-        producer = Producer(found.producer_id, found.epoch)
-        is_damaged = any(end > found.txn_first_offset for _, end in log.holes())
-        facts = {"log": log.name, "producer": found.producer_id, "epoch": found.epoch}
+        producer = Producer(info.producer_id, info.epoch)
+        is_damaged = any(end > info.txn_first_offset for _, end in log.holes())
+        facts = {"log": log.name, "producer": info.producer_id, "epoch": info.epoch}
         if is_damaged and own is not None and (is_commit := own.outcome(producer)) is not None:
             logger.warning("a marker that was lost is written again", **facts, is_commit=is_commit)
             epoch = self._table.coordinator_epoch(own.id)
@@ -128,18 +128,18 @@ class Adoption:
                 self._table.hold(own.fenced(self._clock.latest_ms()))
                 return set()
         elif is_damaged and (own is None or not own.is_first(producer)):
-            self._hanging[(*place, found.producer_id)] = (log, found)
+            self._hanging[(*place, info.producer_id)] = (log, info)
             return set()
         if own is not None and own.producer == producer:
             # It began after what its owner did last; of a batch the client tells the time.
-            began_ms = min(self._clock.latest_ms(), max(own.changed_ms, found.last_timestamp))
+            began_ms = min(self._clock.latest_ms(), max(own.changed_ms, info.last_timestamp))
             found_open = own.joined([place], began_ms, now_ms())
             self._table.hold(found_open.resumed(self._clock.now_ms(), now_ms()))
             return set()
         if self._is_whole:
             logger.warning("a transaction that nobody can end is aborted", **facts)
-            return await self._end(log, Marker(producer, False, found.coordinator_epoch))
-        self._hanging[(*place, found.producer_id)] = (log, found)
+            return await self._end(log, Marker(producer, False, info.coordinator_epoch))
+        self._hanging[(*place, info.producer_id)] = (log, info)
         return set()
 
     async def _end(self, log: Log, marker: Marker) -> Unread:

@@ -5,10 +5,9 @@ what its predecessor left on disk; different ids share commits.
 
     table      all ids, in memory and on disk
     endings    the end of a transaction, step by step
+    timeouts   silent transactions, and ids that nobody uses
     adoption   what logs have open, and whose it is
     loading    nobody is served before all records of `__transaction_state` were read
-
-Two timers end what is silent, and forget what nobody uses.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from appliance.process.unattended import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.topics.loading import HeldUp, Loading, Words
 from appliance.topics.topic import TopicUnavailable
-from appliance.txn import adoption, endings
+from appliance.txn import adoption, endings, timeouts
 from appliance.txn.adoption import Adoption, now_ms
 from appliance.txn.endings import Endings
 from appliance.txn.markers import Marker, Markers
-from appliance.txn.states import PREPARED, State, TransactionRefused
+from appliance.txn.states import State, TransactionRefused
 from appliance.txn.transaction import NONE, TV2, Partition, Producer, Transaction
 from appliance.txn.transaction_log import replay
 from appliance.txn.transaction_table import TransactionTable, TransactionTopic
@@ -93,16 +92,18 @@ class Coordinator:
             logs = self._places.transaction_logs()
         except (GroupRefused, TopicUnavailable) as error:
             raise HeldUp(str(error)) from error
-        found = await asyncio.to_thread(replay, logs)
-        for fault in found.faults:
+        replayed = await asyncio.to_thread(replay, logs)
+        for fault in replayed.faults:
             logger.warning("left out while transactions were loaded", what=fault)
-        for own in found.transactions.values():
+        for own in replayed.transactions.values():
             self.table.hold(own.resumed(self._clock.now_ms(), now_ms()))
-        self.adoption.begin(is_whole=not found.faults)
+        self.adoption.begin(is_whole=not replayed.faults)
         await asyncio.gather(*[self.endings.complete(each) for each in self.table.prepared()])
         await self.adoption.adopt_all()
-        self._every(self.config.timeout_check_ms, lambda: self.tick(now_ms()))
-        self._every(self.config.expiration_check_ms, lambda: self.expire(self._clock.now_ms()))
+        self._every(self.config.timeout_check_ms, lambda: timeouts.tick(self, now_ms()))
+        self._every(
+            self.config.expiration_check_ms, lambda: timeouts.expire(self, self._clock.now_ms())
+        )
 
     def stop(self) -> None:
         """Lets nobody in any more."""
@@ -139,7 +140,7 @@ class Coordinator:
                 f"got a timeout of {timeout_ms} ms, wanted 1 to {most} "
                 "(transaction.max.timeout.ms)",
             )
-        async with self._turn(name):
+        async with self.turn(name):
             own = self.table.transactions.get(name)
             if own is None:
                 check_name("transactional id", name)
@@ -150,7 +151,7 @@ class Coordinator:
             if expected is not None:
                 own.check_expected(expected)
             if own.state is State.ONGOING:
-                await self.endings.end(own.fenced(self._wall_ms()))
+                await self.endings.abort(own)
                 await self.endings.settled(name)
                 own = self.table.transactions[name]
             new_id = await self._new_id(own)
@@ -162,7 +163,7 @@ class Coordinator:
         added = frozenset(partitions)
         for place in added:
             self.adoption.check_read(place, producer)
-        async with self._turn(name):
+        async with self.turn(name):
             own = self.table.of_producer(name, producer)
             own.check_producer(producer)
             if not own.has(added):
@@ -175,7 +176,7 @@ class Coordinator:
     ) -> AsyncIterator[Mapping[Partition, TransactionRefused]]:
         """Held over first writes to partitions. Answers those that may not be written to. Inside,
         the transaction cannot end, so no write comes behind its marker."""
-        async with self._turn(name):
+        async with self.turn(name):
             refused: dict[Partition, TransactionRefused] = {}
             added = []
             for place, producer in producers.items():
@@ -200,7 +201,7 @@ class Coordinator:
 
     async def end(self, name: str, producer: Producer, is_commit: bool, version: int) -> Producer:
         """When it returns readers see the outcome. Answers who writes the next transaction."""
-        async with self._turn(name):
+        async with self.turn(name):
             own = self.table.of_producer(name, producer)
             if version >= TV2:
                 self.adoption.check_whole(own, producer, is_commit)
@@ -226,7 +227,7 @@ class Coordinator:
             await self.adoption.read({(log.topic, log.partition)})
 
     @asynccontextmanager
-    async def _turn(self, name: str) -> AsyncIterator[None]:
+    async def turn(self, name: str) -> AsyncIterator[None]:
         self.loading.check_loaded()
         if not name:
             raise TransactionRefused(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -238,35 +239,6 @@ class Coordinator:
         return await self._places.new_producer_id() if own.is_exhausted else NONE
 
     # Time
-
-    def tick(self, now: int) -> None:
-        """Aborts what is silent for too long, and goes on with ends that were held up."""
-        if self.adoption.unread:
-            self.tasks.run(self.adoption.read_served())
-        for name in list(self.table.open):
-            own = self.table.transactions[name]
-            if own.is_silent(now):
-                self.tasks.run(self._abort_silent(name, now))
-            elif own.state in PREPARED:
-                self.endings.complete_again(own)
-
-    async def _abort_silent(self, name: str, now: int) -> None:
-        async with self._turn(name):
-            own = self.table.transactions[name]
-            if own.is_silent(now):
-                logger.info("a silent transaction is aborted", transactional_id=name)
-                await self.endings.end(own.fenced(self._wall_ms()))
-
-    def expire(self, wall: int) -> None:
-        """Forgets ids that nobody used for so long."""
-        for own in list(self.table.transactions.values()):
-            if own.is_expired(wall, self.config.expiration_ms):
-                self.tasks.run(self._expire(own.id, wall))
-
-    async def _expire(self, name: str, wall: int) -> None:
-        async with self._turn(name):
-            if self.table.transactions[name].is_expired(wall, self.config.expiration_ms):
-                await self.table.forget(name)
 
     def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
         slot = len(self._timers)

@@ -50,6 +50,10 @@ class Endings:
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._marked: dict[str, frozenset[Partition]] = {}  # of ends that are held up
 
+    async def abort(self, transaction: Transaction) -> None:
+        """Whoever wrote it is fenced."""
+        await self.end(transaction.fenced(self._wall_ms()))
+
     async def end(self, prepared: Transaction) -> None:
         """Returns when readers see it, or when that is held up: it is decided all the same."""
         await self._table.store(prepared)
@@ -91,13 +95,13 @@ class Endings:
         logs: list[Log] = []
         away: list[ApplianceError] = []
         marked = self._marked.pop(prepared.id, frozenset())
-        for place in prepared.partitions - marked:
+        for partition in prepared.partitions - marked:
             try:
-                log = self._logs.find_log(*place)
+                log = self._logs.find_log(*partition)
             except TopicUnavailable as error:
                 away.append(error)
                 continue
-            marked |= {place}
+            marked |= {partition}
             if log is not None:  # a topic that was deleted needs none
                 logs.append(log)
         epoch = self._table.coordinator_epoch(prepared.id)

@@ -15,8 +15,8 @@ class ProducerIds:
 
     async def new(self) -> int:
         async with self._reserving:
-            found = next(self._ids, None)
-            if found is None:
+            producer_id = next(self._ids, None)
+            if producer_id is None:
                 self._ids = iter(await asyncio.to_thread(self._rows.reserve))
-                found = next(self._ids)
-            return found
+                producer_id = next(self._ids)
+            return producer_id

@@ -96,38 +96,38 @@ def _rows(transaction: Transaction) -> list[TransactionLogValue.PartitionsSchema
 
 
 @dataclass
-class Found:
+class ReplayedTransactions:
     transactions: dict[str, Transaction] = plain_field(default_factory=dict)
     faults: list[str] = plain_field(default_factory=list)
 
 
-def replay(logs: Iterable[Log]) -> Found:
+def replay(logs: Iterable[Log]) -> ReplayedTransactions:
     """The last record of each id counts. One that cannot be read is told, and keeps no other id
     from its transactions."""
-    found = Found()
+    replayed = ReplayedTransactions()
     for log in logs:
         latest: dict[bytes, bytes | None] = {}
-        read_all(log, partial(_take, latest), partial(_fault, found, log))
+        read_all(log, partial(_take, latest), partial(_fault, replayed, log))
         for key, value in latest.items():
             if value is not None:
-                _read(log.name, key, value, found)
-    return found
+                _read(log.name, key, value, replayed)
+    return replayed
 
 
 def _take(latest: dict[bytes, bytes | None], data: bytes) -> None:
     latest.update({each.key: each.value for each in _batch.records(data) if each.key is not None})
 
 
-def _fault(found: Found, log: Log, text: str) -> None:
-    found.faults.append(f"{log.name}: {text}")
+def _fault(replayed: ReplayedTransactions, log: Log, text: str) -> None:
+    replayed.faults.append(f"{log.name}: {text}")
 
 
-def _read(log: str, key: bytes, value: bytes, found: Found) -> None:
+def _read(log: str, key: bytes, value: bytes, replayed: ReplayedTransactions) -> None:
     try:
         name = load(TransactionLogKey, key).transactional_id
-        found.transactions[name] = _transaction(name, load(TransactionLogValue, value))
+        replayed.transactions[name] = _transaction(name, load(TransactionLogValue, value))
     except (MalformedMessage, VersionUnsupported) as error:
-        found.faults.append(f"{log}: the record of key {key!r} cannot be read: {error}")
+        replayed.faults.append(f"{log}: the record of key {key!r} cannot be read: {error}")
 
 
 def _transaction(name: str, value: TransactionLogValue) -> Transaction:

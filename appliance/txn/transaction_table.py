@@ -41,8 +41,8 @@ class TransactionTable:
         self._kept = kept
 
     def prepared(self) -> list[Transaction]:
-        found = [self.transactions[each] for each in self.open]
-        return [each for each in found if each.state in PREPARED]
+        transactions = map(self.transactions.__getitem__, self.open)
+        return [each for each in transactions if each.state in PREPARED]
 
     def find(self, name: str) -> Transaction:
         if name not in self.transactions:
@@ -111,8 +111,8 @@ class TransactionTable:
 
     async def record_ongoing(self) -> None:
         """For whoever reads the topic next: what was added in memory alone is in no record yet."""
-        found = [self.transactions[each] for each in self.open]
-        ongoing = [each for each in found if each.state is State.ONGOING]
+        transactions = map(self.transactions.__getitem__, self.open)
+        ongoing = [each for each in transactions if each.state is State.ONGOING]
         await asyncio.gather(*[self._write(each.id, record(each)) for each in ongoing])
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.machine.wall_clock import wall_now_ms
+from appliance.txn import timeouts
 from appliance.txn.adoption import now_ms
 from appliance.txn.states import State
 from tests.support.control import Control
@@ -63,7 +64,7 @@ def test_an_id_that_nobody_uses_is_forgotten(killed: Any, control: Control) -> N
     transactions = control.broker.transactions
 
     async def expire() -> None:
-        transactions.expire(wall_now_ms() + transactions.config.expiration_ms + 1)
+        timeouts.expire(transactions, wall_now_ms() + transactions.config.expiration_ms + 1)
         await settled(control)
 
     control.run(expire())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from appliance.groups.group import SESSION_GRAIN_MS
+from appliance.groups.classic_timeouts import SESSION_GRAIN_MS
 from appliance.groups.member import Sync
 from appliance.groups.states import State
 from appliance.protocol import ErrorCode

@@ -24,7 +24,7 @@ from appliance.groups.records import (
     group_record,
     offset_record,
 )
-from appliance.groups.replay import Found, replay
+from appliance.groups.replay import ReplayedGroups, replay
 from appliance.record import _batch, _build
 from appliance.topics.internal_topic import (
     BATCH_BYTES,
@@ -177,7 +177,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield made
 
 
-def loaded(*logs: Log) -> Found:
+def loaded(*logs: Log) -> ReplayedGroups:
     found = replay(logs)
     assert found.faults == []
     return found

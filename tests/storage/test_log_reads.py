@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.errors import OffsetOutOfRange
-from appliance.record import _batch, 
+from appliance.record import _batch
 from tests.support.batch_model import stamped
 from tests.support.logs import (
     LONG,

@@ -14,6 +14,7 @@ from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
 from appliance.protocol.messages.produce import ProduceRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from appliance.record import _batch, _build
+from appliance.txn import timeouts
 from tests.support.control import Control, Sent
 from tests.support.remote_control import RemoteControl
 
@@ -167,7 +168,7 @@ def begun(control: Control, *values: str, is_v2: bool = True, name: str = "tx") 
 
 def tick(control: Control, now: int) -> None:
     async def turn() -> None:
-        control.broker.transactions.tick(now)
+        timeouts.tick(control.broker.transactions, now)
         await settled(control)
 
     control.run(turn())

@@ -24,7 +24,7 @@ from appliance.storage._log_view import ProducerInfo
 from appliance.topics import loading, topic_directories
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable
-from appliance.txn import adoption, markers
+from appliance.txn import adoption, markers, timeouts
 from appliance.txn.adoption import now_ms
 from appliance.txn.markers import open_transactions
 from tests.support.control import Control
@@ -118,7 +118,7 @@ def decided(control: Control, one: TxnClient, patch: pytest.MonkeyPatch) -> None
 def tick(control: Control, times: int = 1) -> None:
     async def ticks() -> None:
         for _ in range(times):
-            control.broker.transactions.tick(now_ms())
+            timeouts.tick(control.broker.transactions, now_ms())
             await settled(control)
 
     control.run(ticks())

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import zlib
-from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict
 
 from typing_extensions import NotRequired
@@ -15,7 +14,7 @@ from appliance.admin.route import Call, post
 from appliance.admin.schema import Limits
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import RequestInvalid
-from appliance.record import _build
+from appliance.record import _build, batching
 from appliance.record._records import Record
 from appliance.topics.topic import Topic, check_own
 
@@ -49,13 +48,13 @@ class NewMessages(TypedDict):
     messages: Annotated[list[NewMessage], Limits(0, PRODUCE_MESSAGES_MAX)]
 
 
-class Place(TypedDict):
+class RecordMetadata(TypedDict):
     partition: int
     offset: int
 
 
 class Produced(TypedDict):
-    produced: list[Place]  # in the order of the messages
+    produced: list[RecordMetadata]  # in the order of the messages
 
 
 async def produce(call: Call) -> Produced:
@@ -104,15 +103,15 @@ def partition_for(topic: Topic, record: Record, asked: int | None) -> int:
     return zlib.crc32(record.key) % len(topic.logs) if record.key is not None else 0
 
 
-def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[Place]:
+def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[RecordMetadata]:
     """Returns when it is on disk."""
-    places: list[Place] = [{"partition": each, "offset": -1} for each, _ in placed]
+    places: list[RecordMetadata] = [{"partition": each, "offset": -1} for each, _ in placed]
     last: dict[int, int] = {}
     for partition in dict.fromkeys(each for each, _ in placed):
         numbers = [i for i, (each, _) in enumerate(placed) if each == partition]
         rows = iter(numbers)
-        for some in batches([placed[i][1] for i in numbers]):
-            appended = topic.log(partition).append(_build.batch(some))
+        for run in batching.runs([placed[i][1] for i in numbers], size_of, BATCH_BYTES):
+            appended = topic.log(partition).append(_build.batch(run))
             for offset in range(appended.base_offset, appended.last_offset + 1):
                 places[next(rows)]["offset"] = offset
             last[partition] = appended.last_offset
@@ -121,19 +120,8 @@ def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[Place]:
     return places
 
 
-def batches(records: list[Record]) -> Iterator[list[Record]]:
-    """As many messages as fit into a batch of the topic."""
-    some: list[Record] = []
-    size = 0
-    for each in records:
-        length = len(each.key or b"") + len(each.value or b"")
-        if some and size + length > BATCH_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(each)
-        size += length
-    if some:
-        yield some
+def size_of(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 ROUTES = [

@@ -22,6 +22,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
 from appliance.process import event_log
 from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
-from appliance.record import _build
+from appliance.record import _build, batching
 from appliance.storage._search import WholeBatches
 from appliance.topics.topic import TopicUnavailable
 
@@ -156,9 +157,9 @@ class InternalTopic:
     def _take(self) -> None:
         assert self._writer
         assert self._written
-        told = self._writer.take()
-        if told is not None:
-            self._written.set_result(told)
+        outcomes = self._writer.take()
+        if outcomes is not None:
+            self._written.set_result(outcomes)
 
 
 def _tell(writes: list[Write]) -> None:
@@ -196,30 +197,15 @@ def _batches(writes: Iterable[Write], partitions: int) -> Iterator[Batch]:
     for each in writes:
         of_partition.setdefault(partition_of(each.owner, partitions), []).append(each)
     for partition, own in of_partition.items():
-        for run in _runs(own):
+        for run in batching.runs(own, _size_of, BATCH_BYTES):
             yield Batch(partition, run, _batch_of(run))
 
 
-def _runs(writes: Iterable[Write]) -> Iterator[list[Write]]:
-    """Writes that may share a batch; each of a transaction has its own."""
-    run: list[Write] = []
-    size = 0
-    for each in writes:
-        if each.transaction:
-            yield from ([run] if run else [])
-            yield [each]
-            run, size = [], 0
-            continue
-        own = 0
-        for key, value in each.records:
-            own += len(key) + len(value or b"")
-        if run and size + own > BATCH_BYTES:
-            yield run
-            run, size = [], 0
-        run.append(each)
-        size += own
-    if run:
-        yield run
+def _size_of(write: Write) -> float:
+    """One of a transaction shares no batch."""
+    if write.transaction:
+        return inf
+    return sum(len(key) + len(value or b"") for key, value in write.records)
 
 
 def _batch_of(writes: list[Write]) -> bytes:
@@ -317,20 +303,20 @@ def _take_each(
             on_fault(f"the batch at {each.base_offset} cannot be read: {error}")
 
 
-class _Place(NamedTuple):
+class _BatchBounds(NamedTuple):
     position: int
     end: int
     base_offset: int
     next_offset: int
 
 
-def _batches_in(data: bytes) -> Iterator[_Place]:
+def _batches_in(data: bytes) -> Iterator[_BatchBounds]:
     """Reading a log gives whole batches, found by these fields alone."""
     position = 0
     while position < len(data):
         base_offset, size_after, last_delta = BATCH_HEAD.unpack_from(data, position)
         end = position + SIZE_AFTER + size_after
-        yield _Place(position, end, base_offset, base_offset + last_delta + 1)
+        yield _BatchBounds(position, end, base_offset, base_offset + last_delta + 1)
         position = end
 
 

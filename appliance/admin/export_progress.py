@@ -11,7 +11,7 @@ from appliance.export.book import Last, fault_of, wanted_by
 from appliance.topics.topic import Topic
 
 
-class Progress(NamedTuple):
+class ExportProgress(NamedTuple):
     records: int  # unexported offsets
     seconds: float | None  # largest possible age of the oldest one; None: nothing was exported yet
     seconds_left: float | None  # until time-based retention may delete one; None: never
@@ -27,7 +27,7 @@ def topics_of(definition: Mapping[str, Any], topics: Mapping[str, Topic]) -> lis
     ]
 
 
-def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Progress:
+def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> ExportProgress:
     """Reads the segments of its topics in memory; no disk."""
     now_ms = broker.clock.now_ms()  # the clock of retention
     taken = {
@@ -48,7 +48,7 @@ def progress_of(definition: Mapping[str, Any], last: Last, broker: Broker) -> Pr
                 left += _left(log, max(at, begin), retention_ms - now_ms)
     # unexported records were written after the last plan, so they cannot be older
     seconds = max(0.0, now_ms - last.success["started_ms"]) / 1000 if last.success else None
-    return Progress(records, seconds if records else 0.0, min(left, default=None), lost)
+    return ExportProgress(records, seconds if records else 0.0, min(left, default=None), lost)
 
 
 def _left(log: Log, offset: int, more_ms: float) -> list[float]:

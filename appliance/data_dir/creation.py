@@ -75,11 +75,11 @@ def _check_descriptors(names: list[str]) -> None:
     deadline = time.monotonic() + DESCRIPTORS_S
     while not _descriptors.relieve(wanted):
         if time.monotonic() > deadline:
-            found = _descriptors.counters()
+            files = _descriptors.counters()
             raise DescriptorsExhausted(
                 f"{names[0].rpartition('-')[0]}: creating {len(names)} partitions takes {wanted} "
-                f"file descriptors at once, and logs that are in use hold {found['open']} of the "
-                f"{found['most']} that they may have: raise LimitNOFILE of the service, or try "
+                f"file descriptors at once, and logs that are in use hold {files['open']} of the "
+                f"{files['most']} that they may have: raise LimitNOFILE of the service, or try "
                 "again when fewer are written"
             )
         time.sleep(0.01)  # a commit closes unsynced files

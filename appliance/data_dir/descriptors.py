@@ -81,9 +81,9 @@ def take(clients: int = 0, admin: int = 0) -> Shares:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    found = shares(hard if hard != resource.RLIM_INFINITY else NO_LIMIT, clients, admin)
-    _descriptors.limit(found.logs)
-    return found
+    shared = shares(hard if hard != resource.RLIM_INFINITY else NO_LIMIT, clients, admin)
+    _descriptors.limit(shared.logs)
+    return shared
 
 
 def in_use() -> int:

@@ -83,12 +83,12 @@ def held(data_dir: Path) -> Iterator[None]:
 
 
 def partitions(data_dir: Path) -> list[Partition]:
-    found = []
+    partitions = []
     for path in data_dir.iterdir():
         topic, dash, number = path.name.rpartition("-")
         if path.is_dir() and dash and topic and number.isdecimal():
-            found.append(Partition(topic, int(number), path))
-    return sorted(found, key=lambda each: (each.topic, each.partition))
+            partitions.append(Partition(topic, int(number), path))
+    return sorted(partitions, key=lambda each: (each.topic, each.partition))
 
 
 def batches(segment: Path) -> Iterator[Batch]:

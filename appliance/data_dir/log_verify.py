@@ -40,9 +40,9 @@ class Missing:
 Finding = Damage | Missing
 
 
-def missing_partitions(found: Iterable[str], promised: dict[str, Promise]) -> Iterator[Missing]:
+def missing_partitions(names: Iterable[str], promised: dict[str, Promise]) -> Iterator[Missing]:
     """Directories that are gone."""
-    for name in sorted(promised.keys() - set(found)):
+    for name in sorted(promised.keys() - set(names)):
         one = promised[name]
         if one.log_start < one.end:
             yield Missing(name, one.log_start, one.end - 1, "the directory is gone")

@@ -58,8 +58,8 @@ def read(data_dir: Path) -> Promises:
     files = [data_dir / name for name in ("checkpoint.0", "checkpoint.1", "watermarks")]
     if not any(path.exists() for path in files):
         return Promises()
-    found = [_generation(path) for path in files[:2]]
-    whole = [each for each in found if each.is_complete]
+    generations = [_generation(path) for path in files[:2]]
+    whole = [each for each in generations if each.is_complete]
     marks, life = _marks(files[2])
     if not whole:
         fault = "the checkpoint journal is gone or damaged: it is unknown what was durable"
@@ -77,20 +77,20 @@ def read(data_dir: Path) -> Promises:
 
 
 def _generation(path: Path) -> _Generation:
-    found = _Generation()
+    generation = _Generation()
     for number, kind, payload in _records(path.read_bytes() if path.exists() else b""):
-        found.number = number
-        found.records += 1
+        generation.number = number
+        generation.records += 1
         if kind == COMPLETE:
-            found.is_complete = True
+            generation.is_complete = True
         elif kind in (PARTITION, REMOVED):
             (size,) = struct.unpack_from(">h", payload)
             name = payload[2 : 2 + size].decode()
             if kind == REMOVED:
-                found.live.pop(name, None)
+                generation.live.pop(name, None)
             else:
-                found.live[name] = _promise(payload[2 + size :])
-    return found
+                generation.live[name] = _promise(payload[2 + size :])
+    return generation
 
 
 def _records(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -117,7 +117,7 @@ def _promise(data: bytes) -> Promise:
     hole_size = HOLE_SIZE if holes & HOLES_ARE_LONG else HOLE_SIZE_OLD
     holes &= ~HOLES_ARE_LONG
     at = CHECKPOINT.size + 12 * epochs
-    found = [struct.unpack_from(">qq", data, at + hole_size * i) for i in range(holes)]
+    ranges = [struct.unpack_from(">qq", data, at + hole_size * i) for i in range(holes)]
     at += hole_size * holes
     return Promise(
         log_start=log_start,
@@ -125,7 +125,7 @@ def _promise(data: bytes) -> Promise:
         segment_base=base,
         position=position if limit == NO_LIMIT else 0,
         bases=struct.unpack_from(f">{bases}q", data, at),
-        holes=tuple((first, end) for first, end in found),
+        holes=tuple((first, end) for first, end in ranges),
         gaps_end=fields[12],
         swap=(swap_base, swap_end),
     )
@@ -143,7 +143,7 @@ def _marks(path: Path) -> tuple[dict[str, int], tuple[int, int] | None]:
     if not good:
         return {}, None
     _, _, life, generation, records, _, _ = max(good, key=lambda head: head[1])
-    found = {}
+    newest = {}
     for at in range(SLOTS_AT, len(data) - SLOT_SIZE + 1, SLOT_SIZE):
         seed, size = struct.unpack_from(">IH", data, at)
         named = data[at + 4 : at + 6 + size]
@@ -152,5 +152,5 @@ def _marks(path: Path) -> tuple[dict[str, int], tuple[int, int] | None]:
             whole = [each for each, begin in notes
                      if each[2] == crc32c(data[begin : begin + 16], seed)]  # fmt: skip
             if whole:
-                found[named[2:].decode()] = max(whole, key=lambda each: each[1])[0]
-    return found, (generation, records)
+                newest[named[2:].decode()] = max(whole, key=lambda each: each[1])[0]
+    return newest, (generation, records)

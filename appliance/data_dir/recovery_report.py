@@ -30,15 +30,15 @@ class Knowledge:
                    engine.is_same_boot)
 
     def faults(self) -> list[str]:
-        found = []
+        said = []
         if self.journal_is_lost:
-            found.append("The checkpoint journal is gone or damaged, both files of it: what was "
+            said.append("The checkpoint journal is gone or damaged, both files of it: what was "
                          "acknowledged is known only as far as it was noted elsewhere.")
         if self.journal_is_behind:
-            found.append("The newest part of the checkpoint journal is damaged, and an older one "
+            said.append("The newest part of the checkpoint journal is damaged, and an older one "
                          "was used. Segments that retention or compaction removed since then are "
                          "told as lost.")
-        return found
+        return said
 
 
 @dataclass
@@ -58,16 +58,16 @@ class RecoveryReport:
     failures: list[str] = field(default_factory=list)  # unopened logs, with the reason
     notes: list[str] = field(default_factory=list)  # differences between directories and catalog
 
-    def note(self, log: Log, found: Recovered, directory: Path) -> None:
+    def note(self, log: Log, recovered: Recovered, directory: Path) -> None:
         self.partitions += 1
-        self.scanned_bytes += found.scanned_bytes
-        self.cut_bytes += found.cut_bytes
-        self.cut_records += found.cut_records
-        self.aside_bytes += found.aside_bytes
-        self.txn_indexes += found.txn_indexes
-        if not found.is_noted:
-            self.unknown_cut_bytes += found.cut_bytes
-        for each in found.losses:
+        self.scanned_bytes += recovered.scanned_bytes
+        self.cut_bytes += recovered.cut_bytes
+        self.cut_records += recovered.cut_records
+        self.aside_bytes += recovered.aside_bytes
+        self.txn_indexes += recovered.txn_indexes
+        if not recovered.is_noted:
+            self.unknown_cut_bytes += recovered.cut_bytes
+        for each in recovered.losses:
             place = log.topic, log.partition, each.first_offset, each.end_offset - 1
             if each.aside:
                 aside = str(directory / each.aside)

@@ -23,15 +23,15 @@ Held = dict[str, dict[UUID, set[int]]]
 
 
 def assign_range(wanted: Wanted, counts: Counts, before: Targets) -> dict[str, Places]:
-    found: dict[str, set[Place]] = {each: set() for each in wanted}
+    assigned: dict[str, set[Place]] = {each: set() for each in wanted}
     for topic, members in _readers(wanted, counts).items():
         share, extra = divmod(counts[topic], len(members))
         first = 0
         for i, member in enumerate(members):
             last = first + share + (i < extra)
-            found[member].update((topic, index) for index in range(first, last))
+            assigned[member].update((topic, index) for index in range(first, last))
             first = last
-    return {member: frozenset(places) for member, places in found.items()}
+    return {member: frozenset(places) for member, places in assigned.items()}
 
 
 def assign_uniform(wanted: Wanted, counts: Counts, before: Targets) -> dict[str, Places]:
@@ -53,11 +53,11 @@ def assign_uniform(wanted: Wanted, counts: Counts, before: Targets) -> dict[str,
 
 def _readers(wanted: Wanted, counts: Counts) -> dict[UUID, list[str]]:
     """The members that want each topic, in their order; a topic that nobody wants has no row."""
-    found: dict[UUID, list[str]] = {}
+    readers: dict[UUID, list[str]] = {}
     for member, topics in wanted.items():
         for topic in topics & counts.keys():
-            found.setdefault(topic, []).append(member)
-    return found
+            readers.setdefault(topic, []).append(member)
+    return readers
 
 
 def _kept(

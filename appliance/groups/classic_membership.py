@@ -33,12 +33,12 @@ class ClassicMembership:
         names = (asked.member_id, asked.instance_id, asked.protocol_type)
         table.weights.check_member(group_id, asked.member_id, asked.size, *names)
         self._give_up_empty(group_id)
-        found = table.groups.get(group_id)
-        if found is not None and not isinstance(found, OF_CONSUMERS):
+        known = table.groups.get(group_id)
+        if known is not None and not isinstance(known, OF_CONSUMERS):
             raise GroupRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id} is not one of consumers"
             )
-        if found is None and not asked.member_id:
+        if known is None and not asked.member_id:
             table.make(group_id)
         group = table.of_member(group_id)
         group.join(asked, now_ms, answer)

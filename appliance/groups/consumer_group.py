@@ -275,10 +275,10 @@ class ConsumerGroup(ModernGroup):
             del self.patterns[pattern]
             self._put(records.pattern_tombstone(self.id, pattern))
         for pattern in used if is_stale else used - self.patterns.keys():
-            found = topic_pattern.matching(pattern, self.topics.topic_names())
-            if found != self.patterns.get(pattern):
-                self.patterns[pattern] = found
-                value = records.PatternValue(sorted(found), self.topics.topics_version, -1)
+            names = topic_pattern.matching(pattern, self.topics.topic_names())
+            if names != self.patterns.get(pattern):
+                self.patterns[pattern] = names
+                value = records.PatternValue(sorted(names), self.topics.topics_version, -1)
                 self._put(records.pattern_record(self.id, pattern, value))
 
     def wanted_by(self, member: ConsumerMember) -> frozenset[str]:
@@ -347,17 +347,17 @@ class ConsumerGroup(ModernGroup):
         if queued:
             self._answer_all(queued)
 
-    def restore(self, found: records.StoredConsumerGroup, now_ms: int) -> None:
+    def restore(self, stored: records.StoredConsumerGroup, now_ms: int) -> None:
         """What a restart finds. Members go on in their epochs, each with a new session."""
-        self.epoch, self.target_epoch = found.epoch or 0, found.target_epoch
-        self.metadata_hash, self.patterns = found.metadata_hash, found.patterns
-        for member_id, said in found.members.items():
-            member = ConsumerMember(member_id, said, found.now.get(member_id, Assignment()))
+        self.epoch, self.target_epoch = stored.epoch or 0, stored.target_epoch
+        self.metadata_hash, self.patterns = stored.metadata_hash, stored.patterns
+        for member_id, said in stored.members.items():
+            member = ConsumerMember(member_id, said, stored.now.get(member_id, Assignment()))
             self._touch(member, now_ms)
             if member.now.state is MemberState.UNREVOKED:
                 member.revoke_deadline_ms = self._due(now_ms + said.rebalance_timeout_ms)
             self._enter(member)
-            self.targets[member_id] = found.targets.get(member_id, NOWHERE)
+            self.targets[member_id] = stored.targets.get(member_id, NOWHERE)
             self.owners.update(dict.fromkeys(member.now.held, member_id))
             member.since = dict.fromkeys(member.now.assigned, member.now.epoch)
 

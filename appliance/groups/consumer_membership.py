@@ -55,21 +55,21 @@ class ConsumerMembership:
             table.arm(group)
 
     def _find_or_make(
-        self, group_id: str, found: AnyGroup | None, may_make: bool, now_ms: int
+        self, group_id: str, known: AnyGroup | None, may_make: bool, now_ms: int
     ) -> MixedGroup:
-        if found is not None:
-            check_alive(found)
-        if isinstance(found, MixedGroup):
-            return found
-        if not may_make or isinstance(found, ModernGroup):
-            what = "is not a consumer group" if found else "not found"
+        if known is not None:
+            check_alive(known)
+        if isinstance(known, MixedGroup):
+            return known
+        if not may_make or isinstance(known, ModernGroup):
+            what = "is not a consumer group" if known else "not found"
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         group = self._make(group_id)
-        if found is not None:
-            group.supersede(found.tombstones())
-            if found.members:
+        if known is not None:
+            group.supersede(known.tombstones())
+            if known.members:
                 self._check_upgrade(group_id)
-                group.take_over(found, now_ms)
+                group.take_over(known, now_ms)
         return group
 
     def _check_upgrade(self, group_id: str) -> None:

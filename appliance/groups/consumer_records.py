@@ -205,8 +205,8 @@ def rows(places: Places, row: Any) -> list[Any]:
     return [row(topic, indexes) for topic, indexes in of_topic.items()]
 
 
-def places_of(found: Iterable[Any]) -> Places:
-    return frozenset((row.topic_id, index) for row in found for index in row.partitions)
+def places_of(topics: Iterable[Any]) -> Places:
+    return frozenset((row.topic_id, index) for row in topics for index in row.partitions)
 
 
 # In
@@ -233,8 +233,8 @@ def take(into: dict[str, StoredConsumerGroup], kind: int, key: bytes, value: byt
     group = into.setdefault(named.group, StoredConsumerGroup())
     # the version of a value is its first two bytes, also of those that Kafka will write one day
     if kind == EPOCH_KEY:
-        found = load(EpochValue, value)
-        group.epoch, group.metadata_hash = found.epoch, found.metadata_hash
+        group_epoch = load(EpochValue, value)
+        group.epoch, group.metadata_hash = group_epoch.epoch, group_epoch.metadata_hash
     elif kind == TARGET_EPOCH_KEY:
         group.target_epoch = load(TargetEpochValue, value).assignment_epoch
     elif kind == MEMBER_KEY:
@@ -254,11 +254,11 @@ def _key_class(kind: int) -> type[Any]:
 
 
 def _subscription(value: MemberValue) -> Subscription:
-    told = value.classic_member_metadata
+    metadata = value.classic_member_metadata
     classic = None
-    if told is not None:
-        protocols = tuple((each.name, each.metadata) for each in told.supported_protocols)
-        classic = Classic(told.session_timeout_ms, protocols)
+    if metadata is not None:
+        protocols = tuple((each.name, each.metadata) for each in metadata.supported_protocols)
+        classic = Classic(metadata.session_timeout_ms, protocols)
     return Subscription(
         value.instance_id,
         value.rack_id,

@@ -26,7 +26,7 @@ from appliance.groups.modern_group import ModernGroup
 from appliance.groups.offset_commits import OffsetCommits
 from appliance.groups.offset_expiry import OffsetExpiry
 from appliance.groups.offsets_topic import OffsetsTopicSource
-from appliance.groups.replay import Found
+from appliance.groups.replay import ReplayedGroups
 from appliance.groups.share_records import StoredShareGroup
 from appliance.machine.wall_clock import WallClock
 from appliance.protocol import ErrorCode
@@ -39,7 +39,7 @@ class Source(Topics, OffsetsTopicSource, Protocol):
 class ShareGroups(Protocol):
     """The owner of share groups, whose records lie among those of the others."""
 
-    def restore(self, found: Mapping[str, StoredShareGroup], now_ms: int) -> None: ...
+    def restore(self, replayed: Mapping[str, StoredShareGroup], now_ms: int) -> None: ...
 
     def expire(self, group: ModernGroup) -> None:
         """If it is idle."""
@@ -85,22 +85,22 @@ class Coordinator:
         await self.loading.loaded()
         await self.table.close()
 
-    def _restore(self, found: Found) -> int:
+    def _restore(self, replayed: ReplayedGroups) -> int:
         table, now_ms = self.table, time.monotonic_ns() // 1_000_000
-        self.offsets.take(found.offsets)
-        self.doubtful |= found.doubtful
-        for group_id, value in found.groups.items():
+        self.offsets.take(replayed.offsets)
+        self.doubtful |= replayed.doubtful
+        for group_id, value in replayed.groups.items():
             group = table.make(group_id)
             group.restore(value, now_ms)
             table.arm(group)
-        for group_id, stored in found.consumer_groups.items():
+        for group_id, stored in replayed.consumer_groups.items():
             self.consumer.restore(group_id, stored, now_ms)
-        self._share_groups.restore(found.share_groups, now_ms)
-        for group_id in found.offsets.groups():
+        self._share_groups.restore(replayed.share_groups, now_ms)
+        for group_id in replayed.offsets.groups():
             if group_id not in table.groups:
                 table.make(group_id)
             table.weights.weigh(group_id)
         return len(table.groups)
 
-    def _restored(self, found: Found) -> None:
-        self.commits.forget_deleted_topics(found.offsets.groups())
+    def _restored(self, replayed: ReplayedGroups) -> None:
+        self.commits.forget_deleted_topics(replayed.offsets.groups())

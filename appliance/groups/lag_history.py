@@ -30,11 +30,11 @@ class History:
         self._series_max = series_max
         self._rings: dict[Series, array[int]] = {}
 
-    def add(self, at_ms: int, found: Mapping[Series, tuple[int, float | None]]) -> None:
+    def add(self, at_ms: int, measured: Mapping[Series, tuple[int, float | None]]) -> None:
         """One round. What is not in it is gone, with all of its past."""
-        self._forget(found.keys())
+        self._forget(measured.keys())
         self.left_out = 0
-        for series, (records, seconds) in found.items():
+        for series, (records, seconds) in measured.items():
             ring = self._rings.get(series)
             if ring is None:
                 if len(self._rings) >= self._series_max:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from appliance.groups.availability import Availability, OffsetsTopicView
-from appliance.groups.replay import Found, replay
+from appliance.groups.replay import ReplayedGroups, replay
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import HELD_UP_S
@@ -27,8 +27,8 @@ class Loading:
         self,
         topics: OffsetsTopicView,
         availability: Availability,
-        restore: Callable[[Found], int],
-        restored: Callable[[Found], None],
+        restore: Callable[[ReplayedGroups], int],
+        restored: Callable[[ReplayedGroups], None],
     ) -> None:
         """`restore` takes what was read, and says how many groups there are then. `restored` is
         called once they are served."""
@@ -79,7 +79,7 @@ class Loading:
         served = self._availability
         logs = {each: log for each in served.unread if (log := topic.logs[each]) is not None}
         try:
-            found = await asyncio.to_thread(replay, list(logs.values()))
+            replayed = await asyncio.to_thread(replay, list(logs.values()))
         except Exception as error:
             names = ", ".join(log.name for log in logs.values())
             served.fault = f"groups whose offsets are in {names} are not served: {error!r}"
@@ -87,11 +87,11 @@ class Loading:
                 served.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, served.fault)
             logger.exception("offsets and groups cannot be read, no group is served")
             return
-        groups = self._restore(found)
+        groups = self._restore(replayed)
         served.unread -= logs.keys()
         if not self._is_stopped:
             served.serve()
-        self._restored(found)
+        self._restored(replayed)
         # It stays for good. Walking through a hundred thousand offsets again and again, the garbage
         # collector took twice as long as the commits themselves. Only a process of our own froze
         # at its start: in one that starts many brokers the stopped ones would never be freed.
@@ -99,7 +99,7 @@ class Loading:
             gc.freeze()
         took_ms = round((time.monotonic() - begin) * 1000)
         logger.info("groups loaded", groups=groups, ms=took_ms)
-        for each in found.faults:
+        for each in replayed.faults:
             logger.warning("left out while groups were loaded", what=each)
         if served.unread:
             self._hold_up()

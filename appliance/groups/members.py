@@ -169,8 +169,8 @@ class Members:
     def common_protocols(self) -> frozenset[str]:
         if self._common is None:
             count = len(self)
-            found = (name for name, each in self._supporters.items() if each == count)
-            self._common = frozenset(found)
+            supporters = self._supporters.items()
+            self._common = frozenset(name for name, each in supporters if each == count)
         return self._common
 
     def select_protocol(self) -> str:

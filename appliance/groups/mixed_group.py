@@ -82,13 +82,13 @@ class MixedGroup(ConsumerGroup):
             self._touch(member, now_ms)
 
     def _read(self, classic: Classic) -> subscription.Subscription:
-        found = subscription.read(classic.protocols[0][1])
-        if found is None:
+        wanted = subscription.read(classic.protocols[0][1])
+        if wanted is None:
             raise GroupRefused(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Group {self.id} is not a consumer group: what its members want cannot be read.",
             )
-        return found
+        return wanted
 
     def _places(self, by_name: Mapping[str, list[int]]) -> Places:
         facts = {name: self.topics.topic_facts(name) for name in by_name}

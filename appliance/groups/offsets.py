@@ -69,9 +69,9 @@ class Offsets:
     def groups(self) -> Collection[str]:
         return self._committed.keys()
 
-    def is_unstable(self, group: str, place: Partition) -> bool:
+    def is_unstable(self, group: str, partition: Partition) -> bool:
         """Whether a transaction that is still open may change it."""
-        return (group, place) in self._unstable
+        return (group, partition) in self._unstable
 
     def is_held(self, group: str) -> bool:
         return group in self._holding
@@ -79,11 +79,11 @@ class Offsets:
     def put(self, group: str, values: Values, first_offset: int) -> None:
         """The records stand one after the other from `first_offset` on."""
         own = self._committed.setdefault(group, {})
-        for log_offset, (place, value) in enumerate(values.items(), first_offset):
-            before = own.pop(place, None) if value is None else own.get(place)
+        for log_offset, (partition, value) in enumerate(values.items(), first_offset):
+            before = own.pop(partition, None) if value is None else own.get(partition)
             self._count(group, value, before)
             if value is not None:
-                own[place] = Committed(value, log_offset)
+                own[partition] = Committed(value, log_offset)
         if not own:
             del self._committed[group]
 
@@ -97,21 +97,21 @@ class Offsets:
 
     def hold(self, producer_id: int, group: str, values: Values, first_offset: int) -> None:
         held = self._held.setdefault(producer_id, {})
-        for log_offset, (place, value) in enumerate(values.items(), first_offset):
-            if (group, place) not in held:
-                self._unstable[group, place] += 1
+        for log_offset, (partition, value) in enumerate(values.items(), first_offset):
+            if (group, partition) not in held:
+                self._unstable[group, partition] += 1
                 self._holding[group] += 1
-            self._count(group, value, held.get((group, place)))
-            held[group, place] = Held(value, log_offset)
+            self._count(group, value, held.get((group, partition)))
+            held[group, partition] = Held(value, log_offset)
 
     def end(self, producer_id: int, is_commit: bool) -> None:
-        for (group, place), (value, log_offset) in self._held.pop(producer_id, {}).items():
+        for (group, partition), (value, log_offset) in self._held.pop(producer_id, {}).items():
             self._count(group, None, Held(value, log_offset))
-            _count_down(self._unstable, (group, place))
+            _count_down(self._unstable, (group, partition))
             _count_down(self._holding, group)
-            now = self.of_group(group).get(place)
+            now = self.of_group(group).get(partition)
             if is_commit and (now is None or now.log_offset < log_offset):
-                self.put(group, {place: value}, log_offset)
+                self.put(group, {partition: value}, log_offset)
 
     def held_groups(self, producer_id: int) -> set[str]:
         """Whose partitions of the topic need the transaction's marker."""

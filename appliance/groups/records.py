@@ -93,12 +93,12 @@ def load_offset(stored: bytes) -> OffsetCommitValue:
         version, offset, leader_epoch, size, timestamp = PLAIN_OFFSET.unpack(stored)
         if version == OFFSET_VALUE and size == 0:
             return OffsetCommitValue(offset, leader_epoch, "", timestamp)
-    found: OffsetCommitValue = load(OffsetCommitValue, stored)
-    return found
+    commit: OffsetCommitValue = load(OffsetCommitValue, stored)
+    return commit
 
 
-def offset_record(group: str, place: Partition, value: OffsetCommitValue | None) -> Record:
-    key = _offset_key(group, place)
+def offset_record(group: str, partition: Partition, value: OffsetCommitValue | None) -> Record:
+    key = _offset_key(group, partition)
     if value is None:
         return Record(key, None)
     has_expiry = value.expire_timestamp != NEVER
@@ -109,8 +109,8 @@ def offset_record(group: str, place: Partition, value: OffsetCommitValue | None)
 
 
 @lru_cache(maxsize=KEYS_MAX)
-def _offset_key(group: str, place: Partition) -> bytes:
-    return store(OffsetCommitKey(group, *place), OFFSET_KEY)
+def _offset_key(group: str, partition: Partition) -> bytes:
+    return store(OffsetCommitKey(group, *partition), OFFSET_KEY)
 
 
 def group_record(group: str, value: GroupMetadataValue | None) -> Record:

@@ -37,7 +37,7 @@ class Latest(NamedTuple):
 
 
 @dataclass
-class Found:
+class ReplayedGroups:
     offsets: Offsets = field(default_factory=Offsets)
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
@@ -46,19 +46,19 @@ class Found:
     doubtful: dict[str, list[str]] = field(default_factory=dict)  # groups, by damaged partition
 
 
-def replay(logs: Iterable[Log]) -> Found:
-    found = Found()
+def replay(logs: Iterable[Log]) -> ReplayedGroups:
+    replayed = ReplayedGroups()
     for log in logs:
-        _Partition(log, found).read()
-    return found
+        _Partition(log, replayed).read()
+    return replayed
 
 
 class _Partition:
     """All records of a group stand in one partition, so partitions know nothing of each other."""
 
-    def __init__(self, log: Log, found: Found) -> None:
+    def __init__(self, log: Log, replayed: ReplayedGroups) -> None:
         self._log = log
-        self._found = found
+        self._replayed = replayed
         self._latest: dict[bytes, Latest] = {}
         self._open: dict[int, dict[bytes, Latest]] = {}  # by producer id
         self._is_damaged = False
@@ -73,7 +73,7 @@ class _Partition:
                 self._decode(key, latest, producer_id)
         if self._is_damaged:
             groups = {group for group, _ in self._names.values()}
-            self._found.doubtful[self._log.name] = sorted(groups)
+            self._replayed.doubtful[self._log.name] = sorted(groups)
 
     def _take(self, data: bytes) -> None:
         infos = _batch.headers(data)
@@ -114,11 +114,11 @@ class _Partition:
             elif kind in consumer_records.KEYS:
                 if latest.value is not None:
                     consumer_records.take(
-                        self._found.consumer_groups, kind, key, latest.value
+                        self._replayed.consumer_groups, kind, key, latest.value
                     )
             elif kind in share_records.KEYS:
                 if latest.value is not None:
-                    share_records.take(self._found.share_groups, kind, key, latest.value)
+                    share_records.take(self._replayed.share_groups, kind, key, latest.value)
             else:
                 self._fault(f"record {latest.log_offset} has a key of version {kind}, not served")
         except (MalformedMessage, VersionUnsupported, ValueError) as error:
@@ -132,21 +132,21 @@ class _Partition:
         # a key ends with the partition, so all of a topic begin alike, and share their names
         names = self._names.get(key[:-PARTITION_SIZE])
         if names is None:
-            found: OffsetCommitKey = load(OffsetCommitKey, key)
-            names = self._names[key[:-PARTITION_SIZE]] = found.group, found.topic
+            names_key: OffsetCommitKey = load(OffsetCommitKey, key)
+            names = self._names[key[:-PARTITION_SIZE]] = names_key.group, names_key.topic
         group, topic = names
-        place = Partition(topic, int.from_bytes(key[-PARTITION_SIZE:], "big"))
+        partition = Partition(topic, int.from_bytes(key[-PARTITION_SIZE:], "big"))
         if producer_id is not None:
-            self._found.offsets.hold(producer_id, group, {place: value}, log_offset)
+            self._replayed.offsets.hold(producer_id, group, {partition: value}, log_offset)
         else:
-            self._found.offsets.put(group, {place: value}, log_offset)
+            self._replayed.offsets.put(group, {partition: value}, log_offset)
 
     def _group(self, group: str, stored: bytes | None) -> None:
         if stored is not None:
-            self._found.groups[group] = load(GroupMetadataValue, stored)
+            self._replayed.groups[group] = load(GroupMetadataValue, stored)
 
     def _fault(self, text: str) -> None:
-        self._found.faults.append(f"{self._log.name}: {text}")
+        self._replayed.faults.append(f"{self._log.name}: {text}")
 
     def _lose(self, text: str) -> None:
         """Commits may be among what is gone: each group of this partition may go on too early."""

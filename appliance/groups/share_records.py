@@ -231,8 +231,8 @@ def take(into: dict[str, StoredShareGroup], kind: int, key: bytes, value: bytes)
     named = load(MemberKey if kind in OF_MEMBERS else GroupKey, key)
     group = into.setdefault(named.group, StoredShareGroup())
     if kind == EPOCH_KEY:
-        found = load(EpochValue, value)
-        group.epoch, group.metadata_hash = found.epoch, found.metadata_hash
+        group_epoch = load(EpochValue, value)
+        group.epoch, group.metadata_hash = group_epoch.epoch, group_epoch.metadata_hash
     elif kind == TARGET_EPOCH_KEY:
         group.target_epoch = load(TargetEpochValue, value).assignment_epoch
     elif kind == MEMBER_KEY:

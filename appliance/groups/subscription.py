@@ -64,10 +64,10 @@ def topics(metadata: bytes) -> frozenset[str] | None:
 def read(metadata: bytes) -> Subscription | None:
     """With what its member still has, from version 1 on. None: not to be read."""
     try:
-        found = decode(Subscription, metadata, 0, may_go_on=True)
-        if found.version >= 1:
-            found = decode(Subscription, metadata, 1, may_go_on=True)
-        return found
+        wanted = decode(Subscription, metadata, 0, may_go_on=True)
+        if wanted.version >= 1:
+            wanted = decode(Subscription, metadata, 1, may_go_on=True)
+        return wanted
     except MalformedMessage:
         return None
 
@@ -75,8 +75,8 @@ def read(metadata: bytes) -> Subscription | None:
 def assigned(assignment: bytes) -> dict[str, list[int]]:
     """Nothing, where it cannot be read."""
     try:
-        found = decode(Assignment, assignment, 0, may_go_on=True)
-        return {each.topic: each.partitions for each in found.partitions}
+        decoded = decode(Assignment, assignment, 0, may_go_on=True)
+        return {each.topic: each.partitions for each in decoded.partitions}
     except MalformedMessage:
         return {}
 

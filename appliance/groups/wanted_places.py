@@ -24,12 +24,12 @@ class Topics(Protocol):
 
 def wanted_places(group: Group | ModernGroup, topics: Topics) -> frozenset[Partition]:
     """None of a topic that is no more, or that members want before it is made."""
-    found = _assigned(group, topics)
+    wanted = _assigned(group, topics)
     for name in group.subscribed() or ():
         facts = topics.topic_facts(name)
         if facts is not None:
-            found.update(Partition(name, each) for each in range(facts.partitions))
-    return frozenset(found)
+            wanted.update(Partition(name, each) for each in range(facts.partitions))
+    return frozenset(wanted)
 
 
 def _assigned(group: Group | ModernGroup, topics: Topics) -> set[Partition]:
@@ -42,10 +42,10 @@ def _assigned(group: Group | ModernGroup, topics: Topics) -> set[Partition]:
             for name, partitions in subscription.assigned(member.assignment).items()
             for each in partitions
         }
-    found: set[Partition] = set()
+    assigned: set[Partition] = set()
     for member in group.all():
         for topic_id, each in member.now.assigned:
             name = topics.topic_name(topic_id)
             if name is not None:
-                found.add(Partition(name, each))
-    return found
+                assigned.add(Partition(name, each))
+    return assigned

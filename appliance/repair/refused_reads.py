@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from appliance.data_dir.log_dir import LogDir
 from appliance.process import event_log
 from appliance.process.spoken import some
-from appliance.repair.scrub import Place, Scrubber, Verified
+from appliance.repair.scrub import Scrubber, SegmentKey, Verified
 from appliance.storage._data_directory import ReadFaultInfo
 
 events = event_log.named("reads")
@@ -39,7 +39,7 @@ TURN_MS = 10_000  # between two looks when nothing is met
 class Refused:
     """Reads of one segment that were refused, or failed."""
 
-    place: Place
+    segment: SegmentKey
     offset: int  # that was asked for when it was first met
     why: str
     count: int = 0
@@ -65,7 +65,7 @@ class Refused:
         return not self.is_open and now - self.at >= TOLD_S
 
     def text(self, wall_s: float, now: float) -> str:
-        topic, partition, base = self.place
+        topic, partition, base = self.segment
         when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(wall_s - (now - self.at)))
         verdict = self.verdict or "the segment is being verified"
         return (
@@ -82,7 +82,7 @@ class RefusedReads:
         self._engine = log_dir.engine
         self._scrubber = scrubber
         self._lock = threading.Lock()
-        self._refused: dict[Place, Refused] = {}
+        self._refused: dict[SegmentKey, Refused] = {}
         self._unnamed = 0
         self._unnamed_at = 0.0
 
@@ -108,13 +108,13 @@ class RefusedReads:
             return is_new
 
     def _take(self, fault: ReadFaultInfo, now: float) -> bool:
-        place = fault.topic, fault.partition, fault.base_offset
-        known = self._refused.get(place)
+        segment = fault.topic, fault.partition, fault.base_offset
+        known = self._refused.get(segment)
         if known is None:
             if len(self._refused) >= SEGMENTS_MAX:
                 self._unnamed_at = now
                 return False
-            known = self._refused[place] = Refused(place, fault.offset, fault.why)
+            known = self._refused[segment] = Refused(segment, fault.offset, fault.why)
             events.error(
                 "a read was refused", topic=fault.topic, partition=fault.partition,
                 offset=fault.offset, segment=fault.base_offset, cause=fault.why,
@@ -130,18 +130,18 @@ class RefusedReads:
             now, wall_s = time.monotonic(), self._log_dir.clock.now_ms() / 1000
             told = [each for each in self._refused.values() if not each.is_settled]
             told.sort(key=lambda each: -each.at)
-            found = [each.text(wall_s, now) for each in told]
+            texts = [each.text(wall_s, now) for each in told]
             if self._unnamed_at and now - self._unnamed_at < TOLD_S:
-                found.append(
+                texts.append(
                     "reads of more segments could not be answered than are remembered: "
                     "`appliance scrub` verifies all"
                 )
-            return found
+            return texts
 
     def _forget(self, now: float) -> None:
-        for place, each in list(self._refused.items()):
+        for segment, each in list(self._refused.items()):
             if each.is_over(now):
-                del self._refused[place]
+                del self._refused[segment]
 
     def look(self) -> int:
         """How many segments were verified."""
@@ -159,26 +159,26 @@ class RefusedReads:
 
     def _verify(self, refused: Refused) -> None:
         count = refused.count
-        found = self._scrubber.verify(refused.place, marks_refused=refused.is_doubted)
+        verified = self._scrubber.verify(refused.segment, marks_refused=refused.is_doubted)
         with self._lock:
             refused.looked_at, refused.looked_count = time.monotonic(), count
             if self._scrubber.is_stopping:
                 return
-            refused.is_open, refused.verdict = self._verdict(refused, found)
+            refused.is_open, refused.verdict = self._verdict(refused, verified)
             refused.is_settled = not refused.verdict
 
-    def _verdict(self, refused: Refused, found: Verified) -> tuple[bool, str]:
+    def _verdict(self, refused: Refused, verified: Verified) -> tuple[bool, str]:
         """Whether it is verified again in any case, and in words what was found; no words: nothing
         is to be told here any more."""
-        course = found.course
-        if not found.is_through and not course.findings:
-            is_there = self._is_there(refused.place)
+        course = verified.course
+        if not verified.is_through and not course.findings:
+            is_there = self._is_there(refused.segment)
             return is_there, "it cannot be verified yet" if is_there else ""
         if course.has_failed:
             failed = next(each.text for each in course.findings if each.what == "failed")
             return True, f"it cannot be verified: {failed}"
         if course.damages:
-            refused.is_doubted = found.was_refused and not refused.is_doubted
+            refused.is_doubted = verified.was_refused and not refused.is_doubted
             if refused.is_doubted:
                 return True, "the disk refuses a part of it: it is verified again in a minute"
             return False, ""  # the ledger tells
@@ -187,6 +187,6 @@ class RefusedReads:
             return False, f"then it was verified: {course.findings[0].text}"
         return False, "then it was verified, and is whole: the disk or the way to it is not well"
 
-    def _is_there(self, place: Place) -> bool:
-        log = self._log_dir.logs().get(place[:2])
-        return log is not None and any(each.base_offset == place[2] for each in log.segments())
+    def _is_there(self, segment: SegmentKey) -> bool:
+        log = self._log_dir.logs().get(segment[:2])
+        return log is not None and any(each.base_offset == segment[2] for each in log.segments())

@@ -62,10 +62,10 @@ class Importing:
 
 def plan_skip(log: Log) -> Skipping:
     start = log.log_start_offset  # nobody reads below it
-    found = [each for each in _repair.holes(log) if not each.is_skipped and each.end_offset > start]
-    if not found:
+    holes = [each for each in _repair.holes(log) if not each.is_skipped and each.end_offset > start]
+    if not holes:
         raise NothingToRepair(f"{log.name}: nothing is damaged or gone that readers do not pass")
-    return Skipping([Span(each.first_offset, each.end_offset) for each in found])
+    return Skipping([Span(each.first_offset, each.end_offset) for each in holes])
 
 
 def skip(log: Log, plan: Skipping, ledger: Ledger, who: str) -> None:
@@ -93,11 +93,11 @@ def plan_import(log_dir: LogDir, log: Log, file: str) -> Importing:
             last = each.last_offset
         else:
             left_out += 1
-    found = Importing(path, batches, left_out, missing(holes, batches))
+    importing = Importing(path, batches, left_out, missing(holes, batches))
     if batches:
         log_dir.checkpoint()  # only what recovery will not read again is looked at
-        _fill(log, found, dry_run=True)
-    return found
+        _fill(log, importing, dry_run=True)
+    return importing
 
 
 def put_back(log_dir: LogDir, log: Log, plan: Importing, ledger: Ledger, who: str) -> None:
@@ -155,29 +155,29 @@ def is_within(batch: Whole, holes: Iterable[HoleInfo]) -> bool:
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Those that touch each other as one."""
-    found: list[Span] = []
+    joined: list[Span] = []
     for each in spans:
-        if found and found[-1].end_offset == each.first_offset:
-            found[-1] = Span(found[-1].first_offset, each.end_offset)
+        if joined and joined[-1].end_offset == each.first_offset:
+            joined[-1] = Span(joined[-1].first_offset, each.end_offset)
         else:
-            found.append(each)
-    return found
+            joined.append(each)
+    return joined
 
 
 def missing(holes: Iterable[HoleInfo], batches: Iterable[Whole]) -> list[Span]:
     """What of the holes is left."""
-    found = []
+    spans = []
     own = list(batches)
     for hole in holes:
         first = hole.first_offset
         for each in own:
             if hole.first_offset <= each.base_offset < hole.end_offset:
                 if each.base_offset > first:
-                    found.append(Span(first, each.base_offset))
+                    spans.append(Span(first, each.base_offset))
                 first = each.last_offset + 1
         if first < hole.end_offset:
-            found.append(Span(first, hole.end_offset))
-    return found
+            spans.append(Span(first, hole.end_offset))
+    return spans
 
 
 def acknowledge(log: Log, spans: list[Span], ledger: Ledger, who: str) -> None:

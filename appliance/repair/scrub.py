@@ -40,8 +40,8 @@ SAVED_S = 30.0  # at most so much is verified again after a restart
 FINDINGS_MAX = 100  # that a round remembers; all are in the ledger or the log
 LATE_INTERVALS = 3  # without a whole round: then somebody should look
 
-Place = tuple[str, int, int]  # topic, partition, base offset of the segment
-START: Place = ("", -1, -1)
+SegmentKey = tuple[str, int, int]  # topic, partition, base offset of the segment
+START: SegmentKey = ("", -1, -1)
 
 
 class ScrubRunning(ApplianceError):
@@ -49,7 +49,7 @@ class ScrubRunning(ApplianceError):
 
 
 @dataclass
-class Found:
+class Finding:
     """One finding, for people."""
 
     topic: str
@@ -71,16 +71,16 @@ class Round:
     segments: int = 0
     damages: int = 0  # new ones: lost or damaged ranges
     notes: int = 0  # other findings
-    findings: list[Found] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
-    def note(self, found: Found) -> None:
-        if found.what in ("damaged", "lost"):
+    def note(self, finding: Finding) -> None:
+        if finding.what in ("damaged", "lost"):
             self.damages += 1
         else:
             self.notes += 1
         # One that failed is always told: without it the round would look as if all were well.
-        if len(self.findings) < FINDINGS_MAX or (found.what == "failed" and not self.has_failed):
-            self.findings.append(found)
+        if len(self.findings) < FINDINGS_MAX or (finding.what == "failed" and not self.has_failed):
+            self.findings.append(finding)
 
     @property
     def has_failed(self) -> bool:
@@ -105,13 +105,13 @@ class Scrubber:
         self.own: Round | None = None  # the last that somebody asked for
         self.checked_bytes = 0  # in this life
         self.damages = 0
-        self._failed: dict[Place, tuple[int, str]] = {}  # when it was met, and why
+        self._failed: dict[SegmentKey, tuple[int, str]] = {}  # when it was met, and why
         # Damage that the ledger could not store yet: it counts, and the log stays as it is.
-        self._unmarked: dict[Place, tuple[SegmentScan, Round]] = {}
+        self._unmarked: dict[SegmentKey, tuple[SegmentScan, Round]] = {}
         self.since_ms = self._now_ms()  # when a round was first to be expected
         self._after = START  # up to and with this one the round is through
-        self._places: Iterator[Place] | None = None
-        self._scan: tuple[Place, SegmentScan] | None = None
+        self._places: Iterator[SegmentKey] | None = None
+        self._scan: tuple[SegmentKey, SegmentScan] | None = None
         self._saved = time.monotonic()
         self._telling = threading.Lock()  # what two rounds find at once is told and marked once
         self._is_stopping = threading.Event()
@@ -147,13 +147,13 @@ class Scrubber:
     def failed(self) -> list[str]:
         """Segments that could not be verified, or whose file not be restored, when last tried."""
         logs = self._log_dir.logs()
-        return [why for place, (_, why) in dict(self._failed).items() if place[:2] in logs]
+        return [why for segment, (_, why) in dict(self._failed).items() if segment[:2] in logs]
 
     def _forget_failed(self, course: Round) -> None:
         """Those that a whole round did not meet again: they are gone."""
-        for place, (met_ms, _) in dict(self._failed).items():
+        for segment, (met_ms, _) in dict(self._failed).items():
             if met_ms < course.began_ms:
-                self._failed.pop(place, None)
+                self._failed.pop(segment, None)
 
     # In the background
 
@@ -187,18 +187,18 @@ class Scrubber:
         if self._scan is None:
             if self._places is None:
                 self._places = self._segments(self._after, course.topics)
-            place = next(self._places, None)
-            if place is None:
+            segment = next(self._places, None)
+            if segment is None:
                 return None
-            scan = self._begin(place, course)
+            scan = self._begin(segment, course)
             if scan is None:
                 return 0
-            self._scan = place, scan
-        place, scan = self._scan
+            self._scan = segment, scan
+        segment, scan = self._scan
         before = scan.read_bytes
-        is_more = self._step(place, scan, min(most, STEP_BYTES), course)
+        is_more = self._step(segment, scan, min(most, STEP_BYTES), course)
         if not is_more:
-            self._scan, self._after = None, place
+            self._scan, self._after = None, segment
         return scan.read_bytes - before
 
     def _complete(self, course: Round, before: int) -> int:
@@ -216,12 +216,12 @@ class Scrubber:
     def is_stopping(self) -> bool:
         return self._is_stopping.is_set()
 
-    def verify(self, place: Place, *, marks_refused: bool) -> Verified:
+    def verify(self, segment: SegmentKey, *, marks_refused: bool) -> Verified:
         """This one alone, at once and at full speed. What the disk refuses to read goes into the
         ledger; readers are told of it as of damage only with `marks_refused`."""
         course = Round(self._now_ms())
-        scan = self._begin(place, course)
-        while scan is not None and self._step(place, scan, STEP_BYTES, course, marks_refused):
+        scan = self._begin(segment, course)
+        while scan is not None and self._step(segment, scan, STEP_BYTES, course, marks_refused):
             if self.is_stopping:
                 return Verified(course, is_through=False, was_refused=False)
         if scan is None:
@@ -246,11 +246,11 @@ class Scrubber:
     def _run(self, own: Round) -> None:
         lower_io_priority()
         try:
-            for place in self._segments(START, own.topics):
+            for segment in self._segments(START, own.topics):
                 if self._is_stopping.is_set():
                     break
-                scan = self._begin(place, own)
-                while scan is not None and self._step(place, scan, STEP_BYTES, own):
+                scan = self._begin(segment, own)
+                while scan is not None and self._step(segment, scan, STEP_BYTES, own):
                     if self._is_stopping.is_set():
                         break
             else:
@@ -278,17 +278,17 @@ class Scrubber:
 
     # One segment
 
-    def _segments(self, after: Place, topics: list[str]) -> Iterator[Place]:
+    def _segments(self, after: SegmentKey, topics: list[str]) -> Iterator[SegmentKey]:
         for topic, partition in sorted(self._log_dir.logs()):
             if (topic, partition) < after[:2] or (topics and topic not in topics):
                 continue
             log = self._log_dir.logs().get((topic, partition))
-            for segment in log.segments() if log else []:
-                place = topic, partition, segment.base_offset
-                if place > after:
-                    yield place
+            for each in log.segments() if log else []:
+                segment = topic, partition, each.base_offset
+                if segment > after:
+                    yield segment
 
-    def _size(self, after: Place, topics: list[str]) -> int:
+    def _size(self, after: SegmentKey, topics: list[str]) -> int:
         logs = self._log_dir.logs()
         return sum(
             log.size
@@ -296,25 +296,26 @@ class Scrubber:
             if key >= after[:2] and (not topics or key[0] in topics)
         )
 
-    def _begin(self, place: Place, course: Round) -> SegmentScan | None:
-        log = self._log(place)
+    def _begin(self, segment: SegmentKey, course: Round) -> SegmentScan | None:
+        log = self._log(segment)
         if log is None:
             return None
         try:
-            return SegmentScan(log, place[2])
+            return SegmentScan(log, segment[2])
         except ApplianceError as error:
-            self._fail(place, error, course)
+            self._fail(segment, error, course)
             return None
 
     def _step(
-        self, place: Place, scan: SegmentScan, most: int, course: Round, marks_refused: bool = True
+        self, segment: SegmentKey, scan: SegmentScan, most: int, course: Round,
+        marks_refused: bool = True,
     ) -> bool:
         """Whether there is more of the segment."""
         before = scan.read_bytes
         try:
             is_more = scan.step(most)
         except ApplianceError as error:
-            self._fail(place, error, course)
+            self._fail(segment, error, course)
             return False
         finally:
             course.bytes += scan.read_bytes - before
@@ -322,40 +323,40 @@ class Scrubber:
         if not is_more:
             course.segments += 1
             with self._telling:
-                self._tell(place, scan, course, marks_refused)
+                self._tell(segment, scan, course, marks_refused)
         return is_more
 
-    def _log(self, place: Place) -> Log | None:
-        return self._log_dir.logs().get(place[:2])
+    def _log(self, segment: SegmentKey) -> Log | None:
+        return self._log_dir.logs().get(segment[:2])
 
-    def _fail(self, place: Place, error: ApplianceError, course: Round) -> None:
-        if self._log(place) is None:
+    def _fail(self, segment: SegmentKey, error: ApplianceError, course: Round) -> None:
+        if self._log(segment) is None:
             return  # deleted meanwhile
-        topic, partition, base = place
-        self._failed[place] = self._now_ms(), str(error)
-        self._note(Found(topic, partition, "failed", base, base, str(error)), course)
+        topic, partition, base = segment
+        self._failed[segment] = self._now_ms(), str(error)
+        self._note(Finding(topic, partition, "failed", base, base, str(error)), course)
 
     def _tell(
-        self, place: Place, scan: SegmentScan, course: Round, marks_refused: bool
+        self, segment: SegmentKey, scan: SegmentScan, course: Round, marks_refused: bool
     ) -> None:
-        topic, partition, _ = place
+        topic, partition, _ = segment
         damages = []
-        self._failed.pop(place, None)
+        self._failed.pop(segment, None)
         for each in scan.settle():
             text = _text(each)
             if each.what == "failed":
-                self._failed[place] = self._now_ms(), text
-            found = Found(topic, partition, each.what, each.first_offset, each.end_offset, text)
-            self._note(found, course)
+                self._failed[segment] = self._now_ms(), text
+            finding = Finding(topic, partition, each.what, each.first_offset, each.end_offset, text)
+            self._note(finding, course)
             if each.what in ("damaged", "lost"):
                 kind: Kind = "lost" if each.what == "lost" else "damaged"
                 damages.append(
                     Damage(topic, partition, each.first_offset, each.end_offset - 1, text, kind)
                 )
-            log = self._log(place)
+            log = self._log(segment)
             if each.what == "restored" and log is not None:
                 log.ask_commit()  # a new segment may have begun for it
-        if place not in self._unmarked:  # else it was counted when it was first found
+        if segment not in self._unmarked:  # else it was counted when it was first found
             self.damages += len(damages)
         if scan.was_refused and not marks_refused:
             self._log_dir.ledger.note(damages)
@@ -363,29 +364,29 @@ class Scrubber:
             return
         # In this order: a hole that the ledger lacks would be known, and told nobody.
         if self._log_dir.ledger.note(damages) or not damages:
-            self._mark(place, scan, course)
+            self._mark(segment, scan, course)
         else:
             scan.let_go()
-            self._unmarked[place] = scan, course
+            self._unmarked[segment] = scan, course
 
-    def _mark(self, place: Place, scan: SegmentScan, course: Round) -> None:
+    def _mark(self, segment: SegmentKey, scan: SegmentScan, course: Round) -> None:
         try:
             scan.mark()
         except ApplianceError as error:
-            self._fail(place, error, course)
+            self._fail(segment, error, course)
 
     def _mark_noted(self) -> None:
         """Each second: damage whose entries are on disk by now."""
         with self._telling:
             if self._unmarked and self._log_dir.ledger.save():
-                for place in list(self._unmarked):
-                    self._mark(place, *self._unmarked.pop(place))
+                for segment in list(self._unmarked):
+                    self._mark(segment, *self._unmarked.pop(segment))
 
-    def _note(self, found: Found, course: Round) -> None:
-        course.note(found)
+    def _note(self, finding: Finding, course: Round) -> None:
+        course.note(finding)
         events.warning(
-            "found", what=found.what, topic=found.topic, partition=found.partition,
-            first_offset=found.first_offset, end_offset=found.end_offset, cause=found.text,
+            "found", what=finding.what, topic=finding.topic, partition=finding.partition,
+            first_offset=finding.first_offset, end_offset=finding.end_offset, cause=finding.text,
         )  # fmt: skip
 
     # Across restarts
@@ -445,14 +446,14 @@ def _touches(damage: Damage, first_offset: int, end_offset: int) -> bool:
 def _round_of(stored: Any) -> Round | None:
     if stored is None:
         return None
-    return Round(**{**stored, "findings": [Found(**each) for each in stored["findings"]]})
+    return Round(**{**stored, "findings": [Finding(**each) for each in stored["findings"]]})
 
 
-def _text(found: ScrubFinding) -> str:
-    where = found.file
-    if found.position >= 0:
-        where += f" position {found.position} to {found.end_position}"
-    return f"{where}: {found.text}"
+def _text(finding: ScrubFinding) -> str:
+    where = finding.file
+    if finding.position >= 0:
+        where += f" position {finding.position} to {finding.end_position}"
+    return f"{where}: {finding.text}"
 
 
 def _facts(course: Round) -> dict[str, int]:
@@ -467,7 +468,7 @@ def _facts(course: Round) -> dict[str, int]:
 
 def known_damage(log_dir: LogDir, topics: list[str]) -> dict[Key, list[tuple[int, int]]]:
     """Ranges at which readers are told of damage, by partition."""
-    found = {
+    damaged = {
         key: [
             (each.first_offset, each.end_offset)
             for each in holes(log)
@@ -476,4 +477,4 @@ def known_damage(log_dir: LogDir, topics: list[str]) -> dict[Key, list[tuple[int
         for key, log in log_dir.logs().items()
         if not topics or key[0] in topics
     }
-    return {key: ranges for key, ranges in found.items() if ranges}
+    return {key: ranges for key, ranges in damaged.items() if ranges}

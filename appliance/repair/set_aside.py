@@ -41,11 +41,11 @@ class Whole:
 
 def files_of(data_dir: Path, name: str) -> list[Path]:
     """Those that are about the partition of this directory name, the oldest segments first."""
-    found = [path for path in (data_dir / name).glob("*.log.corrupt-*") if _is_one(path)]
+    paths = [path for path in (data_dir / name).glob("*.log.corrupt-*") if _is_one(path)]
     for folder in (data_dir / ORPHANS).glob(f"{name}*"):
         if re.fullmatch(rf"{re.escape(name)}(\.\d+)?", folder.name):
-            found += [path for path in folder.glob("*.log*") if _is_one(path)]
-    return sorted(found, key=lambda path: (path.name, str(path)))
+            paths += [path for path in folder.glob("*.log*") if _is_one(path)]
+    return sorted(paths, key=lambda path: (path.name, str(path)))
 
 
 def _is_one(path: Path) -> bool:

@@ -23,7 +23,7 @@ from appliance.share.entry import Entry
 from appliance.share.entry_waits import EntryWaits
 from appliance.share.runs import NEVER_MS
 from appliance.share.session import TopicPartition
-from appliance.share.state_log import Place
+from appliance.share.state_log import SharePartitionKey
 from appliance.share.state_store import StateStore
 from appliance.share.states import ShareRefused
 from appliance.topics.topic import Topic
@@ -48,8 +48,8 @@ class Entries:
         self._clock_ms = clock_ms
         self._tasks = tasks
         self._entries: dict[str, dict[TopicPartition, Entry]] = {}
-        self._turns: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
-        self._changing: set[Place] = set()
+        self._turns: WeakValueDictionary[SharePartitionKey, asyncio.Lock] = WeakValueDictionary()
+        self._changing: set[SharePartitionKey] = set()
         self.waits = EntryWaits(topics.share_group_config)
         self._is_stopped = False
 
@@ -76,29 +76,29 @@ class Entries:
 
     # In service
 
-    def find(self, place: Place) -> Entry | None:
-        return self._entries.get(place.group, {}).get(place.topic_partition)
+    def find(self, key: SharePartitionKey) -> Entry | None:
+        return self._entries.get(key.group, {}).get(key.topic_partition)
 
     def of_group(self, group: str) -> Iterable[Entry]:
         return self._entries.get(group, {}).values()
 
-    def in_service(self, place: Place) -> Entry:
+    def in_service(self, key: SharePartitionKey) -> Entry:
         """From its first use on."""
-        log = self.log(place)
-        found = self.find(place)
-        if found is not None:
-            if found.log is not log:
-                self._follow(found, log)
-            return found
-        own = self._store.find(place)
-        if own is None or place in self._changing:
+        log = self.log(key)
+        entry = self.find(key)
+        if entry is not None:
+            if entry.log is not log:
+                self._follow(entry, log)
+            return entry
+        own = self._store.find(key)
+        if own is None or key in self._changing:
             raise ShareRefused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"group {place.group} has no share partition {place.partition} of topic "
-                f"{place.topic_id}",
+                f"group {key.group} has no share partition {key.partition} of topic "
+                f"{key.topic_id}",
             )
-        entry = Entry(place, own, log, self.turn(place))
-        self._entries.setdefault(place.group, {})[place.topic_partition] = entry
+        entry = Entry(key, own, log, self.turn(key))
+        self._entries.setdefault(key.group, {})[key.topic_partition] = entry
         self.changed(entry, self._config_of(entry))
         return entry
 
@@ -112,47 +112,47 @@ class Entries:
         if entry.waiters:
             self.waits.watch(entry, config)
 
-    def log(self, place: Place) -> Log:
-        topic = self._topics.topic_of_id(place.topic_id)
+    def log(self, key: SharePartitionKey) -> Log:
+        topic = self._topics.topic_of_id(key.topic_id)
         if topic is None:
             raise ShareRefused(
-                ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {place.topic_id}"
+                ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {key.topic_id}"
             )
-        if not 0 <= place.partition < len(topic.logs):
+        if not 0 <= key.partition < len(topic.logs):
             raise ShareRefused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{topic.name} has no partition {place.partition}, only {len(topic.logs)} of them",
+                f"{topic.name} has no partition {key.partition}, only {len(topic.logs)} of them",
             )
-        return topic.log(place.partition)
+        return topic.log(key.partition)
 
     def _config_of(self, entry: Entry) -> ShareGroupsConfig:
-        return self._topics.share_group_config(entry.place.group)
+        return self._topics.share_group_config(entry.key.group)
 
     # Out of service
 
     @asynccontextmanager
-    async def out_of_service(self, place: Place) -> AsyncIterator[None]:
+    async def out_of_service(self, key: SharePartitionKey) -> AsyncIterator[None]:
         """After its last write. Nobody fetches or acknowledges meanwhile."""
-        async with self.turn(place):
-            self._changing.add(place)
+        async with self.turn(key):
+            self._changing.add(key)
             try:
-                self._drop(place)
+                self._drop(key)
                 yield
             finally:
-                self._changing.discard(place)
+                self._changing.discard(key)
 
-    def turn(self, place: Place) -> asyncio.Lock:
+    def turn(self, key: SharePartitionKey) -> asyncio.Lock:
         """Held by whoever writes for a share partition."""
-        return self._turns.setdefault(place, asyncio.Lock())
+        return self._turns.setdefault(key, asyncio.Lock())
 
-    def _drop(self, place: Place) -> None:
+    def _drop(self, key: SharePartitionKey) -> None:
         """Who waits for it is told."""
-        entry = self._entries.get(place.group, {}).pop(place.topic_partition, None)
+        entry = self._entries.get(key.group, {}).pop(key.topic_partition, None)
         if entry is None:
             return
         entry.is_gone = True
         code = ErrorCode.FENCED_STATE_EPOCH
-        entry.settle_with(ShareRefused(code, f"{place.owner} was reset or deleted meanwhile"))
+        entry.settle_with(ShareRefused(code, f"{key.owner} was reset or deleted meanwhile"))
         entry.wake_all()
         if entry.timer is not None:
             entry.timer.cancel()
@@ -185,7 +185,7 @@ class Entries:
         own = entry.stored.partition
         store = self._store.snapshot if is_whole else self._store.store
         try:
-            await store(entry.place, entry.stored)
+            await store(entry.key, entry.stored)
         except ApplianceError as error:
             for change, told in changes:
                 own.undo(change)

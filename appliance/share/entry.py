@@ -17,7 +17,7 @@ from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.share.runs import NEVER_MS, Change
 from appliance.share.session import TopicPartition, Waiter
-from appliance.share.state_log import Place, Stored
+from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.states import ShareRefused
 from appliance.share.turn import Limits
 
@@ -42,7 +42,7 @@ Seen = tuple[int, int]
 
 @dataclass(eq=False)
 class Entry:
-    place: Place
+    key: SharePartitionKey
     stored: Stored
     log: Log
     turn: asyncio.Lock  # who writes, or puts in a new state
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        return self.place.topic_partition
+        return self.key.topic_partition
 
     @property
     def is_undecided(self) -> bool:
@@ -87,7 +87,7 @@ class Entry:
     def check_there(self) -> None:
         if self.is_gone:
             raise ShareRefused(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.place.owner} is no more"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.key.owner} is no more"
             )
 
     def restart_at(self, log_end_offset: int) -> bool:
@@ -96,7 +96,7 @@ class Entry:
         self.stored.must_snapshot = True  # an update cannot move the start back
         logger.warning(
             "a log ends before what a share group has done of it: the group begins at its end",
-            group=self.place.group, log=self.log.name, offset=log_end_offset,
+            group=self.key.group, log=self.log.name, offset=log_end_offset,
         )  # fmt: skip
         return True
 

@@ -51,7 +51,7 @@ class EntryWaits:
             if entry is None:
                 continue
             if entry.waiters:
-                config = self._config_of(entry.place.group)
+                config = self._config_of(entry.key.group)
                 entry.wake(config)
                 self.watch(entry, config)
             else:

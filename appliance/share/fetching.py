@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError, OffsetOutOfRange
 from appliance.share.entry import READ_COMMITTED, Entry, limits_of
-from appliance.share.reading import Found, Job, read_all
+from appliance.share.reading import Job, ReadBatches, read_all
 from appliance.share.session import TopicPartition, Waiter
 from appliance.share.turn import Acquired, Asked
 
@@ -106,8 +106,8 @@ class Fetching:
             jobs = self._jobs(ready)
             if jobs:
                 loop = asyncio.get_running_loop()
-                found = await loop.run_in_executor(self.threads, read_all, jobs)
-                self._acquire(list(zip(ready, jobs, found, strict=True)), answer, is_late)
+                batches = await loop.run_in_executor(self.threads, read_all, jobs)
+                self._acquire(list(zip(ready, jobs, batches, strict=True)), answer, is_late)
             for each in ready:
                 each.waiters[self.waiter] = seen[each]
         finally:
@@ -160,34 +160,34 @@ class Fetching:
 
     def _acquire(
         self,
-        read: Sequence[tuple[Entry, Job, Found | ApplianceError]],
+        read: Sequence[tuple[Entry, Job, ReadBatches | ApplianceError]],
         answer: Answer,
         is_late: bool,
     ) -> None:
         if self.is_over():
             return
-        size = sum(len(found.data) for _, _, found in read if isinstance(found, Found))
-        must_go_on = any(isinstance(found, ApplianceError) or found.is_hole for *_, found in read)
+        size = sum(len(batches.data) for _, _, batches in read if isinstance(batches, ReadBatches))
+        must_go_on = any(isinstance(each, ApplianceError) or each.is_hole for *_, each in read)
         if size < self.wanted.bytes_min and not is_late and not must_go_on:
             return
         left = self.wanted.records_max
-        for entry, job, found in read:
-            if isinstance(found, ApplianceError):
-                self._cannot_read(entry, job, found, answer)
+        for entry, job, batches in read:
+            if isinstance(batches, ApplianceError):
+                self._cannot_read(entry, job, batches, answer)
             elif left > 0 and not entry.is_gone:
-                left -= self._acquire_of(entry, job, found, left, answer)
+                left -= self._acquire_of(entry, job, batches, left, answer)
 
     def _acquire_of(
-        self, entry: Entry, job: Job, found: Found, left: int, answer: Answer
+        self, entry: Entry, job: Job, batches: ReadBatches, left: int, answer: Answer
     ) -> int:
         wanted = self.wanted
         asked = Asked(wanted.member_id, left, wanted.batch_size, wanted.is_strict)
         own = entry.stored.partition
         acquired = own.acquire(
-            asked, job.offset, found.extents, limits_of(self.config), self.clock_ms()
+            asked, job.offset, batches.extents, limits_of(self.config), self.clock_ms()
         )
         if acquired:
-            answer[entry.topic_partition] = Given(found.slice(acquired), acquired)
+            answer[entry.topic_partition] = Given(batches.slice(acquired), acquired)
         elif own.next_fetch_offset() != job.offset:
             entry.version += 1  # nothing of it was for anybody, but there may be more
         self.changed(entry)

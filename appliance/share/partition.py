@@ -64,18 +64,18 @@ class SharePartition(Runs):
     # Acquiring
 
     def acquire(
-        self, asked: Asked, offset: int, found: Sequence[Extent], limits: Limits, now_ms: int
+        self, asked: Asked, offset: int, extents: Sequence[Extent], limits: Limits, now_ms: int
     ) -> list[Acquired]:
         """Of what was read from `offset` on. Where the log has no record for this group, which
         compaction and transactions do, nothing will be delivered: that is archived at once."""
-        if not found:
+        if not extents:
             return []
-        last, end_offset = found[-1].last, self.end_offset
+        last, end_offset = extents[-1].last, self.end_offset
         room = limits.record_locks - self.in_flight_count
         if room <= 0:
             last = min(last, end_offset - 1)
         turn = Turn(asked, limits, now_ms, asked.records_max)
-        for piece in pieces(max(offset, self.start_offset), last, found):
+        for piece in pieces(max(offset, self.start_offset), last, extents):
             if piece.last >= end_offset:
                 turn.limit_new(room)
             if not (
@@ -295,10 +295,10 @@ class SharePartition(Runs):
     def take_unstored(self) -> list[StateBatch]:
         """What changed since it was last asked for, as it is to be on disk."""
         ranges, self._unstored = self._unstored, []
-        found = []
+        batches = []
         for first, last in joined(ranges):
-            found += [clipped(run.stored(), first, last) for run in self.over(first, last)]
-        return compact(found)
+            batches += [clipped(run.stored(), first, last) for run in self.over(first, last)]
+        return compact(batches)
 
     def put_back(self, batches: Iterable[StateBatch]) -> None:
         """They could not be written."""

@@ -13,7 +13,7 @@ from appliance.process.unattended import LoggedTasks
 from appliance.share.entries import Entries
 from appliance.share.entry import UNDECIDED
 from appliance.share.partition import SharePartition
-from appliance.share.state_log import Place, Stored
+from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.state_store import StateStore
 from appliance.topics.loading import Loading
 
@@ -29,17 +29,17 @@ class PartitionStates:
 
     def start_offset(self, group: str, topic_id: UUID, partition: int) -> int | None:
         """None: nothing is known of it. -1: its first fetch decides."""
-        own = self._known(Place(group, topic_id, partition))
+        own = self._known(SharePartitionKey(group, topic_id, partition))
         return None if own is None else own.partition.start_offset
 
     def delivery_complete_count(self, group: str, topic_id: UUID, partition: int) -> int:
         """Of records past the start that are done; -1: nothing is known of it."""
-        own = self._known(Place(group, topic_id, partition))
+        own = self._known(SharePartitionKey(group, topic_id, partition))
         return -1 if own is None else own.partition.delivery_complete_count
 
-    def _known(self, place: Place) -> Stored | None:
+    def _known(self, key: SharePartitionKey) -> Stored | None:
         self._loading.check_loaded()
-        return self._store.find(place)
+        return self._store.find(key)
 
     async def initialize(
         self,
@@ -50,21 +50,21 @@ class PartitionStates:
         start_offset: int = UNDECIDED,
     ) -> None:
         """One that is there stays as it is."""
-        place = Place(group, topic_id, partition)
-        if self._known(place) is None:
-            await self._put(place, state_epoch, start_offset)
+        key = SharePartitionKey(group, topic_id, partition)
+        if self._known(key) is None:
+            await self._put(key, state_epoch, start_offset)
 
     async def set_start_offset(
         self, group: str, topic_id: UUID, partition: int, state_epoch: int, offset: int
     ) -> None:
         """Forgets what was in flight."""
         self._loading.check_loaded()
-        await self._put(Place(group, topic_id, partition), state_epoch, offset)
+        await self._put(SharePartitionKey(group, topic_id, partition), state_epoch, offset)
 
-    async def _put(self, place: Place, state_epoch: int, start_offset: int) -> None:
-        epoch = self._entries.log(place).leader_epoch
-        async with self._entries.out_of_service(place):
-            before = self._known(place)
+    async def _put(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        epoch = self._entries.log(key).leader_epoch
+        async with self._entries.out_of_service(key):
+            before = self._known(key)
             new = Stored(
                 SharePartition(start_offset),
                 state_epoch=state_epoch,
@@ -72,13 +72,13 @@ class PartitionStates:
                 snapshot_epoch=before.snapshot_epoch if before else 0,
                 snapshot_offset=before.snapshot_offset if before else -1,
             )
-            await self._store.begin(place, new)
+            await self._store.begin(key, new)
 
     async def delete(self, group: str, topic_id: UUID, partition: int) -> None:
-        place = Place(group, topic_id, partition)
-        if self._known(place) is not None:
-            async with self._entries.out_of_service(place):
-                await self._store.forget(place)
+        key = SharePartitionKey(group, topic_id, partition)
+        if self._known(key) is not None:
+            async with self._entries.out_of_service(key):
+                await self._store.forget(key)
 
     async def forget_topic(self, topic_id: UUID) -> None:
         """It is deleted. What cannot be written now is forgotten with the next start."""
@@ -86,24 +86,24 @@ class PartitionStates:
         if self._loading.is_loaded:
             await self.forget(lambda each: each.topic_id == topic_id)
 
-    async def forget(self, is_lost: Callable[[Place], bool]) -> None:
-        for each in [place for place, _ in self._store.all() if is_lost(place)]:
+    async def forget(self, is_lost: Callable[[SharePartitionKey], bool]) -> None:
+        for each in [key for key, _ in self._store.all() if is_lost(key)]:
             await self._tasks.logged(self.delete(*each))
 
     async def prune(self) -> None:
         """Writes anew what seldom changes, and deletes the records that nothing depends on."""
         if self._store.is_mostly_old():
-            for place, own in self._store.all():
+            for key, own in self._store.all():
                 if self._store.is_cold(own):
-                    async with self._entries.turn(place):
-                        await self._store_anew(place, own)
+                    async with self._entries.turn(key):
+                        await self._store_anew(key, own)
         await self._store.prune()
 
-    async def _store_anew(self, place: Place, own: Stored) -> None:
-        if self._known(place) is not own:
+    async def _store_anew(self, key: SharePartitionKey, own: Stored) -> None:
+        if self._known(key) is not own:
             return
-        entry = self._entries.find(place)
+        entry = self._entries.find(key)
         if entry is None:
-            await self._store.snapshot(place, own)
+            await self._store.snapshot(key, own)
         else:
             await self._entries.store_some(entry, is_whole=True)

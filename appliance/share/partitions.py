@@ -32,7 +32,7 @@ from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.partition_states import PartitionStates
 from appliance.share.reading import reset_offset
 from appliance.share.session import Member, Session, ShareSessions, TopicPartition
-from appliance.share.state_log import Place
+from appliance.share.state_log import SharePartitionKey
 from appliance.share.state_store import StatePlaces, StateStore
 from appliance.share.states import ShareRefused
 from appliance.topics.internal_topic import HELD_UP_S
@@ -177,12 +177,12 @@ class SharePartitions:
     async def fetch(self, session: Session, wanted: Wanted) -> Answer:
         """Of the session's partitions."""
         answer: Answer = {}
-        found = [
+        entries = [
             entry
             for each in session.in_turn()
             if (entry := self._find(session.member.group, each, answer)) is not None
         ]
-        if not found or not wanted.wants_records:
+        if not entries or not wanted.wants_records:
             return answer
         config = self._places.share_group_config(session.member.group)
         if session.waiter is not None:
@@ -191,7 +191,7 @@ class SharePartitions:
         number = session.fetches
         fetching = Fetching(
             wanted,
-            found,
+            entries,
             config,
             self._threads,
             self._clock_ms,
@@ -206,7 +206,7 @@ class SharePartitions:
     def _find(self, group: str, each: TopicPartition, answer: Answer) -> Entry | None:
         try:
             self.loading.check_loaded()
-            return self._entries.in_service(Place(group, *each))
+            return self._entries.in_service(SharePartitionKey(group, *each))
         except ApplianceError as error:
             answer[each] = Given(error=error)
             return None
@@ -218,7 +218,7 @@ class SharePartitions:
             entry.check_there()
             if not entry.is_undecided:
                 return
-            chosen = self._places.share_group_config(entry.place.group).auto_offset_reset
+            chosen = self._places.share_group_config(entry.key.group).auto_offset_reset
             duration_ms = reset_duration_ms(chosen) or 0
             args = (entry.log, chosen, duration_ms, self._wall.now_ms())
             loop = asyncio.get_running_loop()
@@ -226,7 +226,7 @@ class SharePartitions:
             own = entry.stored
             own.partition, own.leader_epoch = SharePartition(offset), entry.log.leader_epoch
             try:
-                await self._store.snapshot(entry.place, own)
+                await self._store.snapshot(entry.key, own)
             except ApplianceError:
                 own.partition = SharePartition(UNDECIDED)
                 raise
@@ -238,7 +238,7 @@ class SharePartitions:
     ) -> asyncio.Future[None]:
         """Done when it is on disk. What cannot be is refused at once."""
         self.loading.check_loaded()
-        entry = self._entries.in_service(Place(group, *each))
+        entry = self._entries.in_service(SharePartitionKey(group, *each))
         config = self._places.share_group_config(group)
         own = entry.stored.partition
         change = own.acknowledge(member_id, given, limits_of(config), self._clock_ms())

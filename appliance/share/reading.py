@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadBatches:
     data: bytes
     infos: Sequence[_batch.BatchInfo]
     extents: Sequence[Extent]
@@ -46,7 +46,7 @@ class Found:
         return bool(self.extents) and not self.data
 
 
-NOTHING = Found(b"", (), ())
+NOTHING = ReadBatches(b"", (), ())
 
 
 def _has(info: _batch.BatchInfo, acquired: Sequence[Acquired]) -> bool:
@@ -58,18 +58,18 @@ def _last(acquired: Acquired) -> int:
     return acquired.last
 
 
-def read_all(jobs: Iterable[Job]) -> list[Found | ApplianceError]:
+def read_all(jobs: Iterable[Job]) -> list[ReadBatches | ApplianceError]:
     return [_read_or_error(each) for each in jobs]
 
 
-def _read_or_error(job: Job) -> Found | ApplianceError:
+def _read_or_error(job: Job) -> ReadBatches | ApplianceError:
     try:
         return read(job)
     except ApplianceError as error:
         return error
 
 
-def read(job: Job) -> Found:
+def read(job: Job) -> ReadBatches:
     try:
         data = b"".join(_parts(job))
     except OffsetInHole:
@@ -78,14 +78,14 @@ def read(job: Job) -> Found:
         return NOTHING
     infos = _batch.headers(data)
     aborted = _aborted(job, infos)
-    return Found(data, infos, [_extent(each, aborted) for each in infos])
+    return ReadBatches(data, infos, [_extent(each, aborted) for each in infos])
 
 
-def _hole(job: Job) -> Found:
+def _hole(job: Job) -> ReadBatches:
     """What the disk lost: the group goes on behind it."""
     for first, end in job.log.holes():
         if first <= job.offset < end:
-            return Found(b"", (), [Extent(job.offset, end - 1, False)])
+            return ReadBatches(b"", (), [Extent(job.offset, end - 1, False)])
     return NOTHING
 
 
@@ -113,13 +113,13 @@ Aborted = dict[int, list[tuple[int, int]]]  # by producer id: from the first off
 
 
 def _aborted(job: Job, infos: Sequence[_batch.BatchInfo]) -> Aborted:
-    found: Aborted = {}
+    aborted: Aborted = {}
     if job.is_committed:
         end_offset = infos[-1].last_offset + 1
         rows = job.log.aborted_transactions(infos[0].base_offset, end_offset)
         for producer_id, first, last in rows:
-            found.setdefault(producer_id, []).append((first, last))
-    return found
+            aborted.setdefault(producer_id, []).append((first, last))
+    return aborted
 
 
 def _extent(info: _batch.BatchInfo, aborted: Aborted) -> Extent:
@@ -137,5 +137,5 @@ def reset_offset(log: Log, strategy: str, duration_ms: int, now_ms: int) -> int:
         return log.log_start_offset
     if strategy == "latest":
         return log.high_watermark
-    found = log.offset_for_timestamp(now_ms - duration_ms)
-    return log.high_watermark if found is None else found[0]
+    offset_and_time = log.offset_for_timestamp(now_ms - duration_ms)
+    return log.high_watermark if offset_and_time is None else offset_and_time[0]

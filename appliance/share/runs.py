@@ -108,14 +108,14 @@ class Runs:
 
     def over(self, first: int, last: int) -> list[Run]:
         """Runs that have something of the range."""
-        found = []
+        cut = []
         for i in range(max(0, self.index_of(first)), len(self.runs)):
             run = self.runs[i]
             if run.first > last:
                 break
             if run.last >= first:
-                found.append(run)
-        return found
+                cut.append(run)
+        return cut
 
     def isolated(self, first: int, last: int) -> list[Run]:
         """Runs that are the range, cut out of those that reach beyond it."""
@@ -186,13 +186,13 @@ def _first(run: Run) -> int:
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """In order, and none over another."""
-    found: list[tuple[int, int]] = []
+    whole: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if whole and first <= whole[-1][1] + 1:
+            whole[-1] = (whole[-1][0], max(whole[-1][1], last))
         else:
-            found.append((first, last))
-    return found
+            whole.append((first, last))
+    return whole
 
 
 def clipped(batch: StateBatch, first: int, last: int) -> StateBatch:
@@ -200,10 +200,10 @@ def clipped(batch: StateBatch, first: int, last: int) -> StateBatch:
 
 
 def compact(batches: Iterable[StateBatch]) -> list[StateBatch]:
-    found: list[StateBatch] = []
+    compacted: list[StateBatch] = []
     for each in batches:
-        if found and found[-1].last + 1 == each.first and found[-1][2:] == each[2:]:
-            found[-1] = found[-1]._replace(last=each.last)
+        if compacted and compacted[-1].last + 1 == each.first and compacted[-1][2:] == each[2:]:
+            compacted[-1] = compacted[-1]._replace(last=each.last)
         else:
-            found.append(each)
-    return found
+            compacted.append(each)
+    return compacted

@@ -53,9 +53,9 @@ class Session:
 
     def in_turn(self) -> list[TopicPartition]:
         """Each request begins with another partition, so that none starves."""
-        found = [*self.partitions]
-        first = self.epoch % len(found) if found else 0
-        return found[first:] + found[:first]
+        order = [*self.partitions]
+        first = self.epoch % len(order) if order else 0
+        return order[first:] + order[:first]
 
 
 class ShareSessions:

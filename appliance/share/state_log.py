@@ -43,7 +43,7 @@ VALUE_VERSION = 0
 KEPT = frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
-class Place(NamedTuple):
+class SharePartitionKey(NamedTuple):
     """A share partition."""
 
     group: str
@@ -121,7 +121,9 @@ class Stored:
 # Out
 
 
-def snapshot(place: Place, own: Stored, batches: Iterable[StateBatch], now_ms: int) -> Record:
+def snapshot(
+    key: SharePartitionKey, own: Stored, batches: Iterable[StateBatch], now_ms: int
+) -> Record:
     value = ShareSnapshotValue(
         snapshot_epoch=own.snapshot_epoch,
         state_epoch=own.state_epoch,
@@ -132,10 +134,10 @@ def snapshot(place: Place, own: Stored, batches: Iterable[StateBatch], now_ms: i
         write_timestamp=now_ms,
         state_batches=_rows(batches),
     )
-    return Record(_key(place, SNAPSHOT), store(value, VALUE_VERSION))
+    return Record(_key(key, SNAPSHOT), store(value, VALUE_VERSION))
 
 
-def update(place: Place, own: Stored, batches: Iterable[StateBatch]) -> Record:
+def update(key: SharePartitionKey, own: Stored, batches: Iterable[StateBatch]) -> Record:
     value = ShareUpdateValue(
         snapshot_epoch=own.snapshot_epoch,
         leader_epoch=own.leader_epoch,
@@ -143,15 +145,15 @@ def update(place: Place, own: Stored, batches: Iterable[StateBatch]) -> Record:
         delivery_complete_count=own.partition.delivery_complete_count,
         state_batches=_rows(batches),
     )
-    return Record(_key(place, UPDATE), store(value, VALUE_VERSION))
+    return Record(_key(key, UPDATE), store(value, VALUE_VERSION))
 
 
-def tombstone(place: Place) -> Record:
-    return Record(_key(place, SNAPSHOT), None)
+def tombstone(key: SharePartitionKey) -> Record:
+    return Record(_key(key, SNAPSHOT), None)
 
 
-def _key(place: Place, kind: int) -> bytes:
-    return store(ShareSnapshotKey(*place), kind)
+def _key(key: SharePartitionKey, kind: int) -> bytes:
+    return store(ShareSnapshotKey(*key), kind)
 
 
 def _rows(batches: Iterable[StateBatch]) -> list[StoredBatch]:
@@ -162,38 +164,38 @@ def _rows(batches: Iterable[StateBatch]) -> list[StoredBatch]:
 
 
 @dataclass
-class Found:
-    stored: dict[Place, Stored] = plain_field(default_factory=dict)
+class ReplayedShares:
+    stored: dict[SharePartitionKey, Stored] = plain_field(default_factory=dict)
     faults: list[str] = plain_field(default_factory=list)
 
 
-def replay(logs: Iterable[Log]) -> Found:
+def replay(logs: Iterable[Log]) -> ReplayedShares:
     """A record that cannot be read is told, and costs its share partition what it said."""
-    found = Found()
+    replayed = ReplayedShares()
     for log in logs:
-        read_all(log, partial(_take, found, log), partial(_fault, found, log))
-    return found
+        read_all(log, partial(_take, replayed, log), partial(_fault, replayed, log))
+    return replayed
 
 
-def _fault(found: Found, log: Log, text: str) -> None:
-    found.faults.append(f"{log.name}: {text}")
+def _fault(replayed: ReplayedShares, log: Log, text: str) -> None:
+    replayed.faults.append(f"{log.name}: {text}")
 
 
-def _take(found: Found, log: Log, data: bytes) -> None:
+def _take(replayed: ReplayedShares, log: Log, data: bytes) -> None:
     for each in _batch.records(data):
         try:
-            _take_record(found, each)
+            _take_record(replayed, each)
         except (MalformedMessage, VersionUnsupported) as error:
-            _fault(found, log, f"record {each.offset} cannot be read: {error}")
+            _fault(replayed, log, f"record {each.offset} cannot be read: {error}")
 
 
-def _take_record(found: Found, record: FoundRecord) -> None:
-    key = record.key or b""
-    place_key = load(ShareSnapshotKey, key)
-    place = Place(place_key.group_id, place_key.topic_id, place_key.partition)
-    (kind,) = VERSION.unpack_from(key)
+def _take_record(replayed: ReplayedShares, record: FoundRecord) -> None:
+    stored_key = record.key or b""
+    fields = load(ShareSnapshotKey, stored_key)
+    key = SharePartitionKey(fields.group_id, fields.topic_id, fields.partition)
+    (kind,) = VERSION.unpack_from(stored_key)
     if record.value is None:
-        found.stored.pop(place, None)
+        replayed.stored.pop(key, None)
     elif kind == SNAPSHOT:
         value = load(ShareSnapshotValue, record.value)
         own = Stored(
@@ -205,15 +207,15 @@ def _take_record(found: Found, record: FoundRecord) -> None:
             value.write_timestamp,
         )
         own.partition.restore(value.start_offset, _batches(value.state_batches))
-        found.stored[place] = own
+        replayed.stored[key] = own
     else:
-        _take_update(found, place, load(ShareUpdateValue, record.value))
+        _take_update(replayed, key, load(ShareUpdateValue, record.value))
 
 
-def _take_update(found: Found, place: Place, value: ShareUpdateValue) -> None:
-    own = found.stored.get(place)
+def _take_update(replayed: ReplayedShares, key: SharePartitionKey, value: ShareUpdateValue) -> None:
+    own = replayed.stored.get(key)
     if own is None:
-        raise MalformedMessage(f"an update of {place.owner}, of which there is no snapshot")
+        raise MalformedMessage(f"an update of {key.owner}, of which there is no snapshot")
     own.partition.restore(value.start_offset, _batches(value.state_batches))
     own.leader_epoch = max(own.leader_epoch, value.leader_epoch)
     own.updates += 1

@@ -17,7 +17,7 @@ from appliance.config import ShareStateConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
-from appliance.share.state_log import Place, Stored, replay, snapshot, tombstone, update
+from appliance.share.state_log import SharePartitionKey, Stored, replay, snapshot, tombstone, update
 from appliance.share.states import ShareRefused
 from appliance.topics.internal_topic import InternalTopic, Record, Write, partition_of
 
@@ -40,30 +40,30 @@ class StateStore:
         self._places = places
         self._wall_ms = wall_ms
         self._topic = InternalTopic(places.make_share_state_topic, config.write_timeout_ms)
-        self._stored: dict[Place, Stored] = {}
+        self._stored: dict[SharePartitionKey, Stored] = {}
         self._numbers = itertools.count()
         # Of writes under way: the partition of the topic, and below which offset they cannot be
         self._floors: dict[int, tuple[int, int]] = {}
 
     async def load(self) -> list[str]:
         """What could not be read. Raises TopicUnavailable while nothing can be."""
-        found = await asyncio.to_thread(replay, self._places.share_state_logs())
-        self._stored |= found.stored
-        return found.faults
+        replayed = await asyncio.to_thread(replay, self._places.share_state_logs())
+        self._stored |= replayed.stored
+        return replayed.faults
 
-    def find(self, place: Place) -> Stored | None:
-        return self._stored.get(place)
+    def find(self, key: SharePartitionKey) -> Stored | None:
+        return self._stored.get(key)
 
-    def all(self) -> list[tuple[Place, Stored]]:
+    def all(self) -> list[tuple[SharePartitionKey, Stored]]:
         return [*self._stored.items()]
 
     async def close(self) -> None:
         await self._topic.close()
 
-    async def store(self, place: Place, own: Stored) -> None:
+    async def store(self, key: SharePartitionKey, own: Stored) -> None:
         """What changed is on disk when this returns."""
         if own.must_snapshot or own.updates >= self._config.updates_per_snapshot:
-            await self.snapshot(place, own)
+            await self.snapshot(key, own)
             return
         batches = own.partition.take_unstored()
 
@@ -71,12 +71,12 @@ class StateStore:
             own.updates += 1
 
         try:
-            await self._write(place, update(place, own, batches), written)
+            await self._write(key, update(key, own, batches), written)
         except ApplianceError:
             own.partition.put_back(batches)
             raise
 
-    async def snapshot(self, place: Place, own: Stored, is_new: bool = False) -> None:
+    async def snapshot(self, key: SharePartitionKey, own: Stored, is_new: bool = False) -> None:
         """All that is known is on disk, in one record."""
         batches = own.partition.take_whole()
         now_ms = self._wall_ms()
@@ -86,27 +86,29 @@ class StateStore:
             own.snapshot_offset, own.snapshot_ms, own.updates = offset, now_ms, 0
             own.must_snapshot = False
             if is_new:
-                self._stored[place] = own
+                self._stored[key] = own
 
         try:
-            await self._write(place, snapshot(place, own, batches, now_ms), written)
+            await self._write(key, snapshot(key, own, batches, now_ms), written)
         except ApplianceError:
             own.partition.put_back(batches)
             raise
 
-    async def begin(self, place: Place, own: Stored) -> None:
+    async def begin(self, key: SharePartitionKey, own: Stored) -> None:
         """In the place of what was known of it before."""
-        await self.snapshot(place, own, is_new=True)
+        await self.snapshot(key, own, is_new=True)
 
-    async def forget(self, place: Place) -> None:
-        await self._write(place, tombstone(place), lambda _: self._stored.pop(place, None))
+    async def forget(self, key: SharePartitionKey) -> None:
+        await self._write(key, tombstone(key), lambda _: self._stored.pop(key, None))
 
-    async def _write(self, place: Place, record: Record, written: Callable[[int], object]) -> None:
+    async def _write(
+        self, key: SharePartitionKey, record: Record, written: Callable[[int], object]
+    ) -> None:
         """`written` gets the record's offset before `prune` may delete that record. The caller runs
         a turn of the loop later, or never."""
         await self._places.make_share_state_topic()
         logs = self._places.share_state_logs()
-        partition = partition_of(place.owner, len(logs))
+        partition = partition_of(key.owner, len(logs))
         number = next(self._numbers)
         self._floors[number] = (partition, logs[partition].log_end_offset)
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -123,7 +125,7 @@ class StateStore:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
                 stored.set_exception(ShareRefused(code, str(error)))
 
-        self._topic.write(Write(place.owner, [record], self._wall_ms(), done))
+        self._topic.write(Write(key.owner, [record], self._wall_ms(), done))
         await stored
 
     # What nothing depends on
@@ -143,9 +145,9 @@ class StateStore:
         """Deletes what stands before every last snapshot."""
         logs = self._places.share_state_logs()
         needed = {i: log.high_watermark for i, log in enumerate(logs)}
-        for place, own in self.all():
+        for key, own in self.all():
             if own.snapshot_offset >= 0:
-                partition = partition_of(place.owner, len(logs))
+                partition = partition_of(key.owner, len(logs))
                 needed[partition] = min(needed[partition], own.snapshot_offset)
         for partition, offset in self._floors.values():
             needed[partition] = min(needed[partition], offset)

@@ -119,10 +119,10 @@ class Turn:
         return not self.asked.is_strict and size >= self.asked.batch_size
 
 
-def pieces(offset: int, last: int, found: Iterable[Extent]) -> Iterator[Extent]:
+def pieces(offset: int, last: int, extents: Iterable[Extent]) -> Iterator[Extent]:
     """Every offset from `offset` to `last`, in the order of the log: batches, and what is between
     them."""
-    for each in found:
+    for each in extents:
         if each.last < offset:
             continue
         if offset > last:

@@ -11,7 +11,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.config import GroupsConfig
-from appliance.groups.replay import Found, replay
+from appliance.groups.replay import replay
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -486,7 +486,7 @@ def test_until_offsets_are_read_clients_are_told_to_ask_again(
     groups = control.broker.groups
     may_read = threading.Event()
 
-    def replay_later(logs: Iterable[Log]) -> Found:
+    def replay_later(logs: Iterable[Log]) -> ReplayedGroups:
         assert may_read.wait(20)
         return replay(logs)
 

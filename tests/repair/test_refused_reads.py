@@ -20,7 +20,7 @@ from appliance.errors import ApplianceError, StorageFull
 from appliance.record import _build
 from appliance.repair import refused_reads
 from appliance.repair.refused_reads import RefusedReads
-from appliance.repair.scrub import Found, Place, Round, Scrubber, Verified
+from appliance.repair.scrub import Finding, Round, Scrubber, SegmentKey, Verified
 from tests.support.logs import batch, log_config, opened
 
 NOTED_AT_ONCE = 256
@@ -29,7 +29,7 @@ NOTED_AT_ONCE = 256
 class Counted(Scrubber):
     verified = 0
 
-    def verify(self, place: Place, *, marks_refused: bool) -> Verified:
+    def verify(self, place: SegmentKey, *, marks_refused: bool) -> Verified:
         self.verified += 1
         return super().verify(place, marks_refused=marks_refused)
 
@@ -132,11 +132,11 @@ def test_a_refusal_that_passed_is_not_the_first_of_the_next(
     """A hole over good records, for an error that passes with a cable, is made by no single one."""
     marks, refusals = [], [True, False, True, True]
 
-    def verify(place: Place, *, marks_refused: bool) -> Verified:
+    def verify(place: SegmentKey, *, marks_refused: bool) -> Verified:
         marks.append(marks_refused)
         course, is_refused = Round(0), refusals.pop(0)
         if is_refused:
-            course.note(Found("t", 0, "damaged", 1, 2, "the disk refuses it"))
+            course.note(Finding("t", 0, "damaged", 1, 2, "the disk refuses it"))
         return Verified(course, is_through=True, was_refused=is_refused)
 
     monkeypatch.setattr(refused_reads, "AGAIN_S", 0.0)

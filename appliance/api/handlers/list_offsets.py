@@ -57,7 +57,7 @@ Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 Job = tuple[Asked, Log | ApplianceError]
 
 
-class Found(NamedTuple):
+class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int = NONE
 
@@ -138,30 +138,31 @@ def _partition(asked: Asked, log: Log | ApplianceError, up_to: str) -> Answer:
     return answer
 
 
-def _special(log: Log, timestamp: int, up_to: str) -> Found | None:
-    answers: dict[int, Callable[[], Found]] = {
-        LATEST: lambda: Found(log.last_stable_offset if up_to == "stable" else log.high_watermark),
-        EARLIEST: lambda: Found(log.log_start_offset),
-        EARLIEST_LOCAL: lambda: Found(log.log_start_offset),
+def _special(log: Log, timestamp: int, up_to: str) -> OffsetAndTimestamp | None:
+    latest = log.last_stable_offset if up_to == "stable" else log.high_watermark
+    answers: dict[int, Callable[[], OffsetAndTimestamp]] = {
+        LATEST: lambda: OffsetAndTimestamp(latest),
+        EARLIEST: lambda: OffsetAndTimestamp(log.log_start_offset),
+        EARLIEST_LOCAL: lambda: OffsetAndTimestamp(log.log_start_offset),
         LARGEST: lambda: _largest(log, up_to),
-        LATEST_TIERED: lambda: Found(NONE),
-        EARLIEST_PENDING: lambda: Found(NONE),
+        LATEST_TIERED: lambda: OffsetAndTimestamp(NONE),
+        EARLIEST_PENDING: lambda: OffsetAndTimestamp(NONE),
     }
     return answers[timestamp]() if timestamp in answers else None
 
 
-def _by_time(log: Log, timestamp: int, up_to: str) -> Found:
+def _by_time(log: Log, timestamp: int, up_to: str) -> OffsetAndTimestamp:
     found = log.offset_for_timestamp(timestamp, up_to)
-    return Found(NONE) if found is None else Found(*found)
+    return OffsetAndTimestamp(NONE) if found is None else OffsetAndTimestamp(*found)
 
 
-def _largest(log: Log, up_to: str) -> Found:
+def _largest(log: Log, up_to: str) -> OffsetAndTimestamp:
     """The segments know their largest timestamps, but the newest records may not be visible yet:
     then it is the latest time at which a search by time still finds something."""
     too_late = max((_largest_of(each) for each in log.segments()), default=0)
     found = log.offset_for_timestamp(too_late, up_to) or log.offset_for_timestamp(0, up_to)
     if found is None:
-        return Found(NONE)
+        return OffsetAndTimestamp(NONE)
     while found[1] + 1 < too_late:
         middle = (found[1] + too_late) // 2
         later = log.offset_for_timestamp(middle, up_to)
@@ -169,7 +170,7 @@ def _largest(log: Log, up_to: str) -> Found:
             too_late = middle
         else:
             found = later
-    return Found(*found)
+    return OffsetAndTimestamp(*found)
 
 
 def _largest_of(segment: SegmentInfo) -> int:

@@ -17,7 +17,7 @@ from appliance.admin.connections import Connections, Site, bounded, within_descr
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
-from appliance.admin.route import BODY_BYTES_MAX, Place, get
+from appliance.admin.route import BODY_BYTES_MAX, AdminServices, get
 from appliance.admin.survey import Survey
 from appliance.bulk.reading import Reading
 from appliance.config import Address
@@ -126,8 +126,8 @@ def make_app(process: Process) -> web.Application:
     app.cleanup_ctx.append(trail.running)
     kept = trail, schemas.Schemas(), mirrors.Mirrors()
     app.on_cleanup.append(forget_handlers)
-    place = Place(process, survey, app[GUARD], *kept, reading)
-    app.add_routes(api.web_routes(place))
+    services = AdminServices(process, survey, app[GUARD], *kept, reading)
+    app.add_routes(api.web_routes(services))
     app.add_routes(Console().routes())
     return app
 

@@ -44,7 +44,7 @@ from appliance.admin import (
     topics,
 )
 from appliance.admin.guard import Denied
-from appliance.admin.route import ANYONE, Call, Place, Route, get
+from appliance.admin.route import ANYONE, AdminServices, Call, Route, get
 from appliance.admin.shared import Shared
 from appliance.admin.streams import StreamsTooMany
 from appliance.errors import ApplianceError
@@ -130,37 +130,37 @@ def refusal(raised: ApplianceError) -> web.Response:
     return error(STATUS.get(code, HTTPStatus.BAD_REQUEST), code.name.lower(), str(raised))
 
 
-def served(route: Route, place: Place) -> WebHandler:
+def served(route: Route, services: AdminServices) -> WebHandler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            identity = place.guard.check(request, route)
+            identity = services.guard.check(request, route)
             who = f"token {identity.name}" if identity.is_token else identity.name
-            call = await route.call(place, request, who)
+            call = await route.call(services, request, who)
         except ApplianceError as raised:
             return refusal(raised)
-        if route.reads_messages and place.trail.reads.is_new(call):
-            await place.trail.note(call, route, HTTPStatus.OK)
-        answer = await (streamed if route.is_long else answered)(route, call, place)
+        if route.reads_messages and services.trail.reads.is_new(call):
+            await services.trail.note(call, route, HTTPStatus.OK)
+        answer = await (streamed if route.is_long else answered)(route, call, services)
         if route.has_audit:
-            place.changed()
-            await place.trail.note(call, route, answer.status)
+            services.changed()
+            await services.trail.note(call, route, answer.status)
         return answer
 
     return handle
 
 
-async def streamed(route: Route, call: Call, place: Place) -> web.StreamResponse:
+async def streamed(route: Route, call: Call, services: AdminServices) -> web.StreamResponse:
     try:
-        with place.streams.one(call.who, call.request):
-            return await answered(route, call, place)
+        with services.streams.one(call.who, call.request):
+            return await answered(route, call, services)
     except StreamsTooMany as raised:
         return refusal(raised)
 
 
-async def answered(route: Route, call: Call, place: Place) -> web.StreamResponse:
+async def answered(route: Route, call: Call, services: AdminServices) -> web.StreamResponse:
     try:
         if route.version is not None:
-            return await from_shared(route, call, place.shared, route.version(call))
+            return await from_shared(route, call, services.shared, route.version(call))
         answer = await told(route, call)
     except ApplianceError as raised:
         return refusal(raised)
@@ -187,8 +187,8 @@ async def from_shared(
     return web.Response(body=found.zipped, headers={**headers, "Content-Encoding": "gzip"})
 
 
-def web_routes(place: Place) -> list[web.RouteDef]:
-    return [web.route(each.method, each.url, served(each, place)) for each in ROUTES]
+def web_routes(services: AdminServices) -> list[web.RouteDef]:
+    return [web.route(each.method, each.url, served(each, services)) for each in ROUTES]
 
 
 def as_markdown() -> str:

@@ -23,7 +23,7 @@ from aiohttp import web
 from appliance.admin import message_filter
 from appliance.admin.message_ranges import Range, first_ranges, ranges_of
 from appliance.admin.route import Call, Param, get
-from appliance.admin.scan import Found, looked
+from appliance.admin.scan import ScannedRecord, looked
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -45,7 +45,7 @@ class FormatNotInstalled(ApplianceError):
 class Writer(Protocol):
     """Makes a file of messages, piece by piece. Runs on a thread."""
 
-    def piece(self, found: list[Found]) -> bytes: ...
+    def piece(self, found: list[ScannedRecord]) -> bytes: ...
 
     def end(self) -> bytes: ...
 
@@ -59,7 +59,7 @@ def text_of(data: bytes | None) -> tuple[str | None, bool]:
         return base64.b64encode(data).decode(), True
 
 
-def row_of(found: Found) -> list[Any]:
+def row_of(found: ScannedRecord) -> list[Any]:
     record: Record = found.record
     key, value = text_of(record.key), text_of(record.value)
     headers = [
@@ -87,7 +87,7 @@ def harmless(cell: Any) -> Any:
 
 
 class JsonLines:
-    def piece(self, found: list[Found]) -> bytes:
+    def piece(self, found: list[ScannedRecord]) -> bytes:
         rows = (dict(zip(COLUMNS, row_of(each), strict=True)) for each in found)
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
@@ -99,7 +99,7 @@ class Csv:
     def __init__(self) -> None:
         self._has_head = False
 
-    def piece(self, found: list[Found]) -> bytes:
+    def piece(self, found: list[ScannedRecord]) -> bytes:
         out = io.StringIO(newline="")
         writer = csv.writer(out)
         if not self._has_head:
@@ -160,7 +160,7 @@ class Columns:
             else pyarrow.ipc.new_stream(sink, self._schema)
         )
 
-    def piece(self, found: list[Found]) -> bytes:
+    def piece(self, found: list[ScannedRecord]) -> bytes:
         rows = [
             {
                 "partition": each.partition,

@@ -21,7 +21,7 @@ from appliance.process.spoken import duration
 from appliance.storage._log_facts import LogFacts
 
 
-class Found(TypedDict):
+class HealthFinding(TypedDict):
     level: Level
     area: str
     text: str
@@ -75,7 +75,7 @@ class TrafficNow(TypedDict):
 class HealthAnswer(TypedDict):
     status: str
     sentence: str
-    findings: list[Found]  # the worst first
+    findings: list[HealthFinding]  # the worst first
     version: str
     node_id: int
     cluster_id: str | None
@@ -112,7 +112,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
     return {
         "status": health.status,
         "sentence": sentence(health, when_well),
-        "findings": [row_of(Found, each) for each in health.findings],
+        "findings": [row_of(HealthFinding, each) for each in health.findings],
         "version": __version__,
         "node_id": process.config.node_id,
         "cluster_id": broker.cluster_id if broker else None,

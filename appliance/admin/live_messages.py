@@ -16,7 +16,7 @@ from appliance.admin.decoding import Decoders
 from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range
 from appliance.admin.route import Call, get
-from appliance.admin.scan import Found, looked
+from appliance.admin.scan import ScannedRecord, looked
 from appliance.admin.schemas import decoders_of
 from appliance.admin.shown_message import AS, FULL, shown
 from appliance.admin.topic_lookup import topic_of
@@ -69,7 +69,7 @@ async def send_news(
         quiet_since = time.monotonic()
 
 
-def events_of(found: list[Found], decoders: Decoders, is_full: bool) -> list[bytes]:
+def events_of(found: list[ScannedRecord], decoders: Decoders, is_full: bool) -> list[bytes]:
     return [event("message", shown(each, is_full, decoders)) for each in found]
 
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 from appliance.admin import message_filter, scan
 from appliance.admin.message_ranges import Range, cursor_of, first_ranges, ranges_of
 from appliance.admin.route import Call, Param, get
-from appliance.admin.scan import Found, looked
+from appliance.admin.scan import ScannedRecord, looked
 from appliance.admin.schemas import decoders_of
 from appliance.admin.shown_message import AS, FULL, Message, shown
 from appliance.admin.topic_lookup import log_at, topic_of
@@ -69,7 +69,9 @@ async def list_messages(call: Call) -> Messages:
     }
 
 
-def with_back(left: list[Range], kept_back: Iterable[Found], asked: list[Range]) -> list[Range]:
+def with_back(
+    left: list[Range], kept_back: Iterable[ScannedRecord], asked: list[Range]
+) -> list[Range]:
     """What was found beyond the limit is read again by the next look."""
     ends = {each.partition: each.end for each in left}
     for each in kept_back:

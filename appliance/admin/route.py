@@ -108,7 +108,7 @@ class Param:
 
 
 @dataclass
-class Place:
+class AdminServices:
     """The state that all calls share."""
 
     process: Process
@@ -199,7 +199,7 @@ class Route:
         handlers note successful ones."""
         return self.method != "GET" and self.is_noted and self.role != ANYONE
 
-    async def call(self, place: Place, request: web.Request, who: str) -> Call:
+    async def call(self, services: AdminServices, request: web.Request, who: str) -> Call:
         known = {each.name for each in self.params}
         for name in request.query:
             if name not in known:
@@ -208,11 +208,11 @@ class Route:
         params = {each.name: each.read(request.query) for each in self.params}
         most = BODY_BYTES_MAX
         if self.role == ANYONE:
-            most = place.process.config.admin.stranger_body_max_bytes
+            most = services.process.config.admin.stranger_body_max_bytes
         body = await self._body(request, most) if self.body is not None else None
         return Call(
-            place.process, place.survey, place.guard, place.schemas, place.mirrors,
-            place.reading, place.trail, place.looks, request, params, body, who,
+            services.process, services.survey, services.guard, services.schemas, services.mirrors,
+            services.reading, services.trail, services.looks, request, params, body, who,
         )  # fmt: skip
 
     async def _body(self, request: web.Request, most: int) -> Any:

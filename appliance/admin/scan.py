@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
     seconds: float
 
 
-class Found(NamedTuple):
+class ScannedRecord(NamedTuple):
     partition: int
     record: Record
 
@@ -63,7 +63,7 @@ class Problem(NamedTuple):
 class Look:
     """The result of one step."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[ScannedRecord] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     left: list[Range] = field(default_factory=list)  # not read yet
     offsets: int = 0  # read
@@ -200,5 +200,5 @@ def _take(
         if bounds is not None and len(seen.found) >= bounds.messages:
             return record.offset
         if wanted.fits(piece.partition, record):
-            seen.found.append(Found(piece.partition, record))
+            seen.found.append(ScannedRecord(piece.partition, record))
     return found[-1].offset + 1 if found else piece.first

@@ -9,7 +9,7 @@ from typing_extensions import NotRequired
 
 from appliance.admin.decoding import DecodeFailed, Decoder, Decoders
 from appliance.admin.route import Param
-from appliance.admin.scan import Found
+from appliance.admin.scan import ScannedRecord
 from appliance.admin.schemas import PARTS
 
 TEXT_MAX = 64 << 10  # shown characters of a key or value, unless all is requested
@@ -41,7 +41,7 @@ class Message(TypedDict):
     headers: list[Header]
 
 
-def shown(found: Found, is_full: bool, decoders: Decoders = AS_IT_IS) -> Message:
+def shown(found: ScannedRecord, is_full: bool, decoders: Decoders = AS_IT_IS) -> Message:
     record, most = found.record, 1 << 30 if is_full else TEXT_MAX
     return {
         "partition": found.partition,

@@ -11,7 +11,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.config import GroupsConfig
-from appliance.groups.replay import replay
+from appliance.groups.replay import ReplayedGroups, replay
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest

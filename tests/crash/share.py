@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from appliance.config import ShareStateConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.record import _build
 from appliance.share.partition import Acknowledgement, SharePartition
-from appliance.share.state_log import Place, Stored
+from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.state_store import StateStore
 from appliance.share.states import FINAL, AcknowledgeType
 from appliance.share.turn import Asked, Extent, Limits
@@ -31,7 +31,7 @@ from .trace import NEVER, Note
 
 START_MS = 1_700_000_000_000
 DIRECTORY = f"{SHARE_STATE}-0"
-PLACES = tuple(Place("g", UUID(int=1), index) for index in range(2))
+PLACES = tuple(SharePartitionKey("g", UUID(int=1), index) for index in range(2))
 CONFIG = ShareStateConfig(updates_per_snapshot=3)
 ROUNDS, TAKEN = 7, 4  # of a life; records of a round
 LIMITS = Limits()
@@ -82,7 +82,7 @@ async def _live(session: Any, kind: type[StateStore]) -> None:
 
 
 async def acknowledge(
-    session: Any, store: StateStore, place: Place, own: Stored, number: int
+    session: Any, store: StateStore, place: SharePartitionKey, own: Stored, number: int
 ) -> None:
     """In every second round the last record is given back, so that there are gaps."""
     first = own.partition.next_fetch_offset()
@@ -132,10 +132,12 @@ def not_awaited(session: Any) -> None:
 class Impatient(StateStore):
     """What changed is told before it is on disk."""
 
-    async def _write(self, place: Place, record: Record) -> int:
+    async def _write(
+        self, key: SharePartitionKey, record: Record, written: Callable[[int], object]
+    ) -> None:
         (log,) = self._places.share_state_logs()
         batch = _build.batch([(START_MS, *record)])
-        return log.append(batch, origin="coordinator").base_offset
+        written(log.append(batch, origin="coordinator").base_offset)
 
 
 # ---- what a disk shows ----

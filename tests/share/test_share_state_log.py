@@ -13,7 +13,7 @@ from appliance.record import _build
 from appliance.share.partition import SharePartition
 from appliance.share.runs import StateBatch
 from appliance.share.state_log import (
-    Place,
+    SharePartitionKey,
     ShareSnapshotValue,
     Stored,
     StoredBatch,
@@ -26,7 +26,7 @@ from appliance.share.states import RecordState
 from appliance.topics.internal_topic import Record, store
 from tests.support.logs import one_log
 
-PLACE = Place("grp", UUID(int=5), 3)
+PLACE = SharePartitionKey("grp", UUID(int=5), 3)
 AVAILABLE, ACKNOWLEDGED = RecordState.AVAILABLE, RecordState.ACKNOWLEDGED
 ARCHIVED = RecordState.ARCHIVED
 

@@ -13,11 +13,11 @@ import pytest
 from appliance._log import Log
 from appliance.config import ShareStateConfig
 from appliance.share.partition import SharePartition
-from appliance.share.state_log import Place, Stored, replay
+from appliance.share.state_log import SharePartitionKey, Stored, replay
 from appliance.share.state_store import StateStore
 from tests.support.logs import one_log
 
-FIRST, SECOND = Place("grp", UUID(int=5), 0), Place("grp", UUID(int=5), 1)
+FIRST, SECOND = SharePartitionKey("grp", UUID(int=5), 0), SharePartitionKey("grp", UUID(int=5), 1)
 
 
 class OneLog:

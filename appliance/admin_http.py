@@ -13,12 +13,14 @@ from typing import Any
 from aiohttp import web, web_app
 
 from appliance.admin import access, api, audit, live, mirrors, schemas
-from appliance.admin.connections import Connections, Site, bounded, within_descriptors
+from appliance.admin.admission import Connections, within_descriptors
+from appliance.admin.connections import Site, bounded
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.process import Process
 from appliance.admin.route import BODY_BYTES_MAX, AdminServices, get
 from appliance.admin.survey import Survey
+from appliance.admin.tickets import Tickets
 from appliance.bulk.reading import Reading
 from appliance.config import Address
 from appliance.errors import ApplianceError
@@ -29,16 +31,9 @@ log = event_log.named("admin")
 STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 
-ANSWER_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-
 PROCESS: web.AppKey[Process] = web.AppKey("process")
 GUARD: web.AppKey[Guard] = web.AppKey("guard")
-READING: web.AppKey[Reading] = web.AppKey("reading")
+PLACE: web.AppKey[Place] = web.AppKey("place")
 CONNECTIONS: web.AppKey[Connections] = web.AppKey("connections")
 TRAIL: web.AppKey[audit.Trail] = web.AppKey("trail")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
@@ -64,7 +59,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     request.app[GUARD].check(request, METRICS_ROUTE)
     writers = request.app[METRICS]
     if not writers:
-        writers.append(metrics.Metrics(request.app[PROCESS], request.app[READING]))
+        writers.append(metrics.Metrics(request.app[PROCESS], request.app[PLACE].reading))
     page = await writers[0].page()
     return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
 
@@ -104,11 +99,9 @@ def error_response(
 
 
 async def say_how_to_take_it(request: web.Request, response: web.StreamResponse) -> None:
-    """An answer is no page, whatever is in it, and is kept by nobody; nor is it told what software
-    made it."""
-    for name, text in ANSWER_HEADERS.items():
+    for name, text in api.ANSWER_HEADERS.items():
         response.headers.setdefault(name, text)
-    response.headers["Server"] = "appliance"
+    response.headers["Server"] = api.ANSWER_HEADERS["Server"]  # aiohttp names itself
 
 
 def make_app(process: Process) -> web.Application:
@@ -120,14 +113,14 @@ def make_app(process: Process) -> web.Application:
     app.add_routes(ROUTES)
     survey = Survey(process)
     live.add_to(app, process, survey)
-    app[READING] = reading = Reading(process.config.export)
+    reading = Reading(process.config.export)
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
     app[TRAIL] = trail = audit.Trail(lambda: process.broker)
     app.cleanup_ctx.append(trail.running)
     kept = trail, schemas.Schemas(), mirrors.Mirrors()
     app.on_cleanup.append(forget_handlers)
-    services = AdminServices(process, survey, app[GUARD], *kept, reading)
-    app.add_routes(api.web_routes(services))
+    app[PLACE] = place = Place(process, survey, app[GUARD], *kept, reading, Tickets())
+    app.add_routes(api.web_routes(place))
     app.add_routes(Console().routes())
     return app
 
@@ -136,6 +129,10 @@ async def forget_handlers(_: web.Application) -> None:
     """aiohttp keeps the handlers of 1,024 routes for the life of the process, and each keeps its
     application, with the whole broker behind it: a process that had many ran out of descriptors."""
     web_app._cached_build_middleware.cache_clear()
+
+
+async def stop_connections(app: web.Application) -> None:
+    app[CONNECTIONS].stop()
 
 
 def access_table() -> str:
@@ -160,8 +157,8 @@ async def start(process: Process, address: Address) -> tuple[web.AppRunner, Addr
     """Listens; also says where, since port 0 is the kernel's choice."""
     app, config = make_app(process), process.config
     most = within_descriptors(config.admin, config.network.max_connections)
-    app[CONNECTIONS] = connections = Connections(config.admin, most)
-    app.on_cleanup.append(connections.stop)
+    app[CONNECTIONS] = connections = Connections("admin", config.admin, most)
+    app.on_cleanup.append(stop_connections)
     runner = web.AppRunner(app, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:

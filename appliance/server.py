@@ -1,8 +1,8 @@
 """One broker process: opens the data directory, keeps its timers, serves the admin pages, stops.
 
     starting   admin listens, so that a supervisor sees life while the logs are recovered
-    serving    Kafka clients are let in, ZooKeeper is told if there is one; ready line on stdout,
-               sd_notify READY; retention and compaction by timer
+    serving    Kafka clients and readers of bulk data are let in, ZooKeeper is told if there is one;
+               ready line on stdout, sd_notify READY; retention and compaction by timer
     stopping   ZooKeeper is told, clients get the answers that are due, timers end, logs are closed
                with a clean mark, the admin pages last
 
@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ from appliance import admin_http
 from appliance.admin.user_rows import UserRows, has_users
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
-from appliance.broker.health import AdminConnections, Health, Watch, decide, sentence
+from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
+from appliance.bulk_http.listener import Listener
 from appliance.catalog.catalog import NAME as CATALOG
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.config.broker_configs import CLEANER_BACKOFF
@@ -97,7 +98,9 @@ class Server:
         self.admin_address: Address | None = None
         self.has_users = has_users(config.data_dir / CATALOG)
         self.setup_secret = ""
+        self.export_address: Address | None = None  # of bulk data
         self._admin_runner: web.AppRunner | None = None
+        self._export: Listener | None = None
         self.started = time.monotonic()
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -105,9 +108,11 @@ class Server:
     # what the admin pages ask
 
     @property
-    def admin_connections(self) -> AdminConnections | None:
-        runner = self._admin_runner
-        return None if runner is None else runner.app[admin_http.CONNECTIONS]
+    def connections(self) -> list[PortConnections]:
+        """Of the ports of HTTP."""
+        runner, export = self._admin_runner, self._export
+        found = [] if runner is None else [runner.app[admin_http.CONNECTIONS]]
+        return [*found, *([] if export is None else [export.connections])]
 
     def health(self) -> Health:
         return decide(self, self.watch)
@@ -138,14 +143,18 @@ class Server:
     async def _serve(self, progress: RecoveryProgress) -> None:
         limits.require(threads_of(self.config), limits.look())
         tell_of_memory(self.config)
-        runner, self.admin_address = await admin_http.start(self, self._admin_address())
+        runner, self.admin_address = await admin_http.start(
+            self, self._guarded(self.config.admin_address)
+        )
         self._admin_runner = runner
         watching = asyncio.create_task(self.watch.run(self))
         try:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
                 if not self.stopping.is_set():
-                    async with self._clients(broker), self._registered(broker):
+                    async with (
+                        self._clients(broker), self._bulk(runner), self._registered(broker)
+                    ):
                         await self.watch.has_looked.wait()
                         await self.watch.look_at_logs(broker)
                         self._announce()
@@ -199,6 +208,19 @@ class Server:
             await dispatcher.close()
 
     @asynccontextmanager
+    async def _bulk(self, runner: web.AppRunner) -> AsyncIterator[None]:
+        """Who reads bulk data is served inside; on the way out streams may end for a while."""
+        place, most = runner.app[admin_http.PLACE], runner.app[admin_http.CONNECTIONS].most
+        self._export = export = Listener(place, most)
+        try:
+            wanted = self._guarded(self.config.export_listens)
+            self.export_address = await export.listen(wanted)
+            yield
+        finally:
+            self.export_address = self._export = None
+            await export.stop()
+
+    @asynccontextmanager
     async def _registered(self, broker: Broker) -> AsyncIterator[None]:
         """ZooKeeper, if there is one, knows the broker inside."""
         config = self.config
@@ -222,44 +244,40 @@ class Server:
         if not self.is_embedded:
             _tune_the_collector()
             print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
-                  f"data={self.config.data_dir}", flush=True)
+                  f"export={self.export_address} data={self.config.data_dir}", flush=True)
             if (health := self.health()).findings:
                 print(sentence(health), file=sys.stderr, flush=True)
         self._offer_setup()
         self._notify("READY=1\nSTATUS=serving")
         self.ready.set()
 
-    def _admin_address(self) -> Address:
-        """Without a password whoever reaches the pages may do everything: then only who is on this
-        machine does."""
-        wanted = self.config.admin_address
+    def _guarded(self, wanted: Address) -> Address:
+        """Without a password whoever reaches a port of HTTP may do everything: then only who is on
+        this machine does."""
         if self.has_users or is_loopback(wanted.host):
             return wanted
-        log.warning("nobody has a password for the admin pages: they are on loopback until one is "
-                    "set", wanted=wanted)
+        log.warning("nobody has a password for the admin pages: they and bulk data are on loopback "
+                    "until one is set", wanted=wanted)
         return Address(LOOPBACK, wanted.port)
 
     async def has_first_user(self) -> None:
-        """From now on the pages ask for a password, and need not hide any more. Where they cannot
-        be, they stay on loopback."""
+        """From now on a password is asked for, and nothing need hide any more. What cannot be where
+        it was meant to be stays on loopback."""
         self.has_users = True
-        now, runner = self.admin_address, self._admin_runner
-        assert now is not None, "a user was made over these pages"
-        assert runner is not None
-        wanted = Address(self.config.admin_address.host, self.config.admin_address.port or now.port)
-        if wanted == now:
-            return
-        try:
-            await admin_http.move(runner, wanted)
-        except OSError as error:
-            log.error("the admin pages stay on loopback", wanted=wanted, error=error)
-            await admin_http.move(runner, now)
-            return
-        self.admin_address = wanted
-        log.info("the admin pages have a password, and are where they were meant to be",
-                 address=wanted)
+        runner, export = self._admin_runner, self._export
+        assert runner is not None, "a user was made over these pages"
+
+        async def move_pages(address: Address) -> Address:
+            await admin_http.move(runner, address)
+            return address
+
+        now, wanted = self.admin_address, self.config.admin_address
+        self.admin_address = await moved("the admin pages", move_pages, now, wanted)
+        if export is not None:
+            now, wanted = self.export_address, self.config.export_listens
+            self.export_address = await moved("bulk data", export.listen, now, wanted)
         if self.broker is not None and self.kafka_address is not None:
-            self.broker.listens(self.kafka_address, wanted)
+            self.broker.listens(self.kafka_address, self.admin_address)
 
     def _offer_setup(self) -> None:
         """The first user is made by who can read what we print."""
@@ -376,6 +394,24 @@ class Interval:
         self.ms = ms
         told, self.changed = self.changed, asyncio.Event()
         told.set()
+
+
+async def moved(
+    what: str, listen: Callable[[Address], Awaitable[Address]], now: Address | None,
+    wanted: Address,
+) -> Address:  # fmt: skip
+    """Where it is then."""
+    assert now is not None, "it listens"
+    wanted = Address(wanted.host, wanted.port or now.port)
+    if wanted == now:
+        return now
+    try:
+        found = await listen(wanted)
+    except OSError as error:
+        log.error(f"{what}: it stays on loopback", wanted=wanted, error=error)
+        return await listen(now)
+    log.info(f"{what}: there is a password, and it is where it was meant to be", address=found)
+    return found
 
 
 def is_loopback(host: str) -> bool:

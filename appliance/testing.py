@@ -30,6 +30,7 @@ import pytest
 SETTINGS = {
     "listen.address": "127.0.0.1:0",
     "admin.address": "127.0.0.1:0",
+    "export.address": "127.0.0.1:0",
     "storage.reserve.bytes": "0",
     "storage.low.water.bytes": "0",
     "scrub.bytes.per.second": "0",
@@ -48,6 +49,7 @@ class RunningBroker:
         self.data_dir = data_dir
         self.bootstrap = ""  # HOST:PORT for Kafka clients
         self.admin = ""  # HOST:PORT of health and the admin pages
+        self.export = ""  # HOST:PORT of bulk data
         self.setup_secret = ""  # of the link that makes their first user
         self._settings = {**SETTINGS, **settings}
         self._serves: Future[Callable[[], object]] = Future()  # what ends it
@@ -78,6 +80,7 @@ class RunningBroker:
         await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             self.bootstrap, self.admin = str(server.kafka_address), str(server.admin_address)
+            self.export = str(server.export_address)
             self.setup_secret = server.setup_secret
             loop = asyncio.get_running_loop()
             self._serves.set_result(partial(loop.call_soon_threadsafe, server.stop))
@@ -108,7 +111,7 @@ def appliance_settings() -> Mapping[str, str]:
 def appliance_broker(
     tmp_path_factory: pytest.TempPathFactory, appliance_settings: Mapping[str, str]
 ) -> Iterator[RunningBroker]:
-    """A new broker, with `.bootstrap` and `.admin`."""
+    """A new broker, with `.bootstrap`, `.admin` and `.export`."""
     with running_broker(tmp_path_factory.mktemp("appliance"), appliance_settings) as broker:
         yield broker
 
@@ -117,6 +120,6 @@ def appliance_broker(
 def appliance_session_broker(
     tmp_path_factory: pytest.TempPathFactory, appliance_settings: Mapping[str, str]
 ) -> Iterator[RunningBroker]:
-    """The one broker of this run, with `.bootstrap` and `.admin`."""
+    """The one broker of this run, with `.bootstrap`, `.admin` and `.export`."""
     with running_broker(tmp_path_factory.mktemp("appliance"), appliance_settings) as broker:
         yield broker

@@ -6,16 +6,16 @@ import http.client
 import json
 import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 TIMEOUT_S = 60.0  # without a byte
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
 OTHER_TOPIC, GONE, TOO_MANY = 409, 410, 429
-TOPICS_AT_ONCE = 1000
-
-# A broken connection, or a restarting or busy broker; other errors are final.
+# What a broken line, a broker that is started again or one that is busy shows; all else is final.
 PASSING = (OSError, http.client.HTTPException)
 
 
@@ -36,11 +36,22 @@ class Busy(OSError):
 
 @dataclass(frozen=True)
 class Endpoint:
+    """The admin port sends who asks for bulk data to another port, with a ticket that is good once.
+    `plan` tells which it is: workers go there at once."""
+
     url: str
     token: str
     retries: int
 
+    def at(self, url: str) -> Endpoint:
+        """Of the same broker; "": this one."""
+        return replace(self, url=url) if url else self
+
     def get(self, path: str, **query: Any) -> Any:
+        return self._get(path, query)[1]
+
+    def _get(self, path: str, query: Mapping[str, Any]) -> tuple[str, Any]:
+        """Where it is, and what is there."""
         for attempt in range(self.retries + 1):
             try:
                 return self._get_once(path, query)
@@ -50,50 +61,43 @@ class Endpoint:
                         f"{self.url}{path}: {attempt + 1} tries, the last: {error!r}"
                     ) from error
                 pause(attempt)
+        raise AssertionError("the last try returns or raises")
 
-    def _get_once(self, path: str, query: dict[str, Any]) -> Any:
-        connection = self.connect()
-        try:
-            return json.loads(self.ask(connection, path, **query).read())
-        finally:
-            connection.close()
+    def _get_once(self, path: str, query: Mapping[str, Any]) -> tuple[str, Any]:
+        with self.opened(path, query) as (url, response):
+            return url, json.loads(response.read())
 
-    def connect(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        assert parts.hostname
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=TIMEOUT_S, context=context
-            )
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
-
-    def ask(
-        self, connection: http.client.HTTPConnection, path: str, **query: Any
-    ) -> http.client.HTTPResponse:
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        text = f"{urlsplit(self.url).path}{path}?{urlencode(query)}"
-        connection.request("GET", text, headers=headers)
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            refuse(response, f"GET {self.url}{path}")
-        return response
+    @contextmanager
+    def opened(
+        self, path: str, query: Mapping[str, Any]
+    ) -> Iterator[tuple[str, http.client.HTTPResponse]]:
+        """Where it is, and the answer."""
+        own = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        asked = f"{self.url}{path}?{urlencode(query)}"
+        with ExitStack() as stack:
+            response = stack.enter_context(answered(asked, own))
+            if response.status == http.client.TEMPORARY_REDIRECT:
+                asked = urljoin(asked, response.headers["Location"])
+                check_safe(self.url, asked)
+                response = stack.enter_context(answered(asked, {}))  # it has a ticket
+            told, _, _ = asked.partition("?")
+            if response.status != http.client.OK:
+                refuse(response, f"GET {told}")
+            yield told.removesuffix(path), response
 
     def plan(
         self, topic: str, first: str, end: str, splits: int, isolation: str, topic_id: str = ""
     ) -> Any:
+        """Its `url` is where the data is."""
         path = f"/export/v1/topics/{quote(topic, safe='')}/plan"
-        return self.get(path, **{"from": first, "to": end, "splits": splits,
-                                 "isolation": isolation}, **meant(topic_id))  # fmt: skip
+        url, found = self._get(path, {"from": first, "to": end, "splits": splits,
+                                      "isolation": isolation, **meant(topic_id)})  # fmt: skip
+        return {**found, "url": url}
 
     def topics(self) -> list[str]:
-        """Topics without internal ones."""
-        names: list[str] = []
-        while True:
-            page = self.get("/api/v1/topics", offset=len(names), limit=TOPICS_AT_ONCE)
-            names += [each["name"] for each in page["topics"]]
-            if not page["topics"] or len(names) >= page["total"]:
-                return names
+        """Without internal ones."""
+        found: list[str] = self.get("/export/v1/topics")["topics"]
+        return found
 
     def kafka_address(self) -> str:
         """The appliance's own address; if it listens on all interfaces, the host of the URL."""
@@ -101,6 +105,29 @@ class Endpoint:
         if host in ("0.0.0.0", "[::]", "::", ""):
             host = urlsplit(self.url).hostname or host
         return f"{host}:{port}"
+
+
+@contextmanager
+def answered(url: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
+    parts = urlsplit(url)
+    assert parts.hostname
+    with closing(connection_to(parts.scheme, parts.hostname, parts.port)) as connection:
+        connection.request("GET", f"{parts.path}?{parts.query}", headers=dict(headers))
+        yield connection.getresponse()
+
+
+def connection_to(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+
+
+def check_safe(url: str, there: str) -> None:
+    """From TLS to none anybody on the way could send us."""
+    if urlsplit(url).scheme == "https" and urlsplit(there).scheme != "https":
+        text = f"{url} sends to {there.partition('?')[0]}, which has no TLS (admin.behind.tls)"
+        raise Refused(http.client.TEMPORARY_REDIRECT, text)
 
 
 def meant(topic_id: str) -> dict[str, str]:

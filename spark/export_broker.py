@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from http.client import HTTPResponse
+from typing import Any, cast
 from urllib.parse import quote
 
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 from appliance_spark.export_layout import ExportFailed
-
-TOPICS_AT_ONCE = 1000
 
 
 class BrokerRefused(ExportFailed):
@@ -25,6 +26,17 @@ class BrokerUnreachable(ExportFailed):
     """The broker did not answer."""
 
 
+@contextmanager
+def told() -> Iterator[None]:
+    """What comes back, as a failure of the export."""
+    try:
+        yield
+    except RestRefused as error:
+        raise BrokerRefused(str(error), error.status) from error
+    except RestUnreached as error:
+        raise BrokerUnreachable(str(error)) from error
+
+
 @dataclass(frozen=True)
 class AdminPort:
     address: str  # HOST:PORT or a URL
@@ -35,12 +47,15 @@ class AdminPort:
         return Rest(self.address).url
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        try:
+        with told():
             return Rest(self.address, self.token).ask(method, path, body, query)
-        except RestRefused as error:
-            raise BrokerRefused(str(error), error.status) from error
-        except RestUnreached as error:
-            raise BrokerUnreachable(str(error)) from error
+
+    def bulk_url(self) -> str:
+        """Where workers read: they need no way to the admin port."""
+        path = "/export/v1/topics"
+        with told(), Rest(self.address, self.token).open("GET", path, None, {}) as answer:
+            found = cast(HTTPResponse, answer).geturl()
+        return found.partition("?")[0].removesuffix(path)
 
     def plan(self, topic: str, begin: Any, end: Any, splits: int, isolation: str) -> Any:
         path = f"/export/v1/topics/{quote(topic, safe='')}/plan"
@@ -57,13 +72,9 @@ class AdminPort:
         return "compact" in answer["cleanup_policy"].split(",")
 
     def topics(self) -> list[str]:
-        """Topics without internal ones."""
-        names: list[str] = []
-        while True:
-            page = self.ask("GET", "/api/v1/topics", offset=len(names), limit=TOPICS_AT_ONCE)
-            names += [each["name"] for each in page["topics"]]
-            if not page["topics"] or len(names) >= page["total"]:
-                return names
+        """Without internal ones."""
+        found: list[str] = self.ask("GET", "/export/v1/topics")["topics"]
+        return found
 
     def unserved(self) -> dict[str, str]:
         """Topics that exist and cannot be opened, with the reason."""

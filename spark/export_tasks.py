@@ -37,7 +37,7 @@ ALL = tuple(Column(name, True) for name in TYPES)
 class Reading:
     """The workers' access to the broker."""
 
-    url: str
+    url: str  # of its bulk data
     token: str | None
     retries: int
     isolation: str
@@ -293,15 +293,11 @@ def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]
     endpoint = reading.source.endpoint
     topic = quote(task["topic"], safe="")
     path = f"/export/v1/topics/{topic}/partitions/{task['partition']}/batches"
-    connection = endpoint.connect()
-    try:
-        answer = endpoint.ask(connection, path, start=start, end=end, isolation=reading.isolation,
-                              **meant(task["topic_id"]))
+    query = {"start": start, "end": end, "isolation": reading.isolation}
+    with endpoint.opened(path, {**query, **meant(task["topic_id"])}) as (_, answer):
         while frame := read_frame(answer):
             yield frame
         yield json.loads(read_frame(answer))
-    finally:
-        connection.close()
 
 
 def _markers(frame: bytearray, start: int, end: int) -> int:

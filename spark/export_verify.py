@@ -151,7 +151,8 @@ class Comparison:
     @property
     def _reading(self) -> export_tasks.Reading:
         isolation = self.manifest["topics"][self.topic]["isolation"]
-        return export_tasks.Reading(self.broker.url, self.broker.token, self.retries, isolation)
+        url = self.broker.bulk_url()
+        return export_tasks.Reading(url, self.broker.token, self.retries, isolation)
 
     def _spread(self, tasks: list[dict[str, Any]], work: Callable[[Any], Any]) -> list[Any]:
         return export_tasks.spread(self.spark, tasks, work)

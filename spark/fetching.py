@@ -67,12 +67,13 @@ class Fetching:
     def __init__(self, source: Source, split: Split) -> None:
         self.source, self.split = source, split
         self.decoder = Decoder(split.topic, split.partition, source.columns)
+        self.endpoint = source.endpoint.at(split.url)
         self.next_offset = split.start
         self.ratio = float(RATIO_AT_FIRST)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         spare_what_was_imported()
-        attempt, endpoint = 0, self.source.endpoint
+        attempt, endpoint = 0, self.endpoint
         while self.next_offset < self.split.end:
             before = self.next_offset
             try:
@@ -100,23 +101,18 @@ class Fetching:
         if self.source.fail_on_data_loss:
             raise DataLost(f"{self}: {error.text} (failOnDataLoss=false goes on behind)") from error
         ours = json.dumps({str(self.split.partition): self.next_offset})
-        plan = self.source.endpoint.plan(
+        plan = self.endpoint.plan(
             self.split.topic, ours, ours, 0, self.source.isolation, self.split.topic_id
         )
         self.next_offset = max(self.next_offset, plan["partitions"][0]["log_start_offset"])
 
     def _stream(self) -> Iterator[pa.RecordBatch]:
-        split, endpoint = self.split, self.source.endpoint
+        split = self.split
         path = f"/export/v1/topics/{quote(split.topic, safe='')}/partitions/{split.partition}"
-        connection = endpoint.connect()
-        try:
-            response = endpoint.ask(
-                connection, f"{path}/batches", start=self.next_offset, end=split.end,
-                isolation=self.source.isolation, **meant(split.topic_id),
-            )  # fmt: skip
+        query = {"start": self.next_offset, "end": split.end, "isolation": self.source.isolation}
+        whole = {**query, **meant(split.topic_id)}
+        with self.endpoint.opened(f"{path}/batches", whole) as (_, response):
             yield from self._frames(response)
-        finally:
-            connection.close()
 
     def _frames(self, response: HTTPResponse) -> Iterator[pa.RecordBatch]:
         kept: list[bytearray] = []

@@ -37,10 +37,11 @@ class Row:
 
 
 ROWS = (
-    Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`. "
-        "Only a write with `kafka.bootstrap.servers` does not need it."),
-    Row("token", "", "batch, stream, write", "Token of a user who may read messages: "
-        "`appliance user token`. Required once the appliance has users."),
+    Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`. For "
+        "reading, that of bulk data will do, too. Needed, but for a write with "
+        "`kafka.bootstrap.servers`."),
+    Row("token", "", "batch, stream, write", "Of a user who may read messages: "
+        "`appliance user token`. Needed once the appliance has users."),
     Row("subscribe", "", "batch, stream", "Topics, `a,b`. One of `subscribe`, `subscribePattern`, "
         "`assign`."),
     Row("subscribePattern", "", "batch, stream", "Topics whose whole name matches; evaluated again "

@@ -48,6 +48,7 @@ class Split(InputPartition):
     start: int
     end: int
     topic_id: str = ""
+    url: str = ""  # where the data is; "": where the plan was asked for
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,8 @@ class Planner:
             if share > len(plan["splits"]):
                 plan = self._plan(topic, of, share)
             made += [
-                Split(topic, each["partition"], each["start"], each["end"], plan["topic_id"])
+                Split(topic, each["partition"], each["start"], each["end"], plan["topic_id"],
+                      plan["url"])
                 for each in plan["splits"]
             ]
         return [part for split in made for part in cut(split, self.settings.split_records)]
@@ -265,7 +267,10 @@ def cut(split: Split, records_max: int | None) -> list[Split]:
         return [split]
     count = -(-size // records_max)
     ends = [split.start + size * i // count for i in range(count + 1)]
-    return [Split(split.topic, split.partition, *each, split.topic_id) for each in pairwise(ends)]
+    return [
+        Split(split.topic, split.partition, *each, split.topic_id, split.url)
+        for each in pairwise(ends)
+    ]
 
 
 def check_same(who: str, topic: str, was: str | None, now: str) -> None:

@@ -51,6 +51,7 @@ class Broker:
         facts = dict(word.split("=", 1) for word in self.ready.split()[1:])
         self.kafka = facts.get("kafka", "")
         self.admin, self.data = facts.get("admin", ""), facts.get("data", "")
+        self.export = facts.get("export", "")
 
     def __enter__(self) -> Broker:
         return self
@@ -97,7 +98,8 @@ def until(condition: Callable[[], bool]) -> None:
 def test_an_empty_directory_serves_and_stops_cleanly(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker:
         assert broker.ready == (
-            f"ready kafka={broker.kafka} admin={broker.admin} data={tmp_path / 'data'}"
+            f"ready kafka={broker.kafka} admin={broker.admin} "
+            f"export={broker.export} data={tmp_path / 'data'}"
         )
         status, health = broker.get("/healthz")
         assert (status, health["status"], health["partitions"]) == (200, "ok", 0), health

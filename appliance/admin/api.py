@@ -70,6 +70,16 @@ STATUS = {
     ErrorCode.KAFKA_STORAGE_ERROR: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
+# An answer is no page, whatever is in it, and is kept by nobody; nor is it told what software made
+# it.
+ANSWER_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Server": "appliance",
+}
+
 ROUTES: list[Route] = [
     *login.ROUTES,
     *health.ROUTES,
@@ -124,18 +134,22 @@ def error(status: int, code: str, message: str) -> web.Response:
 
 
 def refusal(raised: ApplianceError) -> web.Response:
+    return error(*told_of(raised))
+
+
+def told_of(raised: ApplianceError) -> tuple[int, str, str]:
+    """Status, code and message."""
     if isinstance(raised, Denied):
-        return error(raised.status, raised.code, str(raised))
+        return raised.status, raised.code, str(raised)
     code = ErrorCode(raised.kafka_code)
-    return error(STATUS.get(code, HTTPStatus.BAD_REQUEST), code.name.lower(), str(raised))
+    return STATUS.get(code, HTTPStatus.BAD_REQUEST), code.name.lower(), str(raised)
 
 
 def served(route: Route, services: AdminServices) -> WebHandler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            identity = services.guard.check(request, route)
-            who = f"token {identity.name}" if identity.is_token else identity.name
-            call = await route.call(services, request, who)
+            identity = place.guard.check(request, route)
+            call = await route.call(place, request, identity)
         except ApplianceError as raised:
             return refusal(raised)
         if route.reads_messages and services.trail.reads.is_new(call):

@@ -12,11 +12,12 @@ then, whatever admin.address says (`server.py`).
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Protocol
 from urllib.parse import urlsplit
-
-from aiohttp import web
 
 from appliance.admin.login_attempts import LoginAttempts
 from appliance.admin.process import Process
@@ -42,6 +43,19 @@ class Denied(ApplianceError):
         self.status, self.code = status, code
 
 
+class Asked(Protocol):
+    """A request as far as the guard looks at it: aiohttp's, or one of the bulk port."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def cookies(self) -> Mapping[str, str]: ...
+    @property
+    def transport(self) -> asyncio.BaseTransport | None: ...
+
+
 class Guard:
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -59,7 +73,8 @@ class Guard:
             self._users = (broker, users)
         return self._users[1]
 
-    def check(self, request: web.Request, route: Route) -> Identity:
+    def check(self, request: Asked, route: Route, sent: Identity | None = None) -> Identity:
+        """`sent`: by the admin port, who has looked at what was shown there."""
         self._check_host(request)
         self._check_site(request)
         self._check_origin(request)
@@ -68,7 +83,7 @@ class Guard:
             raise Denied(HTTPStatus.FORBIDDEN, "read_only", "admin.read.only is true")
         if route.role == ANYONE:
             return NOBODY
-        identity = self.identity(request)
+        identity = self.identity(request) if sent is None else self._now(sent)
         if identity is None:
             raise Denied(HTTPStatus.UNAUTHORIZED, "login_required", "log in first, or send a token")
         if not identity.may(route.role):
@@ -78,20 +93,16 @@ class Guard:
                 f"{identity.name} is {identity.role}, wanted {route.role}",
             )
         if route.reads_messages:
-            self.check_may_read(request)
+            check_may_read(identity)
         return identity
 
-    def check_may_read(self, request: web.Request) -> None:
-        """For a route that always or optionally returns messages."""
-        identity = self.identity(request)
-        if identity is not None and not identity.may_read:
-            raise Denied(
-                HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages"
-            )
+    def check_may_read(self, request: Asked) -> None:
+        """Of a route that shows messages when it is asked to."""
+        check_may_read(self.identity(request))
 
-    def identity(self, request: web.Request, *, is_used: bool = True) -> Identity | None:
-        """`is_used`: a request of the user. A stream that checks its rights must not extend the
-        session of a forgotten page."""
+    def identity(self, request: Asked, *, is_used: bool = True) -> Identity | None:
+        """`is_used`: somebody asks. A stream that looks whether it may go on would keep the session
+        of a page that was forgotten."""
         users = self.users()
         if users is None:
             # only the open catalog knows whether there are users
@@ -106,13 +117,24 @@ class Guard:
         session = find(request.cookies.get(COOKIE, ""))
         return None if session is None else users.find(session.name)
 
+    def _now(self, sent: Identity) -> Identity | None:
+        """What he may may have changed since."""
+        users = self.users()
+        if users is None:
+            return None
+        if users.is_open:
+            return NOBODY
+        return users.token_named(sent.name) if sent.is_token else users.find(sent.name)
+
     # Browsers
 
-    def _check_host(self, request: web.Request) -> None:
+    def _check_host(self, request: Asked) -> None:
         name = host_of(request.headers.get("Host", ""))
-        if name in LOOPBACK_NAMES or name in self._process.config.admin.hosts.names:
+        config = self._process.config
+        told = (config.admin_address, config.export_listens, config.export.advertised_address)
+        if name in LOOPBACK_NAMES or name in config.admin.hosts.names:
             return
-        if name == self._process.config.admin_address.host or is_own_address(request, name):
+        if (name and name in [each.host for each in told]) or is_own_address(request, name):
             return
         raise Denied(
             HTTPStatus.MISDIRECTED_REQUEST,
@@ -120,8 +142,8 @@ class Guard:
             f"Host: got {name[:80]!r}, which is no name of this broker; add it to admin.hosts",
         )
 
-    def _check_site(self, request: web.Request) -> None:
-        """Other sites may only link here."""
+    def _check_site(self, request: Asked) -> None:
+        """Other sites may lead here by a link, and do nothing else."""
         site = request.headers.get("Sec-Fetch-Site")
         if site is None or site in SAME_SITE:
             return
@@ -129,7 +151,7 @@ class Guard:
             return
         raise Denied(HTTPStatus.FORBIDDEN, "cross_site", f"Sec-Fetch-Site: got {site[:40]!r}")
 
-    def _check_origin(self, request: web.Request) -> None:
+    def _check_origin(self, request: Asked) -> None:
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
             raise Denied(
@@ -137,6 +159,13 @@ class Guard:
                 "cross_origin",
                 f"Origin: got {origin[:80]!r}, wanted the console's own",
             )
+
+
+def check_may_read(identity: Identity | None) -> None:
+    if identity is not None and not identity.may_read:
+        raise Denied(
+            HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages"
+        )
 
 
 def host_of(text: str) -> str:
@@ -147,8 +176,8 @@ def host_of(text: str) -> str:
         return ""
 
 
-def is_own_address(request: web.Request, name: str) -> bool:
-    """The address of our side of the connection: no name can fake one."""
+def is_own_address(request: Asked, name: str) -> bool:
+    """The address at which the connection arrived: no name can be made to look like one."""
     try:
         asked = ipaddress.ip_address(name)
     except ValueError:

@@ -136,7 +136,11 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
 
 
 def listeners(process: Process) -> dict[str, str]:
-    found = {"kafka": process.kafka_address, "admin": process.admin_address}
+    found = {
+        "kafka": process.kafka_address,
+        "admin": process.admin_address,
+        "export": process.export_address,
+    }
     return {name: str(address) for name, address in found.items() if address}
 
 

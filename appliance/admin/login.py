@@ -11,8 +11,8 @@ from typing import Annotated, Literal, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
+from appliance.admin.admission import network_of
 from appliance.admin.audit import NAME_MAX
-from appliance.admin.connections import network_of
 from appliance.admin.guard import COOKIE, Denied, Guard
 from appliance.admin.login_attempts import LoginRefused
 from appliance.admin.route import (
@@ -207,7 +207,8 @@ async def begun_at(call: Call, name: str, path: str) -> web.Response:
 
 async def noted(call: Call, name: str, path: str) -> None:
     (route,) = [each for each in ROUTES if (each.method, each.path) == ("POST", path)]
-    await call.trail.note(replace(call, who=name), route, HTTPStatus.NO_CONTENT)
+    somebody = replace(call, identity=replace(call.identity, name=name))
+    await call.trail.note(somebody, route, HTTPStatus.NO_CONTENT)
 
 
 def begun(call: Call, name: str) -> web.Response:

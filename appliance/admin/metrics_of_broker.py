@@ -20,7 +20,7 @@ from appliance import __version__
 from appliance.admin.groups import protocol_of
 from appliance.admin.process import Process
 from appliance.broker.broker import Broker
-from appliance.broker.health import AdminConnections
+from appliance.broker.health import PortConnections
 from appliance.data_dir import descriptors
 from appliance.native import _descriptors
 from appliance.native._traffic import TIME_BOUNDS_NS
@@ -77,8 +77,8 @@ def one(family: GaugeMetricFamily | CounterMetricFamily, value: float) -> Metric
 def families(process: Process) -> Iterator[Metric]:
     yield from of_process(process)
     yield from of_descriptors()
-    if process.admin_connections is not None:
-        yield from of_admin(process.admin_connections)
+    for each in process.connections:
+        yield from of_port(each)
     if process.registration is not None:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
@@ -123,11 +123,12 @@ def of_descriptors() -> Iterator[Metric]:
     yield one(refused, found["refused"])
 
 
-def of_admin(connections: AdminConnections) -> Iterator[Metric]:
-    yield one(gauge("admin_connections", "Connections of the admin port."), connections.open)
-    most = gauge("admin_connections_limit", "How many connections it may have.")
+def of_port(connections: PortConnections) -> Iterator[Metric]:
+    port = connections.port
+    yield one(gauge(f"{port}_connections", f"Connections of the {port} port."), connections.open)
+    most = gauge(f"{port}_connections_limit", "How many connections it may have.")
     yield one(most, connections.most)
-    ended = counter("admin_connections_ended", "Connections it refused or ended.", ["reason"])
+    ended = counter(f"{port}_connections_ended", "Connections it refused or ended.", ["reason"])
     for reason, count in sorted(connections.ended.items()):
         ended.add_metric([reason], count)
     yield ended

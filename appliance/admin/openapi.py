@@ -47,6 +47,10 @@ def operation(route: Route) -> dict[str, Any]:
             },
         },
     }
+    if route.redirects:
+        told = {"description": "The URL at the bulk port, good once.", "schema": {"type": "string"}}
+        found["responses"]["307"] = {"description": "At the admin port: it is at the bulk port.",
+                                     "headers": {"Location": told}}  # fmt: skip
     if route.body is not None:
         found["requestBody"] = {"required": True, "content": json_of(schema(route.body))}
     return found
@@ -61,6 +65,8 @@ def answer(route: Route) -> dict[str, Any]:
 
 def operation_id(route: Route) -> str:
     words = re.findall(r"[a-z]+", route.path)
+    if route.redirects:  # a path of the same words is a route of this port
+        words.insert(0, "export")
     return "_".join([route.method.lower(), *words])
 
 

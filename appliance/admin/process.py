@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from appliance.broker.broker import Broker
-from appliance.broker.health import AdminConnections, Health, Registered, Watch
+from appliance.broker.health import Health, PortConnections, Registered, Watch
 from appliance.config import Address, BrokerConfig
 from appliance.network._data_plane import DataPlane
 
@@ -35,7 +35,9 @@ class Process(Protocol):
     @property
     def admin_address(self) -> Address | None: ...
     @property
-    def admin_connections(self) -> AdminConnections | None: ...
+    def export_address(self) -> Address | None: ...  # of bulk data
+    @property
+    def connections(self) -> Sequence[PortConnections]: ...  # of the ports of HTTP
     @property
     def has_users(self) -> bool: ...  # as far as is known before the catalog is open
     watch: Watch

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from appliance.admin.audit import Trail
     from appliance.admin.guard import Guard
     from appliance.admin.mirrors import Mirrors
-    from appliance.admin.schemas import Schemas  # they import this module
+    from appliance.admin.schemas import Schemas
+    from appliance.admin.tickets import Tickets
+    from appliance.admin.users import Identity  # all of them know of routes
 
 PREFIX = "/api/v1"
 
@@ -118,6 +120,7 @@ class AdminServices:
     schemas: Schemas
     mirrors: Mirrors
     reading: Reading
+    tickets: Tickets
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_MAX))
     shared: Shared = field(default_factory=Shared)
 
@@ -139,13 +142,18 @@ class Call:
     guard: Guard
     schemas: Schemas
     mirrors: Mirrors
-    reading: Reading  # limits of bulk reads
+    reading: Reading  # of bulk data
+    tickets: Tickets  # for the bulk port
     trail: Trail
     looks: asyncio.Semaphore  # for reading messages
     request: web.Request
     params: dict[str, Any]
     body: Any
-    who: str  # for the audit trail
+    identity: Identity
+
+    @property
+    def who(self) -> str:
+        return self.identity.who
 
     @property
     def path(self) -> Mapping[str, str]:
@@ -181,8 +189,9 @@ class Route:
     media: str = "application/json"  # of the response
     prefix: str = PREFIX
     is_noted: bool = True  # in the audit trail, if it changes something and needs a login
-    reads_messages: bool = False  # needs a right of its own, and is noted in the audit trail
-    version: Callable[[Call], Hashable] | None = None  # of the data, if responses are shared
+    redirects: bool = False  # to the bulk port
+    reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
+    version: Callable[[Call], Hashable] | None = None  # of what it tells, if all share one answer
 
     @property
     def url(self) -> str:
@@ -199,7 +208,7 @@ class Route:
         handlers note successful ones."""
         return self.method != "GET" and self.is_noted and self.role != ANYONE
 
-    async def call(self, services: AdminServices, request: web.Request, who: str) -> Call:
+    async def call(self, place: Place, request: web.Request, identity: Identity) -> Call:
         known = {each.name for each in self.params}
         for name in request.query:
             if name not in known:
@@ -211,8 +220,8 @@ class Route:
             most = services.process.config.admin.stranger_body_max_bytes
         body = await self._body(request, most) if self.body is not None else None
         return Call(
-            services.process, services.survey, services.guard, services.schemas, services.mirrors,
-            services.reading, services.trail, services.looks, request, params, body, who,
+            place.process, place.survey, place.guard, place.schemas, place.mirrors,
+            place.reading, place.tickets, place.trail, place.looks, request, params, body, identity,
         )  # fmt: skip
 
     async def _body(self, request: web.Request, most: int) -> Any:

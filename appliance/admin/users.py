@@ -58,6 +58,11 @@ class Identity:
     is_token: bool = False
     may_read: bool = True  # messages
 
+    @property
+    def who(self) -> str:
+        """In the audit trail."""
+        return f"token {self.name}" if self.is_token else self.name
+
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
@@ -224,8 +229,14 @@ class Users:
         return token, secret
 
     def of_token(self, secret: str) -> Identity | None:
-        # Looked up by its digest: the time of the lookup reveals nothing of the secret.
-        token, now = self._tokens.get(digest_of(secret)), self.now_ms()
+        # Looked up by its digest: how long that takes tells nothing of the secret.
+        return self._identity_of(self._tokens.get(digest_of(secret)))
+
+    def token_named(self, name: str) -> Identity | None:
+        return self._identity_of(next((each for each in self.tokens() if each.name == name), None))
+
+    def _identity_of(self, token: AdminToken | None) -> Identity | None:
+        now = self.now_ms()
         if token is None or (token.expires_ms is not None and now >= token.expires_ms):
             return None
         self._used[token.digest] = now

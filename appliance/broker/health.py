@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -86,9 +86,11 @@ class Registered(Protocol):
     def refusal(self) -> Exception | None: ...
 
 
-class AdminConnections(Protocol):
-    """Of the admin port."""
+class PortConnections(Protocol):
+    """Of the admin port, or of that of bulk data."""
 
+    @property
+    def port(self) -> str: ...  # which
     @property
     def open(self) -> int: ...
     @property
@@ -111,7 +113,7 @@ class Subject(Protocol):
     @property
     def recovered(self) -> tuple[int, int]: ...
     @property
-    def admin_connections(self) -> AdminConnections | None: ...
+    def connections(self) -> Sequence[PortConnections]: ...
     @property
     def faults(self) -> Mapping[str, str]: ...
     @property
@@ -191,7 +193,8 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
     yield from of_descriptors(time.monotonic() - subject.started)
-    yield from of_admin(subject.admin_connections)
+    for each in subject.connections:
+        yield from of_port(each)
     yield from of_syncs(broker)
     yield from of_hangs(broker, watch)
     yield from of_machine(watch.machine)
@@ -275,15 +278,16 @@ def of_descriptors(up_s: float) -> Iterator[Finding]:
         yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")
 
 
-def of_admin(connections: AdminConnections | None) -> Iterator[Finding]:
-    if connections is None or connections.refused_at is None:
+def of_port(connections: PortConnections) -> Iterator[Finding]:
+    if connections.refused_at is None:
         return
     if (time.monotonic() - connections.refused_at) * 1000 < TROUBLE_MS:
         text = (
-            f"the admin port has {connections.open} of {connections.most} connections that it may "
-            "have (admin.max.connections.total, and descriptors): some were closed for others"
+            f"the {connections.port} port has {connections.open} of {connections.most} connections "
+            "that it may have (admin.max.connections.total, and descriptors): some were closed for "
+            "others"
         )
-        yield Finding("degraded", "admin", text)
+        yield Finding("degraded", connections.port, text)
 
 
 def of_syncs(broker: Broker) -> Iterator[Finding]:

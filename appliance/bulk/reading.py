@@ -63,7 +63,13 @@ class Reading:
         self._threads = ThreadPoolExecutor(config.threads, "export", _come_last)
 
     async def on_thread(self, job: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+        """Whoever is cancelled waits for the end of it: it uses what is his."""
+        future = asyncio.get_running_loop().run_in_executor(self._threads, job)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            raise
 
     def begin(self) -> None:
         if self.streams >= self.config.streams_max:

@@ -20,6 +20,7 @@ from. Names are Kafka's where Kafka has the setting. The table in `docs/operatio
 """
 
 from appliance.config.addresses import (
+    EVERY_INTERFACE,
     NO_ADDRESS,
     NO_ENSEMBLE,
     NO_HOSTS,
@@ -45,6 +46,7 @@ from appliance.config.transactions import TransactionsConfig
 from appliance.config.zookeeper import NO_FILE, ZooKeeperConfig
 
 __all__ = [
+    "EVERY_INTERFACE",
     "LONG_MAX",
     "NO_ADDRESS",
     "NO_ENSEMBLE",

@@ -27,44 +27,44 @@ class AdminConfig(Part):
     is_behind_tls: bool = setting(
         "admin.behind.tls",
         False,
-        "A proxy in front of the admin pages uses TLS, so browsers must send the session's cookie "
-        "only over TLS.",
+        "A proxy in front of the admin pages speaks TLS, so browsers must send the session's "
+        "cookie over it only. Who asks for bulk data is sent to https: the proxy serves that, too.",
     )
     connections_max: int = setting(
         "admin.max.connections.total",
         512,
-        "Connections at the admin port at a time, exports among them; each may take two file "
-        "descriptors. At the limit the connection that the broker has waited for longest is "
-        "closed for a new one. They get at most an eighth of the descriptors: see File "
-        "descriptors.",
+        "Connections at the admin port at a time, and as many at that of bulk data. When there are "
+        "as many, the one that has kept the broker waiting longest is closed for one more. Both "
+        "ports get an eighth of the descriptors at most: see File descriptors.",
         minimum=8,
         maximum=10_000,
     )
     connections_per_ip: int = setting(
         "admin.max.connections.per.ip",
         256,
-        "Connections of one address at the admin port. A browser has six, a Spark worker one per "
-        "task. Behind a proxy all have one address.",
+        "Connections of one address at the admin port, and as many at that of bulk data. A browser "
+        "has six, a Spark worker one for each task. Behind a proxy all come from one address.",
         minimum=1,
     )
     request_timeout_ms: int = setting(
         "admin.request.timeout.ms",
         10 * SECOND_MS,
-        "How long the head of a request may take to arrive at the admin port, and its body, plus "
-        "the time of its bytes at 4 KiB a second.",
+        "How long the head of a request may take to arrive at the admin port or that of bulk data, "
+        "and its body beside what its bytes take at 4 KiB a second.",
         minimum=100,
     )
     idle_timeout_ms: int = setting(
         "admin.idle.timeout.ms",
         75 * SECOND_MS,
-        "A connection at the admin port without a request is closed after this long. Proxies close "
-        "theirs after 60 s, and should be first.",
+        "A connection at one of the two ports without a request is closed after this long. Proxies "
+        "close theirs after 60 s, and should be first.",
         minimum=100,
     )
     send_timeout_ms: int = setting(
         "admin.send.timeout.ms",
         60 * SECOND_MS,
-        "A client that reads nothing of a response of the admin port for this long is closed.",
+        "Who takes none of an answer of the admin port for this long is closed, or of a plan. Who "
+        "takes nothing of bulk data has ten minutes.",
         minimum=100,
     )
     stranger_body_max_bytes: int = setting(

@@ -30,6 +30,8 @@ from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
 from appliance.config.zookeeper import ZooKeeperConfig
 
+PORT_MAX = 65535
+
 
 @dataclass(frozen=True)
 class BrokerConfig(Part):
@@ -112,10 +114,12 @@ class BrokerConfig(Part):
     def __post_init__(self) -> None:
         super().__post_init__()
         told = self.advertised_address
-        if told.host in EVERY_INTERFACE:
+        check_reachable("advertised.address", told)
+        check_reachable("export.advertised.address", self.export.advertised_address)
+        if self.export_listens.port > PORT_MAX:
             raise SettingInvalid(
-                f"advertised.address: got {told}, which is every interface of this machine and "
-                "no address that a client can connect to; wanted a name or address of this machine"
+                f"export.address: admin.address is {self.admin_address}, and there is no port "
+                "behind it; wanted export.address with it"
             )
         if told == NO_ADDRESS and self.listen_address.host in EVERY_INTERFACE:
             raise SettingInvalid(
@@ -124,10 +128,24 @@ class BrokerConfig(Part):
                 f"for example advertised.address={socket.gethostname()}:{self.listen_address.port}"
             )
 
+    @property
+    def export_listens(self) -> Address:
+        """Where bulk data is to be served: beside the admin port, if nothing else is said."""
+        told, admin = self.export.address, self.admin_address
+        return Address(admin.host, admin.port and admin.port + 1) if told == NO_ADDRESS else told
+
     def advertised(self, listening: Address) -> Address:
         """What clients are told, when this is where the broker came to listen."""
         told = self.advertised_address
         return listening if told == NO_ADDRESS else Address(told.host, told.port or listening.port)
+
+
+def check_reachable(name: str, told: Address) -> None:
+    if told.host in EVERY_INTERFACE:
+        raise SettingInvalid(
+            f"{name}: got {told}, which is every interface of this machine and no address that a "
+            "client can connect to; wanted a name or address of this machine"
+        )
 
 
 # The parts of a BrokerConfig by the field that holds them; "" is BrokerConfig itself.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from appliance.config.addresses import NO_ADDRESS, Address
 from appliance.config.setting import GIB, Part, setting
 
 
@@ -11,6 +12,21 @@ from appliance.config.setting import GIB, Part, setting
 class ExportConfig(Part):
     """Bulk export: how fast it may read, and how much of it there may be at a time."""
 
+    address: Address = setting(
+        "export.address",
+        NO_ADDRESS,
+        "Where bulk data is served. As long as nobody has a password it is loopback, whatever is "
+        "set. The admin port can be closed to those who only read data here.",
+        default_words="admin.address, one port on",
+    )
+    advertised_address: Address = setting(
+        "export.advertised.address",
+        NO_ADDRESS,
+        "Where the admin port sends who asks it for bulk data: a name or address that reaches this "
+        "machine from theirs. Port 0 means the one that is listened on.",
+        default_words="export.address; of every interface, the name by which the admin port was "
+        "reached",
+    )
     bytes_per_second: int = setting(
         "export.bytes.per.second",
         0,

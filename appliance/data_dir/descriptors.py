@@ -1,10 +1,10 @@
 """Divides the file descriptors of this process; nothing else decides about their sum.
 
-    reserve   the catalog, the journal, index files during writes, threads, and what a library
-              opens by itself
-    admin     two per connection of the admin port: an export has a second one for the same socket
-    clients   one per connection
-    logs      files of partitions in use, and their directories; an idle partition has none
+    reserve   the catalog, the journal, index files while they are written, threads' own, and what
+              a library opens without asking
+    admin     one for each connection of the admin port, and for as many of that of bulk data
+    clients   one for each connection
+    logs      files of partitions in use, and their directories; one that is idle holds none
 
 The compiled core enforces the share of the logs (`_descriptors.pyx`): at the limit it closes idle
 files, and if all are in use it refuses an append or a read, which a client retries.
@@ -29,7 +29,7 @@ RESERVE_PART = 16  # of all: larger limits mean more of everything
 
 # The largest part of the rest: the pages must work in trouble, but clients and logs come first.
 ADMIN_PART = 8
-ADMIN_CONNECTION = 2
+ADMIN_PORTS = 2
 
 # With fewer for clients and logs together the broker does not start.
 LEFT_MIN = 64
@@ -55,12 +55,12 @@ class Shares:
 
     @property
     def admin_connections(self) -> int:
-        return self.admin // ADMIN_CONNECTION
+        return self.admin // ADMIN_PORTS
 
 
 def shares(limit: int, clients: int, admin: int = 0) -> Shares:
-    """Divides `limit` descriptors, with upper bounds for clients and for connections at the admin
-    port."""
+    """Of `limit` descriptors, when so many clients are to be let in at most, and so many at
+    each of the two ports of HTTP."""
     reserve = min(RESERVE_MAX, RESERVE_MIN + limit // RESERVE_PART)
     left = limit - reserve
     if left < LEFT_MIN:
@@ -69,7 +69,7 @@ def shares(limit: int, clients: int, admin: int = 0) -> Shares:
             f"{RESERVE_MIN + LEFT_MIN + limit // RESERVE_PART}: raise LimitNOFILE of the service, "
             "or `ulimit -n`"
         )
-    own = min(admin * ADMIN_CONNECTION, left // ADMIN_PART)
+    own = min(admin * ADMIN_PORTS, left // ADMIN_PART)
     left -= own
     # At most half for clients: a flood of connections must not take the logs' files.
     clients = min(clients, left // 2)

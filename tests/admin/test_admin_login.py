@@ -406,9 +406,9 @@ def test_a_password_is_kept_as_argon2id() -> None:
 def test_without_a_password_the_pages_are_on_loopback(tmp_path: Path, data: Path) -> None:
     address = config.Address("0.0.0.0", 0)
     nobody = Server(config.BrokerConfig(data_dir=tmp_path, admin_address=address))
-    assert nobody._admin_address().host == "127.0.0.1"
+    assert nobody._guarded(address).host == "127.0.0.1"
     somebody = Server(config.BrokerConfig(data_dir=data, admin_address=address))
-    assert somebody._admin_address() == address
+    assert somebody._guarded(address) == address
 
 
 # The broker is everywhere on this machine: then it is there, too.

@@ -103,6 +103,8 @@ def test_every_setting_is_read_by_somebody() -> None:
         ("advertised.address=0.0.0.0:9092", "advertised.address: got 0.0.0.0:9092, which is every"),
         ("advertised.address=[::]:9092", "advertised.address: got [::]:9092, which is every"),
         ("listen.address=0.0.0.0:9092", "wanted advertised.address with it, for example"),
+        ("admin.address=h:65535", "there is no port behind it; wanted export.address with it"),
+        ("export.advertised.address=0.0.0.0:1", "export.advertised.address: got 0.0.0.0:1, which"),
     ],
 )
 def test_a_bad_value_is_named_with_what_was_wanted(pair: str, words: str) -> None:
@@ -171,3 +173,16 @@ def test_clients_are_told_where_the_broker_came_to_listen() -> None:
     assert load(pairs=pairs).advertised(bound) == Address("box.example", 41234)
     pairs = ["advertised.address=[2001:db8::1]:9093"]
     assert load(pairs=pairs).advertised(bound) == Address("2001:db8::1", 9093)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "wanted"),
+    [
+        ([], "127.0.0.1:8781"),
+        (["admin.address=[::1]:80"], "[::1]:81"),
+        (["admin.address=0.0.0.0:0"], "0.0.0.0:0"),
+        (["admin.address=0.0.0.0:80", "export.address=10.0.0.1:0"], "10.0.0.1:0"),
+    ],
+)
+def test_bulk_data_is_beside_the_admin_port(pairs: list[str], wanted: str) -> None:
+    assert str(config.load(pairs=pairs).export_listens) == wanted

@@ -43,8 +43,12 @@ class Pages:
 
     def __init__(self, folder: Path) -> None:
         self.serving = Serving(folder, **SETTINGS)
-        host, _, port = self.serving.admin.rpartition(":")
-        self.address = (host, int(port))
+        self.address, self.bulk_address = (
+            (host, int(port))
+            for host, _, port in (
+                each.rpartition(":") for each in (self.serving.admin, self.serving.export)
+            )
+        )
         link = re.search(r"#/setup/(\S+)", self.serving.wait_for_log("#/setup/"))
         assert link
         body = {"token": link[1], "name": "ada", "password": PASSWORD}
@@ -58,6 +62,10 @@ class Pages:
 
     def client(self, source: str = "127.0.0.1", timeout: float = DEADLINE_S) -> HttpClient:
         return HttpClient(self.address, source, timeout)
+
+    def bulk_client(self, source: str = "127.0.0.1") -> HttpClient:
+        """At the port of bulk data."""
+        return HttpClient(self.bulk_address, source, DEADLINE_S)
 
     def log_in(self, source: str, name: str, password: str, *headers: str) -> int:
         with self.client(source, 60) as client:

@@ -1,5 +1,5 @@
-"""Values that nobody foresaw, for every parameter and body of every route of the admin port; and
-messages that attack who downloads them, or who leaves before the end."""
+"""Values that nobody foresaw, for every parameter and body of every route of both ports of HTTP;
+and messages that attack who downloads them, or who leaves before the end."""
 
 from __future__ import annotations
 
@@ -57,34 +57,38 @@ class Asker:
     """One browser; what it hears must have been foreseen."""
 
     def __init__(self, pages: Pages) -> None:
-        self._pages = pages
-        self._client = pages.client(next(SOURCES))
+        self._begins = pages.client, pages.bulk_client
+        self._cookies = pages.cookies
+        self._clients = [begin(next(SOURCES)) for begin in self._begins]
         self.codes: Counter[int] = Counter()
 
     def ask(self, line: str, body: Any = None, *headers: str) -> None:
+        """Of bulk data its own port, too: the admin port only sends there."""
+        for port in range(2 if line.startswith("GET /export/v1/topics") else 1):
+            self._ask(port, line, body, [self._cookies, *headers])
+
+    def _ask(self, port: int, line: str, body: Any, headers: list[str]) -> None:
         for _ in range(3):  # it may have been closed after the last answer
             with contextlib.suppress(EOFError, ConnectionError):
-                return self._heard(line, self._asked(line, body, headers))
-            self.again()
+                return self._heard(port, line, self._clients[port].ask(line, body, headers))
+            self._again(port)
         raise AssertionError(f"{line[:300]}: no answer")
 
-    def _asked(self, line: str, body: Any, headers: tuple[str, ...]) -> Heard:
-        return self._client.ask(line, body, [self._pages.cookies, *headers])
-
-    def _heard(self, line: str, answer: Heard) -> None:
+    def _heard(self, port: int, line: str, answer: Heard) -> None:
         self.codes[answer.status] += 1
         assert answer.status < 500, (line[:300], answer.body[:300])
         if answer.status >= 400:
             assert answer.told["error"]["message"], line[:300]
         if "content-length" not in answer.headers and answer.status != 204:
-            self.again()  # a stream
+            self._again(port)  # a stream
 
     def close(self) -> None:
-        self._client.close()
+        for each in self._clients:
+            each.close()
 
-    def again(self) -> None:
-        self.close()
-        self._client = self._pages.client(next(SOURCES))
+    def _again(self, port: int) -> None:
+        self._clients[port].close()
+        self._clients[port] = self._begins[port](next(SOURCES))
 
 
 def url_of(route: Route, name: str = "orders", partition: str = "0") -> str:
@@ -172,16 +176,18 @@ def test_no_cell_of_a_download_is_a_formula(pages: Pages) -> None:
     texts = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "-5", "+3.25",
              "-1e9", "5", "a=1", "-", ""]  # fmt: skip
     numbers = {"-5", "+3.25", "-1e9"}
-    with pages.client(next(SOURCES)) as client:
+    with pages.client(next(SOURCES)) as client, pages.bulk_client(next(SOURCES)) as bulk:
         client.ask("POST /api/v1/topics", {"name": "-cells"}, [pages.cookies])
         rows = [{"key": {"text": each}, "value": {"text": each}} for each in texts]
         sent = client.ask(
             "POST /api/v1/topics/-cells/messages", {"messages": rows}, [pages.cookies]
         )
         assert sent.status == 201, sent.body
-        for line in ("GET /api/v1/topics/-cells/export?format=csv",
-                     "GET /export/v1/topics/-cells/partitions/0/batches?format=csv"):  # fmt: skip
-            head, *found = csv.reader(io.StringIO(whole(client, pages, line), newline=""))
+        batches = "GET /export/v1/topics/-cells/partitions/0/batches?format=csv"
+        for asked, line in (
+            (client, "GET /api/v1/topics/-cells/export?format=csv"), (bulk, batches)
+        ):  # fmt: skip
+            head, *found = csv.reader(io.StringIO(whole(asked, pages, line), newline=""))
             at = head.index("key")
             assert head[at + 2] == "value"
             assert len(found) == len(texts)
@@ -223,7 +229,8 @@ def test_an_answer_is_no_page(pages: Pages) -> None:
 def test_who_leaves_in_the_middle_is_no_fault(asker: Asker, pages: Pages, path: str) -> None:
     """The fixture looks for errors in the log."""
     for seconds in (0, 0, 0.001, 0.01, 0.03):
-        client = pages.client(next(SOURCES))
+        is_bulk = path.startswith("/export/v1/topics")
+        client = (pages.bulk_client if is_bulk else pages.client)(next(SOURCES))
         client.send(client.head(f"GET {path}", pages.cookies))
         time.sleep(seconds)
         client.reset()

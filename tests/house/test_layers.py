@@ -30,7 +30,7 @@ LAYERS = [
     ("broker",),
     ("api",),
     ("admin",),
-    ("admin_http", "client"),
+    ("admin_http", "bulk_http", "client"),
     ("server", "mirror"),
     ("testing", "cli"),
     ("__main__",),

@@ -71,9 +71,9 @@ def test_a_connection_that_is_gone_is_left_alone() -> None:
 def test_a_bulk_read_does(appliance_broker: RunningBroker) -> None:
     with WireClient(address_of(appliance_broker.bootstrap)) as client:
         client.create_topic("t")
-    with closing(socket.create_connection(address_of(appliance_broker.admin))) as connection:
+    with closing(socket.create_connection(address_of(appliance_broker.export))) as connection:
         path = f"{PREFIX}/topics/t/partitions/0/batches"
-        head = f"GET {path} HTTP/1.1\r\nHost: {appliance_broker.admin}\r\n\r\n"
+        head = f"GET {path} HTTP/1.1\r\nHost: {appliance_broker.export}\r\n\r\n"
         connection.sendall(head.encode())
         assert connection.recv(12) == b"HTTP/1.1 200"
         until(lambda: other_end(connection) == RENO)

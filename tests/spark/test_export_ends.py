@@ -160,7 +160,8 @@ def going(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[Place, li
 
 
 def back(tmp_path: Path, gone: Broker) -> Broker:
-    return Broker(tmp_path / "data", "--admin", gone.admin, "--listen", gone.kafka)
+    return Broker(tmp_path / "data", "--admin", gone.admin, "--listen", gone.kafka,
+                  "--set", f"export.address={gone.export}")
 
 
 def test_a_broker_that_comes_back_during_a_run(

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from appliance.errors import ApplianceError
 from appliance_spark import fetching
 from appliance_spark.columns import Column
-from appliance_spark.endpoint import Endpoint
+from appliance_spark.endpoint import Endpoint, Refused, check_safe
 from appliance_spark.fetching import Fetching, Source, StreamDamaged
 from appliance_spark.planning import DataLost, Split
 from tests.test_server import Broker
@@ -55,8 +55,8 @@ class BadLine:
     """Between a reader and the broker: its first connections end after so many bytes, or have one
     byte changed there."""
 
-    def __init__(self, admin: str, limits: list[int], damages: bool = False) -> None:
-        host, _, port = admin.rpartition(":")
+    def __init__(self, export: str, limits: list[int], damages: bool = False) -> None:
+        host, _, port = export.rpartition(":")
         self.target, self.limits, self.damages = (host, int(port)), limits, damages
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
@@ -111,7 +111,7 @@ def test_a_line_that_breaks_costs_no_record(
     end = RECORDS if topic == "plain" else RECORDS + 4  # markers
     wanted = offsets(reading(f"http://{broker.admin}", topic, end))
     assert len(wanted) == (RECORDS if topic == "plain" else RECORDS // 2)
-    line = BadLine(broker.admin, [*limits])
+    line = BadLine(broker.export, [*limits])
     try:
         assert offsets(reading(line.url, topic, end)) == wanted
         assert line.connections == len(limits) + 1
@@ -120,7 +120,7 @@ def test_a_line_that_breaks_costs_no_record(
 
 
 def test_a_line_that_stays_broken_ends_the_task(broker: Broker) -> None:
-    line = BadLine(broker.admin, [0] * 9)
+    line = BadLine(broker.export, [0] * 9)
     try:
         with pytest.raises(ConnectionError, match="plain-0 offsets 0 to 5000: 5 tries"):
             offsets(reading(line.url, "plain", RECORDS))
@@ -128,8 +128,8 @@ def test_a_line_that_stays_broken_ends_the_task(broker: Broker) -> None:
         line.close()
 
 
-def test_a_changed_byte_is_detected(broker: Broker) -> None:
-    line = BadLine(broker.admin, [200_000], damages=True)
+def test_a_byte_that_changed_on_the_way_is_found(broker: Broker) -> None:
+    line = BadLine(broker.export, [200_000], damages=True)
     try:
         with pytest.raises((ApplianceError, StreamDamaged)):
             offsets(reading(line.url, "plain", RECORDS))
@@ -151,3 +151,33 @@ def test_a_frame_is_cut_between_batches(broker: Broker, monkeypatch: pytest.Monk
     assert sum(batch.num_rows for batch in batches) == RECORDS
 
 
+
+
+# Where the data is
+
+
+def test_a_plan_tells_where_the_data_is_and_nobody_else_is_asked(broker: Broker) -> None:
+    admin = Endpoint(f"http://{broker.admin}", "", 0)
+    found = admin.plan("plain", "earliest", "latest", 1, "read_committed")
+    assert found["url"] == f"http://{broker.export}"
+    assert admin.topics() == Endpoint(found["url"], "", 0).topics() == ["plain", "transactional"]
+    source = Source(Endpoint("http://127.0.0.1:1", "", 0), "read_committed", True, WANTED)
+    split = Split("plain", 0, 0, RECORDS, found["topic_id"], found["url"])
+    assert offsets(Fetching(source, split)) == list(range(RECORDS))
+
+
+def test_a_redirect_is_followed_where_nothing_was_planned(broker: Broker) -> None:
+    assert offsets(reading(f"http://{broker.admin}", "plain", 10)) == list(range(10))
+
+
+@pytest.mark.parametrize(("url", "there", "is_safe"), [
+    ("https://a", "http://a:1/x?ticket=secret", False), ("https://a", "https://b:1/x", True),
+    ("http://a", "http://a:1/x", True), ("http://a", "https://a:1/x", True),
+])  # fmt: skip
+def test_nothing_leads_from_tls_to_none(url: str, there: str, is_safe: bool) -> None:
+    if is_safe:
+        check_safe(url, there)
+        return
+    with pytest.raises(Refused, match="has no TLS") as refused:
+        check_safe(url, there)
+    assert "secret" not in str(refused.value)

@@ -244,3 +244,11 @@ def test_lost_offsets_fail_a_read_unless_that_is_wanted(topics: Topics) -> None:
     with pytest.raises(Exception, match="lost-0: 20 offsets from 10 on were deleted"):
         topics.read(topic, **given).count()
     assert offsets(topics.read(topic, failOnDataLoss=False, **given)) == {0: list(range(30, 100))}
+
+
+def test_who_reaches_nothing_but_bulk_data_reads_it(topics: Topics) -> None:
+    topic = topics.create("no-admin", 2)
+    topics.send(topic, [b"a", b"b"], 0)
+    topics.send(topic, [b"c"], 1)
+    url = f"http://{topics.broker.export}"
+    assert rows_of(topics.read(topic, url=url)) == topics.log_of(topic)

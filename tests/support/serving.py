@@ -36,6 +36,8 @@ class Serving:
         self.data = (data or folder / "data").absolute()
         command += [str(self.data)]
         command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", f"127.0.0.1:{port}"]
+        if admin_port:  # the port beside it may be somebody else's
+            settings = {"export.address": "127.0.0.1:0", **settings}
         for name, value in {**SMALL, **settings}.items():
             command += ["--set", f"{name}={value}"]
         with self._log.open("a") as log:
@@ -50,6 +52,7 @@ class Serving:
         host, _, port = facts["kafka"].rpartition(":")
         self.kafka = (host, int(port))
         self.admin = facts["admin"]
+        self.export = facts.get("export", self.admin)  # another build may have one port for both
 
     @property
     def log(self) -> str:

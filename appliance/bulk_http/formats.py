@@ -165,7 +165,7 @@ def schema() -> Any:
 
 
 class Decoded:
-    """A range as pieces of a file. `piece` and `end` block, so a thread calls them."""
+    """A range as pieces of a file. `piece` blocks, and is for a thread."""
 
     def __init__(
         self, reader: RangeReader, kind: str, place: tuple[str, int], bounds: tuple[int, int],
@@ -182,14 +182,16 @@ class Decoded:
         self._bounds = bounds
         self._aborted = Aborted(aborted) if aborted else None
         self._writer = FORMATS[kind][1](self._schema)
-        self.has_ended = False
+        self._has_ended = False
 
-    def piece(self) -> bytes:
-        """May be empty before the end."""
+    def piece(self) -> bytes | None:
+        """None: that was all. Maybe empty, though more is to come."""
+        if self._has_ended:
+            return None
         begin = self._reader.next_offset
         frame = self._reader.read(FRAME_BYTES)
         if not len(frame):
-            self.has_ended = True
+            self._has_ended = True
             return self._writer.end()
         first, end = self._bounds
         try:

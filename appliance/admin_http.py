@@ -33,7 +33,7 @@ STOP_SECONDS = 2.0  # what a request in flight gets to end when the broker stops
 
 PROCESS: web.AppKey[Process] = web.AppKey("process")
 GUARD: web.AppKey[Guard] = web.AppKey("guard")
-PLACE: web.AppKey[Place] = web.AppKey("place")
+SERVICES: web.AppKey[AdminServices] = web.AppKey("services")
 CONNECTIONS: web.AppKey[Connections] = web.AppKey("connections")
 TRAIL: web.AppKey[audit.Trail] = web.AppKey("trail")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
@@ -59,7 +59,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     request.app[GUARD].check(request, METRICS_ROUTE)
     writers = request.app[METRICS]
     if not writers:
-        writers.append(metrics.Metrics(request.app[PROCESS], request.app[PLACE].reading))
+        writers.append(metrics.Metrics(request.app[PROCESS], request.app[SERVICES].reading))
     page = await writers[0].page()
     return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
 
@@ -119,8 +119,8 @@ def make_app(process: Process) -> web.Application:
     app.cleanup_ctx.append(trail.running)
     kept = trail, schemas.Schemas(), mirrors.Mirrors()
     app.on_cleanup.append(forget_handlers)
-    app[PLACE] = place = Place(process, survey, app[GUARD], *kept, reading, Tickets())
-    app.add_routes(api.web_routes(place))
+    app[SERVICES] = services = AdminServices(process, survey, app[GUARD], *kept, reading, Tickets())
+    app.add_routes(api.web_routes(services))
     app.add_routes(Console().routes())
     return app
 

@@ -210,8 +210,8 @@ class Server:
     @asynccontextmanager
     async def _bulk(self, runner: web.AppRunner) -> AsyncIterator[None]:
         """Who reads bulk data is served inside; on the way out streams may end for a while."""
-        place, most = runner.app[admin_http.PLACE], runner.app[admin_http.CONNECTIONS].most
-        self._export = export = Listener(place, most)
+        services, most = runner.app[admin_http.SERVICES], runner.app[admin_http.CONNECTIONS].most
+        self._export = export = Listener(services, most)
         try:
             wanted = self._guarded(self.config.export_listens)
             self.export_address = await export.listen(wanted)

@@ -51,15 +51,15 @@ REASONS = {
     "connections per ip": "there are {got} connections of this address, wanted at most {wanted} "
     "(admin.max.connections.per.ip)",
     "stopped": "",  # with the broker
-    "room": "it kept us waiting longest when one more came to {wanted} "
+    "room": "the broker had waited for it longest when one more came to {wanted} "
     "(admin.max.connections.total)",
     "head size": "the head of a request has {got} bytes, wanted at most {wanted}",
-    "pipelined": "{got} requests wait for an answer, wanted at most {wanted}",
+    "pipelined": "{got} requests wait for a response, wanted at most {wanted}",
     "upgrade": "another protocol was asked for: {got}",
     "malformed": "no request: {got}",
-    "request timeout": "a request did not come in {wanted} ms (admin.request.timeout.ms)",
-    "send timeout": "no answer was taken for {wanted} ms (admin.send.timeout.ms), {got} bytes wait",
-    "idle": "",  # as every browser's that is left alone
+    "request timeout": "a request did not arrive within {wanted} ms (admin.request.timeout.ms)",
+    "send timeout": "no response read for {wanted} ms (admin.send.timeout.ms), {got} bytes wait",
+    "idle": "",  # normal for a browser
 }
 
 

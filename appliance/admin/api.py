@@ -148,8 +148,8 @@ def told_of(raised: ApplianceError) -> tuple[int, str, str]:
 def served(route: Route, services: AdminServices) -> WebHandler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            identity = place.guard.check(request, route)
-            call = await route.call(place, request, identity)
+            identity = services.guard.check(request, route)
+            call = await route.call(services, request, identity)
         except ApplianceError as raised:
             return refusal(raised)
         if route.reads_messages and services.trail.reads.is_new(call):

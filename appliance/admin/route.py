@@ -208,7 +208,7 @@ class Route:
         handlers note successful ones."""
         return self.method != "GET" and self.is_noted and self.role != ANYONE
 
-    async def call(self, place: Place, request: web.Request, identity: Identity) -> Call:
+    async def call(self, services: AdminServices, request: web.Request, identity: Identity) -> Call:
         known = {each.name for each in self.params}
         for name in request.query:
             if name not in known:
@@ -220,8 +220,9 @@ class Route:
             most = services.process.config.admin.stranger_body_max_bytes
         body = await self._body(request, most) if self.body is not None else None
         return Call(
-            place.process, place.survey, place.guard, place.schemas, place.mirrors,
-            place.reading, place.tickets, place.trail, place.looks, request, params, body, identity,
+            services.process, services.survey, services.guard, services.schemas, services.mirrors,
+            services.reading, services.tickets, services.trail, services.looks, request, params,
+            body, identity,
         )  # fmt: skip
 
     async def _body(self, request: web.Request, most: int) -> Any:

@@ -16,7 +16,7 @@ from aiohttp import web
 from appliance.admin import bulk_read, tickets
 from appliance.admin.api import told_of
 from appliance.admin.guard import Denied
-from appliance.admin.route import Call, Place, Route
+from appliance.admin.route import AdminServices, Call, Route
 from appliance.bulk.reading import Reading
 from appliance.bulk.sending import Body, Sending
 from appliance.bulk_http.batches import body_of
@@ -42,8 +42,8 @@ PATTERNS = [
 class Answers:
     """Of one broker."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, services: AdminServices) -> None:
+        self.services = services
 
     async def answer(self, request: Request, line: Connection) -> None:
         try:
@@ -72,19 +72,19 @@ class Answers:
         await refuse(line, request, HTTPStatus.NOT_FOUND)
 
     async def _called(self, route: Route, request: Request, line: Connection) -> None:
-        place = self.place
-        sent = place.tickets.take(request.url) if request.has_ticket else None
+        services = self.services
+        sent = services.tickets.take(request.url) if request.has_ticket else None
         if request.has_ticket and sent is None:
             raise Denied(
                 HTTPStatus.UNAUTHORIZED, "ticket_used",
                 f"ticket: it was used, is older than {tickets.SECONDS:.0f} s or is for something "
                 "else; ask the admin port again",
             )  # fmt: skip
-        identity = place.guard.check(request, route, sent)
+        identity = services.guard.check(request, route, sent)
         # as far as these routes look at it, it is one of aiohttp's
-        call = await route.call(place, cast(web.Request, request), identity)
-        if route.reads_messages and place.trail.reads.is_new(call):
-            await place.trail.note(call, route, HTTPStatus.OK)
+        call = await route.call(services, cast(web.Request, request), identity)
+        if route.reads_messages and services.trail.reads.is_new(call):
+            await services.trail.note(call, route, HTTPStatus.OK)
         if route.url in JSON_HANDLERS:
             await line.tell(route.status, await JSON_HANDLERS[route.url](call))
         else:

@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from appliance.admin.admission import Accepting, Connections, listening
-from appliance.admin.route import Place
+from appliance.admin.route import AdminServices
 from appliance.bulk_http.answers import Answers
 from appliance.bulk_http.connection import Connection
 from appliance.config import Address
@@ -15,10 +15,10 @@ STOP_SECONDS = 2.0  # what a stream gets to end when the broker stops
 
 
 class Listener:
-    def __init__(self, place: Place, most: int) -> None:
+    def __init__(self, services: AdminServices, most: int) -> None:
         """`most`: connections, as many as there are descriptors for."""
-        self.connections = Connections("export", place.process.config.admin, most)
-        self._answers = Answers(place)
+        self.connections = Connections("export", services.process.config.admin, most)
+        self._answers = Answers(services)
         self._accepting: Accepting | None = None
 
     async def listen(self, address: Address) -> Address:

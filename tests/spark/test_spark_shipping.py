@@ -33,6 +33,8 @@ from tests.support.spark_data import (
 )
 from tests.test_server import Broker
 
+pytestmark = pytest.mark.first
+
 ROOT = Path(shipping.__file__).resolve().parent.parent
 WORKERS = 2
 THERE = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "six.py", "dateutil",

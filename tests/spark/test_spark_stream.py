@@ -20,6 +20,8 @@ from appliance_spark.options import Given
 from appliance_spark.stream_read import StreamReader, may_bound_batches
 from tests.support.spark_data import DEADLINE_S, Topics, bounded
 
+pytestmark = pytest.mark.first
+
 KILLS = 2
 ROOT = Path(__file__).parents[2]
 

@@ -1,6 +1,6 @@
-"""Counts the core's instructions for one step with valgrind. The count is the same on a busy
-machine, so one run shows a change of a few percent. Valgrind emulates a processor without AVX-512;
-the count is for that path."""
+"""Counts the core's instructions for one step with valgrind: the same number on a busy machine, so
+one run shows a change of a few percent. Valgrind emulates a processor without AVX-512; the count is
+for that path."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_what_rests_can_be_read_when_the_file_system_became_read_only(disk: BadD
     disk.heal()
     assert served(kept) == {0: b"kept"}
     said = told(log_dir)
-    assert any("to be unmounted and checked" in each for each in said), said
+    assert any("Unmount and check the file system" in each for each in said), said
     with pytest.raises(ApplianceError):
         kept.append_durable(batch(b"more"))
     log_dir.abandon()
@@ -202,7 +202,7 @@ def test_a_start_on_a_read_only_file_system_says_what_to_do(disk: BadDisk) -> No
     gc.collect()
     subprocess.run(["mount", "-o", "remount,ro", disk.root], check=True)
     for path in (disk.root / "data", disk.root / "new"):
-        told = f"{path} is on a file system that is read-only: .* mount it to be written"
+        told = f"{path} is on a read-only file system: .* mount it writable"
         with pytest.raises(StorageIoFailed, match=told):
             LogDir.open(path, storage("files"))
     subprocess.run(["mount", "-o", "remount,rw", disk.root], check=True)

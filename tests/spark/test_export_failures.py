@@ -241,8 +241,8 @@ def test_an_export_without_a_scheduler_is_overdue(tmp_path: Path) -> None:
     def told(clock: float = later) -> str:
         return overdue(*book.get("daily"), book, now, clock)
 
-    assert told() == ("export daily was due at 2027-01-15 07:00:00Z, and no run has begun: is its "
-                      "scheduler there?")
+    assert told() == ("export daily was due at 2027-01-15 07:00:00Z, and no run began: is its "
+                      "scheduler running?")
     assert told(later - 1) == ""  # the broker has just begun
     book.put_next_run("daily", 1, later)
     assert told() == ""  # a scheduler is there
@@ -272,7 +272,7 @@ def test_a_run_of_a_wrong_clock_hides_no_absence(tmp_path: Path) -> None:
     book = Book(ExportRows(catalog), 3)
     now, later = 1_800_000_000.0, book.since + NEXT_RUN_BELIEVED_S
     book.put_run("daily", {"id": "r", "state": "succeeded", "started_ms": round(now * 2000)})
-    assert "no run has begun" in overdue(*book.get("daily"), book, now, later)
+    assert "no run began" in overdue(*book.get("daily"), book, now, later)
     catalog.close()
 
 

@@ -140,7 +140,7 @@ def test_creation_says_how_many_descriptors_there_are(
         with pytest.raises(DescriptorsExhausted) as caught:
             log_dir.create_all("t", range(3), log_config())
         assert caught.value.kafka_code == 44
-        assert "t: to make 3 partitions takes 6 file descriptors at once" in str(caught.value)
+        assert "t: creating 3 partitions takes 6 file descriptors at once" in str(caught.value)
         assert not list(tmp_path.glob("t-*"))
 
 
